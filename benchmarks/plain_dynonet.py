@@ -85,7 +85,7 @@ class PlainSide:
 
     def decode(self, event: EventReading) -> Tensor:
         """Apply the side's action."""
-        model, contexts = self.model, self.nodes()[: event.known_tokens]
+        model, contexts = self.model, self.nodes()[: event.num_nodes]
         checked, losses = torch.zeros(len(contexts), 1), []
         attended, _ = self.attend(contexts, checked)
         read = zip([GO_ID, *event.words[:-1]], [NO_NODE, *event.nodes[:-1]], event.words, event.nodes, strict=True)

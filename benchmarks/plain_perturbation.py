@@ -15,8 +15,8 @@ from typing import Protocol
 from parley.engine.perturb.lexicon.nltk_lexicon import MISREAD, NltkLexicon
 from parley.engine.perturb.lexicon.opposites import OPPOSITES, Lexicon
 from parley.engine.perturb.strategies.antonym import BE, NUM_USUAL, agreeing, fits, is_near
-from parley.engine.perturb.strategies.clauses import negated
 from parley.engine.perturb.strategies.commands import COMMANDS, SIGNS
+from parley.engine.perturb.strategies.negation import negated
 from parley.engine.perturb.strategies.stopwords import CLAUSE_MARKS, HELD, PARTICLES, STRANDED, TAKE_PARTICLES
 from parley.engine.perturb.strategies.swap import AUXILIARIES, SMILEYS
 

@@ -15,7 +15,7 @@ from benchmarks.plain_perturbation import Draw, Knowledge, PlainNltk, Words
 from parley.engine.perturb.lexicon.nltk_lexicon import SELDOM
 from parley.engine.perturb.lexicon.opposites import Lexicon
 from parley.engine.perturb.replies.language import TermCounts
-from parley.engine.perturb.strategies.commands import NAMES, held_in_one
+from parley.engine.perturb.strategies.commands import NAMES, in_commands_of_utterance
 
 Loop = Callable[[Sequence[Words], Words, Draw], Words]
 """A context's turns, a reply and draws: the reply as it is then."""
@@ -116,7 +116,7 @@ class PlainRules:
 
     def rsw(self, context: Sequence[Words], reply: Words, draw: Draw) -> Words:
         """Words by synonyms."""
-        tags, held = self.knowledge.tag(reply), held_in_one(reply)
+        tags, held = self.knowledge.tag(reply), in_commands_of_utterance(reply)
         after = list(reply)
         for position, word in enumerate(reply):
             tag = tags[position]

@@ -19,13 +19,13 @@ METHODS: dict[Method, str] = {
     "regs-mc": "the mean over continuations of the reply up to the word",
     "regs-partial": "what a discriminator fitted to beginnings says of the reply up to the word",
 }
-"""What a word earns."""
+"""Rewards of words."""
 Baseline = Literal["critic", "mean", "none", "prefix", "literal"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class RewardSettings(Configuration):
-    """What each word of a generated reply earns, and how a human reply is learned from beside it."""
+    """The rewards of words of generated replies, and the learning from human replies."""
 
     method: Method = "regs-mc"
     """reinforce: every word earns what the reply earns; regs-mc: the mean over continuations of the reply up to the word;
@@ -35,16 +35,16 @@ class RewardSettings(Configuration):
     max_words: NonNegativeInt = 0
     """Words of a reply at most, `</s>` not counted; 0: as many as the generator says; released: 40."""
     baseline: Literal["auto", "critic", "mean", "none", "prefix", "literal"] = "auto"
-    """What is subtracted from a reward. critic: what a critic expects in the context; mean: the mean of rewards so far; none:
-    nothing; prefix: what a critic expects before the word; literal: after it, as the paper writes, which is biased; auto:
-    critic with reinforce or a linear critic, else prefix."""
+    """The baseline that is subtracted from a reward. critic: what a critic expects in the context; mean: the mean of rewards so
+    far; none: nothing; prefix: what a critic expects before the word; literal: after it, as the paper writes, which is biased;
+    auto: critic with reinforce or a linear critic, else prefix."""
     critic: Literal["network", "linear"] = "network"
-    """What a critic is: a network like the discriminator, with weights of its own, or a layer on the generator's encoder, which
-    knows contexts alone (released)."""
+    """The kind of critic: a network like the discriminator, with weights of its own, or a layer on the generator's encoder,
+    which knows contexts alone (released)."""
     critic_target: Literal["words", "final"] = "words"
-    """What a critic learns to expect: the reward of each word, or the reply's own (released)."""
+    """The target of a critic: the reward of each word, or the reply's own (released)."""
     last_word: Literal["own", "before"] = "own"
-    """What the last word earns: the reply's own score, or what the word before it earns (released)."""
+    """The reward of the last word: the reply's own score, or what the word before it earns (released)."""
     divide: Literal["once", "twice"] = "once"
     """How often rewards are divided by the size of the batch; released: twice."""
     teacher_forcing: Literal["mle", "rewarded", "none"] = "mle"
@@ -63,7 +63,7 @@ class RewardSettings(Configuration):
 
     @property
     def chosen_baseline(self) -> Baseline:
-        """With "auto" decided."""
+        """Return the baseline, with "auto" resolved."""
         if self.baseline != "auto":
             return self.baseline
         return "critic" if self.method == "reinforce" or self.critic == "linear" else "prefix"
@@ -77,9 +77,9 @@ def released() -> RewardSettings:
 
 Phase = Literal["discriminator", "generator", "teacher"]
 Reward = Literal["discriminator", "constant", "shuffled", "length"]
-"""What the generator is rewarded by; all but the first are controls."""
+"""Rewards of the generator; all but the first are controls."""
 UNJUDGED = ("constant", "length")
-"""Those for which no word is judged."""
+"""Rewards that need no judge."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,7 +115,7 @@ class ReplyLearning(Configuration):
 
     @property
     def cycle(self) -> tuple[Phase, ...]:
-        """The phases of a round."""
+        """Return the phases of a round."""
         steps: tuple[tuple[Phase, int], ...] = (
             ("discriminator", self.discriminator_steps),
             ("generator", self.generator_steps),
@@ -125,7 +125,7 @@ class ReplyLearning(Configuration):
 
     @property
     def updates(self) -> int:
-        """Updates of all rounds."""
+        """Return the number of updates of all rounds."""
         return self.rounds * len(self.cycle)
 
     def phase(self, update: int) -> Phase:

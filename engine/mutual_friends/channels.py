@@ -181,7 +181,7 @@ class NoisyChannel(ABC):
         scenarios = [game.scenario(row) for row in rows]
         spoken = [self.knowledge.linked(scenario, event) for scenario, event in zip(scenarios, events, strict=True)]
         edits = self.edits(_joined(spoken, scenarios, events), [game.event_seed(row) for row in rows])
-        spans = zip(edits.ends.tolist(), edits.others, strict=True)
+        spans = zip(edits.ends.tolist(), edits.replacements, strict=True)
         replacements = dict(zip(edits.starts.tolist(), spans, strict=True))
         heard, position = [], 0
         for tokens, event in zip(spoken, events, strict=True):
@@ -273,7 +273,7 @@ class UnknownWordChannel(NoisyChannel):
         words = random_words(joined.flat, seeds, self.name, self.knowledge.spare, replaced)
         order = np.argsort(np.concatenate([words.starts, entities.starts]), kind="stable")
         starts, ends = (np.concatenate(both)[order] for both in zip(words[:2], entities[:2], strict=True))
-        replacements = [*words.others, *entities.others]
+        replacements = [*words.replacements, *entities.replacements]
         return Edits(starts, ends, [replacements[i] for i in order.tolist()])
 
     def _strange(self, category: str, scenario: FriendsScenario) -> list[Utterance]:

@@ -1,4 +1,4 @@
-"""Perturbations of dialogue contexts (Niu & Bansal 2018), and what they lean on: rules, lexicons, a paraphraser.
+"""Perturbations of dialogue contexts (Niu & Bansal 2018), with their rules, lexicons and a paraphraser.
 
 Start with `strategy.py` for what a strategy is, `catalogue.py` for which there are; `replies/` has rules on replies. Everything
 is a pure function of tokenised turns and a seed; nothing here knows of Ray or of run folders.

@@ -9,9 +9,9 @@ The library call perturbs texts, for example to augment a data set:
     >>> perturb_text("I installed Ubuntu 10.04 from http://ubuntu.com, but it doesn't BOOT!", "random-swap", seed=2)
     "I installed 10.04 Ubuntu from http://ubuntu.com, it but doesn't BOOT!"
 
-All around the changed words stays as it is: capitals, blanks, addresses, punctuation
-(`engine/perturb/strategies/rewriting.py`). `<eou>` and `<eot>` in a text tell utterances and turns apart
-(`envs/corpora/pairs/turns.py`), and stay too. The result depends on the text and the seed alone, not on its place in a list;
+The text around the changed words stays as it is: capitals, blanks, addresses, punctuation
+(`engine/perturb/strategies/rewriting.py`). `<eou>` and `<eot>` in a text separate utterances and turns
+(`envs/corpora/pairs/turns.py`), and stay too. The result depends only on the text and the seed, not on the position in a list;
 other seeds give other versions.
 """
 
@@ -39,11 +39,11 @@ if TYPE_CHECKING:
 
 
 ENOUGH = 500_000
-"""Words of a corpus at least whose trigrams judge edits: those of less text find odd what they have not met."""
+"""Fewest words of a corpus whose trigrams judge edits: a smaller corpus finds unseen words odd."""
 HELP_CHANNELS = frozenset({"ubuntu_irc", "ubuntu_dialogues", "helpdesk", "helpdesk_paraphrases"})
 """Corpora of people who ask for help with computers."""
 USUAL = 3
-"""How often a corpus says a word at least that is called usual."""
+"""Fewest occurrences in the corpus of a usual word."""
 
 
 @dataclass(frozen=True)
@@ -52,12 +52,12 @@ class Resources:
 
     Args:
         settings: the user's.
-        words: words that the model knows; only these may enter a context. None lets every word enter. What is no collection
-            tells of any word whether a model can spell it.
+        words: words that the model knows; only these may enter a context. None lets every word enter. A container that is no
+            collection answers for any word whether the model can spell it.
         common: words that random inputs are drawn from; most frequent first.
         data_root: where corpora lie.
         device: torch device of the paraphraser.
-        corpus: whose training split says what is usual and fluent unless the settings name one; empty: none is at hand.
+        corpus: its training split decides what is usual and fluent, unless the settings name one; empty: no corpus.
     """
 
     settings: PerturbSettings
@@ -73,11 +73,11 @@ class Resources:
 
     @property
     def listed(self) -> Container[str]:
-        """The words that the model knows as such; none where it spells them, or no model is named."""
+        """Return the words that the model knows as such; none where it spells words, or no model is named."""
         return self.words if isinstance(self.words, Collection) else ()
 
     def is_usual(self, word: str) -> bool:
-        """Return whether a word may enter and the corpus says it a few times; where no corpus is at hand, the first alone."""
+        """Return whether a word may enter and, with a corpus, occurs a few times in it."""
         return self.may_enter((word,)) and (self.language is None or self.language.counts[word] >= USUAL)
 
     @property
@@ -87,17 +87,17 @@ class Resources:
 
     @property
     def language(self) -> NGrams | None:
-        """The trigrams of a corpus that is large enough to judge edits; None where none is at hand.
+        """Return the trigrams of a corpus that is large enough to judge edits; None without such a corpus.
 
         Raises:
             DataError: the corpus cannot be read.
         """
-        found = self.trigrams
-        return found if found is not None and found.num_words >= ENOUGH else None
+        trigrams = self.trigrams
+        return trigrams if trigrams is not None and trigrams.num_words >= ENOUGH else None
 
     @cached_property
     def trigrams(self) -> NGrams | None:
-        """Return the trigrams of the corpus, however small; None where none is at hand.
+        """Return the trigrams of the corpus, of any size; None without a corpus.
 
         Raises:
             DataError: the corpus cannot be read.
@@ -111,7 +111,7 @@ class Resources:
 
     @cached_property
     def lexicon(self) -> Lexicon:
-        """The lexicon that the settings name.
+        """Open the lexicon that the settings name.
 
         Raises:
             DataError: NLTK's data are not there.
@@ -134,7 +134,7 @@ _SEEDS = [3, 5, 8]
 
 
 def make(named: Any) -> Strategy:
-    """A strategy from a class, a function or an object; functions are called with settings and resources, classes without."""
+    """Make a strategy of a class without arguments, a function of settings and resources, or an object."""
     settings = PerturbSettings(lexicon="built-in")
     if not callable(named):
         strategy: Strategy = named
@@ -145,14 +145,14 @@ def make(named: Any) -> Strategy:
     return strategy
 
 
-def _says_what_it_is(strategy: Strategy) -> None:
-    """Says its name, and whether a model's answer should change."""
+def _has_name_and_expectation(strategy: Strategy) -> None:
+    """State a name, and whether a model's answer should change."""
     expect(isinstance(strategy.name, str) and bool(strategy.name), "name is a text", repr(strategy.name))
     expect(strategy.expectation in list(Expectation), "expectation is an Expectation", repr(strategy.expectation))
 
 
 def _keeps_boundaries(strategy: Strategy) -> None:
-    """Returns each context with as many turns of as many utterances, all tuples of words."""
+    """Return each context with as many turns of as many utterances, all tuples of words."""
     perturbed = strategy.perturb(_CONTEXTS, _SEEDS)
     expect(len(perturbed) == len(_CONTEXTS), f"{len(_CONTEXTS)} contexts", len(perturbed))
     for before, after in zip(_CONTEXTS, perturbed, strict=True):
@@ -163,26 +163,26 @@ def _keeps_boundaries(strategy: Strategy) -> None:
             expect(right, "an utterance is a tuple of words", repr(utterance))
 
 
-def _leaves_nothing_as_nothing(strategy: Strategy) -> None:
-    """Leaves empty utterances empty, and no context no context."""
+def _keeps_empty_contexts(strategy: Strategy) -> None:
+    """Leave empty utterances empty, and return no contexts for none."""
     expect(strategy.perturb([], []) == [], "an empty list", strategy.perturb([], []))
     expect(strategy.perturb(_EMPTY, [1, 2]) == _EMPTY, "empty utterances", strategy.perturb(_EMPTY, [1, 2]))
 
 
-def _repeats_itself(strategy: Strategy) -> None:
-    """Makes the same of a context from the same seed."""
+def _is_deterministic(strategy: Strategy) -> None:
+    """Change a context alike for equal seeds."""
     first, second = strategy.perturb(_CONTEXTS, _SEEDS), strategy.perturb(_CONTEXTS, _SEEDS)
-    expect(first == second, "the same contexts twice", "others the second time")
+    expect(first == second, "the same contexts twice", "different contexts the second time")
 
 
-def _is_the_same_alone(strategy: Strategy) -> None:
-    """Makes the same of a context whatever else is perturbed with it."""
+def _is_independent(strategy: Strategy) -> None:
+    """Change a context independently of the contexts beside it."""
     alone = [strategy.perturb([context], [seed])[0] for context, seed in zip(_CONTEXTS, _SEEDS, strict=True)]
     same_alone(strategy.perturb(_CONTEXTS, _SEEDS), alone, "a perturbed context")
 
 
 def _does_something(strategy: Strategy) -> None:
-    """Changes at least one of three plain contexts, for some seed."""
+    """Change at least one of three plain contexts, for some seed."""
     changed = any(strategy.perturb(_CONTEXTS, [seed] * len(_CONTEXTS)) != _CONTEXTS for seed in range(20))
     expect(changed, "another text", "every context as it was, for twenty seeds")
 
@@ -192,7 +192,7 @@ STRATEGY = Kind(
     "parley.engine.perturb.strategy.Strategy",
     ("perturb", "expectation"),
     make,
-    (_says_what_it_is, _keeps_boundaries, _leaves_nothing_as_nothing, _repeats_itself, _is_the_same_alone, _does_something),
+    (_has_name_and_expectation, _keeps_boundaries, _keeps_empty_contexts, _is_deterministic, _is_independent, _does_something),
 )
 
 
@@ -222,11 +222,11 @@ for _name, _summary, _target in (
     strategies.register(_name, _summary, _target)
 
 PARAPHRASED = "generative-paraphrase"
-"""The one that needs a network."""
+"""The strategy that needs a network."""
 SHOULD_NOT_CHANGE = ("random-swap", "stopword-dropout", "data-paraphrase", PARAPHRASED, "grammar-errors")
 SHOULD_CHANGE = ("add-negation", "antonym")
 ADDED = ("character-noise", "misspellings")
-"""Ours, and not the paper's: named by themselves, because the groups are those of the paper's tables."""
+"""Strategies of this project; they are in no group, because the groups are those of the paper's tables."""
 ENTITY = ("random-inputs", "random-inputs-kept-entities", "confusing-entity")
 """For dialogues about entities of a knowledge base."""
 GROUPS = {
@@ -235,44 +235,44 @@ GROUPS = {
     "should-change": SHOULD_CHANGE,
     "entity": ENTITY,
 }
-"""What may be said in the place of several names."""
+"""Names that stand for several strategies."""
 
 
 def names(chosen: str) -> tuple[str, ...]:
-    """The strategies that a list names.
+    """Return the names of the strategies in a list of names and groups.
 
     Args:
         chosen: names and groups separated by commas.
     """
-    found = (each for part in chosen.split(",") for each in GROUPS.get(part.strip(), (part.strip(),)))
-    return tuple(dict.fromkeys(found))
+    listed = (name for part in chosen.split(",") for name in GROUPS.get(part.strip(), (part.strip(),)))
+    return tuple(dict.fromkeys(listed))
 
 
-def require_names(chosen: str, *others: str) -> None:
-    """Checks that a list names strategies; whether a file of one's own holds one is found out when it is built.
+def require_names(chosen: str, *more: str) -> None:
+    """Check that a list names strategies; a user's own file is opened when it is built.
 
     Args:
         chosen: names and groups separated by commas.
-        others: further names that may stand there.
+        more: further allowed names.
 
     Raises:
         ConfigError: no strategy is called so, with the nearest name.
     """
-    known = (*strategies, *GROUPS, *others)
+    allowed = (*strategies, *GROUPS, *more)
     for name in names(chosen):
-        if name not in known and ".py:" not in name:
-            what = f"no perturbation strategy is called {name!r}{nearest(name, known)}"
-            raise ConfigError(what, fix=f"strategies: {', '.join(known)}, or path/file.py:Name")
+        if name not in allowed and ".py:" not in name:
+            what = f"no perturbation strategy is called {name!r}{nearest(name, allowed)}"
+            raise ConfigError(what, fix=f"strategies: {', '.join(allowed)}, or path/file.py:Name")
 
 
 def left_out(chosen: str, settings: PerturbSettings) -> tuple[str, ...]:
-    """Strategies of a group that need what is not given; one that is named itself is an error instead, when it is built."""
+    """Return the strategies of a group that lack a setting; one that is named itself raises when it is built."""
     absent = PARAPHRASED in names(chosen) and PARAPHRASED not in (part.strip() for part in chosen.split(","))
     return (PARAPHRASED,) if absent and settings.paraphraser is None else ()
 
 
 def build(chosen: Sequence[str], settings: PerturbSettings, resources: Resources) -> list[Strategy]:
-    """The strategies of those names.
+    """Build the strategies of those names.
 
     Args:
         chosen: registered names, or `path/file.py:NAME` of a `build` function, a class that needs no arguments or a strategy.
@@ -280,8 +280,8 @@ def build(chosen: Sequence[str], settings: PerturbSettings, resources: Resources
         resources: what strategies share.
 
     Raises:
-        ConfigError: no such strategy, with the nearest name; or what is called so is none.
-        DataError: what one of them leans on is not there.
+        ConfigError: no such strategy, with the nearest name; or the named object is no strategy.
+        DataError: data that a strategy needs are missing.
     """
     members = ("name", "expectation", "perturb")
     return [made_part(strategies.kind, name, strategies.get(name), members, settings, resources) for name in chosen]
@@ -291,14 +291,14 @@ DEFAULT = PerturbSettings()
 
 
 def perturb_text(text: str, strategy: str | Strategy, *, seed: int = 1, settings: PerturbSettings = DEFAULT) -> str:
-    """A perturbed text; see `perturb_texts`."""
+    """Perturb one text; see `perturb_texts`."""
     return perturb_texts([text], strategy, seed=seed, settings=settings)[0]
 
 
 def perturb_texts(
     texts: Sequence[str], strategy: str | Strategy, *, seed: int = 1, settings: PerturbSettings = DEFAULT
 ) -> list[str]:
-    """Perturbed texts; many at once are much faster than one by one.
+    """Perturb texts; a list is much faster than one text after another.
 
     Args:
         texts: as people write them; those that hold nothing to perturb come back as they are.
@@ -308,7 +308,7 @@ def perturb_texts(
 
     Raises:
         ConfigError: no such strategy, several of them, or it needs a setting that is not given.
-        DataError: what it leans on is not there.
+        DataError: data that it needs are missing.
     """
     if isinstance(strategy, str) and len(names(strategy)) > 1:
         fix = "perturb_by_strategy takes several, and returns the texts of each"
@@ -321,7 +321,7 @@ def perturb_texts(
 def perturb_by_strategy(
     texts: Sequence[str], strategies: str | Sequence[str | Strategy], *, seed: int = 1, settings: PerturbSettings = DEFAULT
 ) -> dict[str, list[str]]:
-    """The texts as each of several strategies perturbs them; see `perturb_texts`.
+    """Perturb texts by several strategies; see `perturb_texts`.
 
     Args:
         texts: lines.
@@ -333,8 +333,8 @@ def perturb_by_strategy(
         The perturbed texts by the name of the strategy.
     """
     chosen: Sequence[str | Strategy] = names(strategies) if isinstance(strategies, str) else strategies
-    called = {each if isinstance(each, str) else each.name: each for each in chosen}
-    return {name: perturb_texts(texts, each, seed=seed, settings=settings) for name, each in called.items()}
+    called = {item if isinstance(item, str) else item.name: item for item in chosen}
+    return {name: perturb_texts(texts, item, seed=seed, settings=settings) for name, item in called.items()}
 
 
 def edits_of(texts: Texts, strategy: Strategy, seed: int) -> Edits:
@@ -342,7 +342,7 @@ def edits_of(texts: Texts, strategy: Strategy, seed: int) -> Edits:
 
     Args:
         texts: as they were read.
-        strategy: what perturbs them; one that does not say what it changes is asked what comes out.
+        strategy: the perturbation; for a strategy that returns no edits, they are read from its output.
         seed: at least 0.
     """
     seeds = seeds_of(seed, texts.texts)
@@ -352,13 +352,13 @@ def edits_of(texts: Texts, strategy: Strategy, seed: int) -> Edits:
 
 
 def _perturbed(strategy: Strategy, contexts: Sequence[Turns], seeds: Sequence[int]) -> list[Turns]:
-    found = strategy.perturb(contexts, seeds)
-    if len(found) != len(contexts):
+    perturbed = strategy.perturb(contexts, seeds)
+    if len(perturbed) != len(contexts):
         fix = "return one for each, in their order"
         raise ConfigError(
-            f"{strategy.name} made {len(found)} contexts of {len(contexts)}", got=type(strategy).__name__, fix=fix
+            f"{strategy.name} made {len(perturbed)} contexts of {len(contexts)}", got=type(strategy).__name__, fix=fix
         )
-    return found
+    return perturbed
 
 
 @lru_cache(maxsize=32)

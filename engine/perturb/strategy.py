@@ -32,7 +32,7 @@ Rule = Literal["paper", "released"]
 
 @dataclass(frozen=True, kw_only=True)
 class PerturbSettings(Configuration):
-    """How contexts are perturbed; the defaults are the paper's where it has them."""
+    """Settings of perturbations; the defaults are the paper's where it has them."""
 
     rule: Rule = "paper"
     """Where the paper and its released code disagree: whose rule."""
@@ -91,7 +91,7 @@ class Strategy(Protocol):
         """Return the reaction of a good model."""
 
     def perturb(self, contexts: Sequence[Turns], seeds: Sequence[int]) -> list[Turns]:
-        """The perturbed contexts.
+        """Return the perturbed contexts.
 
         Args:
             contexts: turns, oldest first.
@@ -103,13 +103,13 @@ class Strategy(Protocol):
 
 
 class ByEdits(ABC):
-    """The base of a strategy that says which words it changes to what: a text keeps all else as it is (`catalogue.py`)."""
+    """The base of a strategy that returns edits; the rest of a text stays as it is (`catalogue.py`)."""
 
     name: str
     expectation: Expectation
 
     def perturb(self, contexts: Sequence[Turns], seeds: Sequence[int]) -> list[Turns]:
-        """The perturbed contexts, see `Strategy`."""
+        """Return the contexts with the edits of `edits`."""
         flat = FlatContexts(contexts)
         return flat.replaced(self.edits(flat, seeds))
 
@@ -124,13 +124,13 @@ class ByEdits(ABC):
 
 
 class OnUtterances(ABC):
-    """The base of a strategy of one's own that looks at one utterance at a time: override `utterance`, name it and its kind."""
+    """The base of a user's strategy on single utterances: override `utterance`, and set `name` and `expectation`."""
 
     name: str
     expectation: Expectation
 
     def perturb(self, contexts: Sequence[Turns], seeds: Sequence[int]) -> list[Turns]:
-        """The perturbed contexts, see `Strategy`; empty utterances stay."""
+        """Perturb utterance by utterance; empty ones stay."""
         return [self._context(turns, stream(seed, self.name)) for turns, seed in zip(contexts, seeds, strict=True)]
 
     def _context(self, turns: Turns, rng: np.random.Generator) -> Turns:
@@ -138,4 +138,4 @@ class OnUtterances(ABC):
 
     @abstractmethod
     def utterance(self, words: Utterance, rng: np.random.Generator) -> Utterance:
-        """The perturbed utterance; `words` holds at least one word."""
+        """Return the perturbed utterance; `words` holds at least one word."""

@@ -100,7 +100,7 @@ _EXAMPLES = (
     Example("b", ((("hello",),),), (("hi", "there", "!"), ("what", "can", "i", "do", "?"))),
     Example("c", ((("it", "works"), ("thanks",)),), (("welcome",),)),
 )
-_SAID: tuple[Turn, ...] = ((("i", "do", "n't", "know", "."),), (("<unk>",), ("ok",)), (("welcome",),))
+_REPLIES: tuple[Turn, ...] = ((("i", "do", "n't", "know", "."),), (("<unk>",), ("ok",)), (("welcome",),))
 
 
 def _made(named: Any) -> Any:
@@ -108,26 +108,30 @@ def _made(named: Any) -> Any:
 
 
 def _judged(judge: Any, rows: slice = slice(None)) -> list[float]:
-    return [float(value) for value in np.asarray(judge.judge_replies(_EXAMPLES[rows], _SAID[rows]))]
+    return [float(value) for value in np.asarray(judge.judge_replies(_EXAMPLES[rows], _REPLIES[rows]))]
 
 
-def _says_a_number_of_each(judge: Any) -> None:
-    """Says a number from 0 to 1 of each reply, with several utterances and unknown words too."""
-    scores = np.asarray(judge.judge_replies(_EXAMPLES, _SAID))
-    expect(scores.shape == (len(_SAID),), f"{len(_SAID)} numbers", f"shape {scores.shape}")
+def _scores_each_reply(judge: Any) -> None:
+    """Score each reply from 0 to 1, with several utterances and unknown words too."""
+    scores = np.asarray(judge.judge_replies(_EXAMPLES, _REPLIES))
+    expect(scores.shape == (len(_REPLIES),), f"{len(_REPLIES)} numbers", f"shape {scores.shape}")
     expect(bool(((scores >= 0) & (scores <= 1)).all()), "numbers from 0 to 1", scores.tolist())
 
 
-def _says_the_same_again(judge: Any) -> None:
-    """Says the same when it is asked again."""
-    same_alone(_judged(judge), _judged(judge), "what is said of a reply")
+def _is_deterministic(judge: Any) -> None:
+    """Score a reply alike when it is judged again."""
+    same_alone(_judged(judge), _judged(judge), "the score of a reply")
 
 
-def _is_the_same_alone(judge: Any) -> None:
-    """Says the same of a reply whether others are judged beside it or not."""
-    alone = [_judged(judge, slice(row, row + 1))[0] for row in range(len(_SAID))]
-    close = [np.isclose(together, single, rtol=0, atol=1e-5) for together, single in zip(_judged(judge), alone, strict=True)]
-    expect(all(close), "what is said of a reply does not depend on what else is asked", f"{_judged(judge)} and, alone, {alone}")
+def _is_independent(judge: Any) -> None:
+    """Score a reply independently of the replies judged with it."""
+    single_scores = [_judged(judge, slice(row, row + 1))[0] for row in range(len(_REPLIES))]
+    close = [
+        np.isclose(together, single, rtol=0, atol=1e-5) for together, single in zip(_judged(judge), single_scores, strict=True)
+    ]
+    expect(
+        all(close), "the score of a reply does not depend on the other replies", f"{_judged(judge)} and, alone, {single_scores}"
+    )
 
 
 REPLY_JUDGE = Kind(
@@ -135,7 +139,7 @@ REPLY_JUDGE = Kind(
     "parley.envs.generation.game.ReplyJudge",
     ("judge_replies",),
     _made,
-    (_says_a_number_of_each, _says_the_same_again, _is_the_same_alone),
+    (_scores_each_reply, _is_deterministic, _is_independent),
 )
 
 
@@ -188,7 +192,7 @@ class ReplyGame:
         """Number of ids in each reply that are not words."""
         self.guesses_B = np.zeros(len(examples), dtype=np.int64)
         """The listener's guesses."""
-        self._said: list[np.ndarray] = []
+        self._spoken_ids: list[np.ndarray] = []
 
     def say(self, words_BT: np.ndarray) -> None:
         """Add the speaker's replies.
@@ -202,7 +206,7 @@ class ReplyGame:
             ended = ids[: int(np.argmax(ids == EOS_ID))] if (ids == EOS_ID).any() else np.trim_zeros(ids, "b")
             spoken = ended[~np.isin(ended, _SILENT)][: self.rules.max_words]
             self.num_illegal_B[row] = np.isin(ended, _SILENT).sum()
-            self._said.append(spoken)
+            self._spoken_ids.append(spoken)
             self.replies.append(turn_of(self.vocabulary.decode(spoken)))
 
     def judged(self, judge: ReplyJudge) -> np.ndarray:
@@ -227,7 +231,7 @@ class ReplyGame:
         """Return the replies shown to the listener, after the speaker's turn: padded ids (B, T) and lengths (B,), int64."""
         shown_BT = np.full((len(self.examples), self.rules.max_words), PAD_ID, dtype=np.int64)
         lengths_B = np.zeros(len(self.examples), dtype=np.int64)
-        for row, reply_ids in enumerate(self._said):
+        for row, reply_ids in enumerate(self._spoken_ids):
             ids = self.recorded(row) if self.is_recorded_B[row] else reply_ids
             shown_BT[row, : len(ids)], lengths_B[row] = ids, len(ids)
         return shown_BT, lengths_B

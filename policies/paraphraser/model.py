@@ -83,7 +83,7 @@ class RewriteExamples(PairExamples):
         super().__init__(split, Seq2SeqSizes(max_source=sizes.max_source, max_reply=sizes.max_reply), EOS_ID)
 
 
-def known(ids: Tensor, size: int) -> Tensor:
+def mask_unknown(ids: Tensor, size: int) -> Tensor:
     """Return the ids as a network that knows the first `size` words reads them: the others are `<unk>`."""
     return ids.masked_fill(ids >= size, UNK_ID)
 
@@ -176,7 +176,7 @@ class PointerGenerator(Predictor[Exchanges]):
         Returns:
             The sentences, and the writer before its first word.
         """
-        embedded = self.dropout(self.embedding(known(source_BN, len(self.vocabulary))))
+        embedded = self.dropout(self.embedding(mask_unknown(source_BN, len(self.vocabulary))))
         packed = pack_padded_sequence(embedded, lengths_B.cpu(), batch_first=True, enforce_sorted=False)
         states, (hidden_2BH, cell_2BH) = self.encoder(packed)
         states_BNA, _ = pad_packed_sequence(states, batch_first=True, total_length=source_BN.shape[1])
@@ -188,7 +188,7 @@ class PointerGenerator(Predictor[Exchanges]):
 
     def write(self, source: PointerSource, words_B: Tensor, writer: Writer, covers: bool) -> tuple[PointerStep, Writer]:
         """Read one word of each target; `covers` is the buffer of that name, which the caller reads once."""
-        return self._advance(source, self.dropout(self.embedding(known(words_B, len(self.vocabulary)))), writer, covers)
+        return self._advance(source, self.dropout(self.embedding(mask_unknown(words_B, len(self.vocabulary)))), writer, covers)
 
     def _advance(self, source: PointerSource, embedded_BE: Tensor, writer: Writer, covers: bool) -> tuple[PointerStep, Writer]:
         input_BE = self.join(torch.cat([embedded_BE, writer.context_BA], dim=1))
@@ -219,7 +219,7 @@ class PointerGenerator(Predictor[Exchanges]):
         """Return negative log-likelihoods of the targets (M,), and the sum of the coverage losses."""
         covers, real_BT = bool(self.covers), batch.real_BT
         source, writer = self.read(batch.source_BN, batch.lengths_B)
-        embedded_BTE = self.dropout(self.embedding(known(batch.reply.words_in_BT, len(self.vocabulary))))
+        embedded_BTE = self.dropout(self.embedding(mask_unknown(batch.reply.words_in_BT, len(self.vocabulary))))
         steps, repeated = [], []
         for embedded_BE in embedded_BTE.unbind(1):
             covered_BN = writer.covered_BN
@@ -232,7 +232,7 @@ class PointerGenerator(Predictor[Exchanges]):
         targets_M = batch.targets_BT[real_BT]
         equal_MN = (batch.source_BN.unsqueeze(1) == batch.targets_BT.unsqueeze(2))[real_BT]
         size = len(self.vocabulary)
-        generated_M = -F.cross_entropy(self.output(self.dropout(features_MH)), known(targets_M, size), reduction="none")
+        generated_M = -F.cross_entropy(self.output(self.dropout(features_MH)), mask_unknown(targets_M, size), reduction="none")
         # A word that the network cannot write is copied; if the source lacks it, it counts as <unk>.
         generated_M = generated_M.masked_fill((targets_M >= size) & equal_MN.any(1), -torch.inf)
         copied_M = (attention_MN * equal_MN).sum(1)
@@ -400,7 +400,7 @@ def _continue(
 
 
 def _repeats(search: _BeamSearch, hypothesis: tuple[int, ...], word: int) -> bool:
-    """Return whether a word would repeat itself, or a pair of neighbours, more often in a row than the sentence does."""
+    """Return whether a word or a pair of words would repeat itself more often than in the sentence."""
     if not hypothesis:
         return False
     pair = hypothesis[-1], word

@@ -66,7 +66,7 @@ class BeamConfig(Configuration):
 
 
 def see2017() -> PointerFitConfig:
-    """Return the published recipe: Adagrad at rate 0.15, batches of 16, clip 2, a last phase with coverage at the same rate.
+    """Return the published recipe: Adagrad at 0.15, batches of 16, clip 2, a last phase with coverage.
 
     The number of epochs is ours: the published one counts steps on a corpus of 287,000 articles.
     """

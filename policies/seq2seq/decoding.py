@@ -217,10 +217,10 @@ class AntiLanguageModel(Charge[State]):
         zero = torch.zeros((num_rows, self._lm.sizes.hidden), device=device)
         return State(zero, zero)
 
-    def step(self, place: int, scores_RV: Tensor, words_R: Tensor, state: State) -> tuple[Tensor, State]:
+    def step(self, position: int, scores_RV: Tensor, words_R: Tensor, state: State) -> tuple[Tensor, State]:
         barred = torch.tensor([PAD_ID, BOS_ID], device=scores_RV.device)
         scores_RV = scores_RV.index_fill(1, barred, -torch.inf)
-        if place >= self._num_words:
+        if position >= self._num_words:
             return scores_RV, state
         embedded_R1E = self._lm.embedding(self._ids_V[words_R]).unsqueeze(1)
         _, (hidden_1RH, cell_1RH) = self._lm.lstm(embedded_R1E, (state.hidden_BH[None], state.cell_BH[None]))
@@ -285,7 +285,7 @@ class ReplyDecoder:
         return [best.words for (best,) in self._beams(sources, most=1)]
 
     def reranked(self, sources: Sequence[Ids]) -> list[list[Scored]]:
-        """Return the replies of the beam with their scores by both models, the best first, of equal ones the model's own."""
+        """Return the replies of the beam with their scores by both models, the best first."""
         assert self._backward is not None, "there is nothing to re-rank by"
         beams = self._beams(sources)
         read = [framed_source(source, self.model.sizes)[:-1] for source in sources]

@@ -73,7 +73,7 @@ class LanguageModelSizes(Configuration):
 
 
 def replier() -> Seq2SeqSizes:
-    """Return sizes of a generator as that of Li et al. 2017, with half the widths, one layer, and replies of 20 words.
+    """Return sizes as of Li et al. 2017, with half the widths, one layer, and replies of 20 words.
 
     Attention that is fed back and the encoder's last state let it use contexts even where there is little text: on 36,000 pairs
     of DailyDialog, contexts gained .04 nats a word after two epochs; for a decoder that starts from zero .006, with attention
@@ -89,7 +89,7 @@ def released_replier() -> Seq2SeqSizes:
 
 
 def he2018() -> FitConfig:
-    """Return the published recipe: SGD at rate 1 for 10 epochs, then 10 at halved rates; the last model is kept."""
+    """Return the published recipe: SGD at rate 1 for 10 epochs, then 10 at halved rates; keeps the last."""
     return FitConfig(
         optimiser="sgd",
         learning_rate=1.0,
@@ -104,7 +104,7 @@ def he2018() -> FitConfig:
 
 
 def li2017() -> FitConfig:
-    """Return the released recipe of Li et al. 2017: plain SGD for 8 epochs, the rate halved before each after the sixth.
+    """Return the released recipe of Li et al. 2017: plain SGD for 8 epochs, halved after the sixth.
 
     # Released: a rate of 1 and gradients of norm 5 at most, sums over words divided by the number of replies. Ours: divided by
     the number of words, of which a reply has about ten, so ten times the rate and a tenth of the norm.
@@ -134,5 +134,5 @@ def small_batches() -> FitConfig:
 
 
 def demo() -> FitConfig:
-    """Return the recipe of the built-in help desk: the fast one at a high rate; a minute of one core is enough."""
+    """Return the recipe of the built-in help desk: a high rate, one minute of one core."""
     return FitConfig(learning_rate=8e-3, max_epochs=19, patience=2, decay_epochs=3, precision="float32")

@@ -131,7 +131,7 @@ class DialogueExamples:
 
 
 def context_ids(context: Turns, vocabulary: PairVocabulary, sizes: VhredSizes) -> list[list[int]]:
-    """Return the newest turns of a context as the model reads them, each cut to its last words and ended by `<eou>`."""
+    """Return the newest turns of a context, each cut to its last words and ended by `<eou>`."""
     newest = [vocabulary.encode(turn_words(turn))[-(sizes.max_turn - 1) :] for turn in context[-sizes.turns :]]
     return [[*words.tolist(), EOU_ID] for words in newest]
 
@@ -457,7 +457,7 @@ class VHRED(Predictor[DialogueBatch]):
         return VhredState(zero, zero, zero.new_zeros(len(zero), self.sizes.readout))
 
     def step(self, memory: VhredMemory, words_B: Tensor, state: VhredState) -> tuple[Tensor, VhredState]:
-        """Return the logits (B, V) of the next word of each reply, and the state after its last word, without dropout."""
+        """Return the logits (B, V) of each reply's next word and the state after its last, without dropout."""
         cell = self.decoder
         gates_B4H = memory.gates_B4H + F.linear(self.embedding(words_B), cell.weight_ih[:, : self.sizes.embed])
         gates_B4H = gates_B4H + F.linear(torch.cat([state.readout_BR, state.hidden_BH], dim=1), self._fed_back())
@@ -484,7 +484,7 @@ class VHRED(Predictor[DialogueBatch]):
         )
 
     def target_states(self, batch: DialogueBatch) -> Tensor:
-        """Return the inputs of `output` for the words of the replies (M, R), with z at the prior's mean, in training too."""
+        """Return the inputs of `output` for the words of the replies (M, R), z at the prior's mean."""
         return self.reply_states(self.hear(batch), batch.reply.words_in_BT)[batch.real_BT]
 
     def loss(self, batch: DialogueBatch, output_loss: OutputLoss) -> Loss:
@@ -524,7 +524,7 @@ class VHRED(Predictor[DialogueBatch]):
     def _encode_turns(
         self, context: Dialogues, reply_BT: Tensor | None = None, reply_lengths_B: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Return vectors (R, 2E) and word states (R, N, 2E) of the existing turns, row by row, and of replies behind them."""
+        """Return vectors (R, 2E) and word states (R, N, 2E) of existing turns, row by row, then of replies."""
         real_BK = context.lengths_BK > 0
         words_RN, lengths_R = context.words_BKN[real_BK], context.lengths_BK[real_BK]
         if reply_BT is not None and reply_lengths_B is not None:

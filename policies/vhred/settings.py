@@ -50,7 +50,7 @@ class VhredSizes(Configuration):
 
 
 def small() -> VhredSizes:
-    """Return sizes for a laptop: half the published widths, a quarter of the latent ones, turns and replies of 30 words."""
+    """Return sizes for a laptop: half the published widths, a quarter of the latent ones, 30 words a turn."""
     return VhredSizes(
         embed=150,
         encoder=128,
@@ -83,7 +83,7 @@ def demo() -> VhredSizes:
 
 
 def niu2018_fit() -> FitConfig:
-    """Return the published recipe: Adam at a fixed rate of 2e-4, batches of 64, clip 2, the best of up to 80 epochs.
+    """Return the published recipe: Adam at 2e-4, batches of 64, clip 2, the best of 80 epochs.
 
     The released code measures the validation split every five epochs from the tenth on; here every epoch is measured, and
     training ends after ten in a row without a better one.

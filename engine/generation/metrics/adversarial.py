@@ -104,21 +104,21 @@ class JudgedScenario:
     folds: np.ndarray
 
     def least(self, num_folds: int) -> int:
-        """Pairs of the side that has fewest, in the fold that has fewest."""
-        labels = np.array([each.label for each in self.pairs], dtype=np.int64)
+        """Return the number of pairs of the smaller side in the fold where it is smallest."""
+        labels = np.array([sided.label for sided in self.pairs], dtype=np.int64)
         counts = np.bincount(2 * self.folds.astype(np.int64) + labels, minlength=2 * num_folds)
         return int(counts.min())
 
 
 def source_name(pair: RepliedPair) -> str:
-    """Names the source of a pair: a hash of all turns before the reply."""
+    """Return the name of a pair's source: a hash of all turns before the reply."""
     return f"{stable_hash(*map(' '.join, pair.context)):016x}"
 
 
 def by_source(
     pairs: Iterable[RepliedPair], seed: int, most: int, names: Mapping[str, str] = MappingProxyType({})
 ) -> dict[str, list[RepliedPair]]:
-    """Pairs by source, at most so many of each, chosen by their hashes.
+    """Group pairs by source, at most so many of each, chosen by their hashes.
 
     Args:
         pairs: of a file.
@@ -126,15 +126,15 @@ def by_source(
         most: pairs of a source.
         names: what sources are called, where that is not the name of their words as they stand here.
     """
-    found: dict[str, list[RepliedPair]] = defaultdict(list)
+    pairs_of: dict[str, list[RepliedPair]] = defaultdict(list)
     for pair in pairs:
         name = source_name(pair)
-        found[names.get(name, name)].append(pair)
-    return {source: sorted(found[source], key=lambda pair: _rank(seed, pair))[:most] for source in sorted(found)}
+        pairs_of[names.get(name, name)].append(pair)
+    return {source: sorted(pairs_of[source], key=lambda pair: _rank(seed, pair))[:most] for source in sorted(pairs_of)}
 
 
 def assign_folds(files: Iterable[BySource], sources: Collection[str], num_folds: int, seed: int) -> dict[str, int]:
-    """A fold for each source; those of one last turn are in one, because a judge that met the turn with a reply knows it.
+    """Assign a fold to each source; sources with one last turn share a fold.
 
     Groups are dealt out to the smallest fold, large ones first, in the order of hashes: where each is one source, folds differ
     by one source at most.
@@ -146,16 +146,16 @@ def assign_folds(files: Iterable[BySource], sources: Collection[str], num_folds:
         seed: of the hashes.
     """
     groups = [sorted(group, key=lambda source: stable_hash("fold", seed, source)) for group in _of_one_turn(files, sources)]
-    smallest, found = [(0, fold) for fold in range(num_folds)], dict[str, int]()
+    smallest, fold_of = [(0, fold) for fold in range(num_folds)], dict[str, int]()
     for group in sorted(groups, key=lambda group: (-len(group), stable_hash("fold", seed, group[0]))):
         size, fold = smallest[0]
         heapreplace(smallest, (size + len(group), fold))
-        found |= dict.fromkeys(group, fold)
-    return found
+        fold_of |= dict.fromkeys(group, fold)
+    return fold_of
 
 
 def against(name: str, first: BySource, second: BySource, folds: Mapping[str, int], most: int | None = None) -> JudgedScenario:
-    """Two files on the sources that both hold: of each source as many pairs as the side with fewer has.
+    """Pair two files on the sources of both: as many pairs of a source as the smaller side has.
 
     Args:
         name: of the scenario.
@@ -164,21 +164,21 @@ def against(name: str, first: BySource, second: BySource, folds: Mapping[str, in
         folds: by source.
         most: pairs of a source and side; None for all.
     """
-    found = []
+    pairs = []
     for source in sorted(first.keys() & second.keys() & folds.keys()):
         size = min(len(first[source]), len(second[source]), most or len(first[source]))
-        found += [SidedPair(source, pair, True) for pair in first[source][:size]]
-        found += [SidedPair(source, pair, False) for pair in second[source][:size]]
-    return _scenario(name, found, folds)
+        pairs += [SidedPair(source, pair, True) for pair in first[source][:size]]
+        pairs += [SidedPair(source, pair, False) for pair in second[source][:size]]
+    return _scenario(name, pairs, folds)
 
 
 def random_replies(wanted: BySource, human: BySource, folds: Mapping[str, int], seed: int) -> dict[str, list[RepliedPair]]:
-    """Each source with human replies to other sources of its fold, as many as `wanted` has.
+    """Return for each source human replies to other sources of its fold, as many as `wanted` has.
 
     The replies of a fold stand in a circle; a source takes those behind its own. Where every source has one, each reply is
     taken once: the random replies are the human ones.
     """
-    found = {}
+    random_pairs = {}
     circles: dict[int, list[str]] = defaultdict(list)
     for source in sorted(human.keys() & wanted.keys() & folds.keys(), key=lambda source: stable_hash("random", seed, source)):
         circles[folds[source]].append(source)
@@ -189,12 +189,12 @@ def random_replies(wanted: BySource, human: BySource, folds: Mapping[str, int], 
             end += len(human[source])
             num_others = len(replies) - len(human[source])
             places = [(end + i % num_others) % len(replies) for i in range(len(wanted[source]))] if num_others else []
-            found[source] = [RepliedPair(wanted[source][0].context, replies[place][1]) for place in places]
-    return found
+            random_pairs[source] = [RepliedPair(wanted[source][0].context, replies[index][1]) for index in places]
+    return random_pairs
 
 
 def halves(name: str, pairs: BySource, folds: Mapping[str, int], seed: int) -> JudgedScenario:
-    """One pair of each source; within every fold one half of them has the label True. Of an odd number one is left out."""
+    """Take one pair of each source, and label half of each fold True; an odd pair is left out."""
     circles: dict[int, list[str]] = defaultdict(list)
     for source in sorted(pairs.keys() & folds.keys(), key=lambda source: stable_hash("half", seed, source)):
         circles[folds[source]].append(source)
@@ -203,17 +203,17 @@ def halves(name: str, pairs: BySource, folds: Mapping[str, int], seed: int) -> J
 
 
 def matched(name: str, scenario: JudgedScenario, seed: int) -> JudgedScenario:
-    """In every fold, of each length in words, as many pairs of the one side as of the other: length tells nothing."""
+    """Balance the sides: in every fold as many pairs of each length on both, so that length tells nothing."""
     cells: dict[Hashable, tuple[list[SidedPair], list[SidedPair]]] = defaultdict(lambda: ([], []))
-    folds = {each.source: int(fold) for each, fold in zip(scenario.pairs, scenario.folds, strict=True)}
-    for each in sorted(scenario.pairs, key=lambda each: _rank(seed, each.pair, "match")):
-        cells[folds[each.source], len(each.pair.reply)][each.label].append(each)
-    kept = [each for sides in cells.values() for side in sides for each in side[: min(map(len, sides))]]
-    return _scenario(name, sorted(kept, key=lambda each: (each.source, not each.label)), folds)
+    folds = {sided.source: int(fold) for sided, fold in zip(scenario.pairs, scenario.folds, strict=True)}
+    for sided in sorted(scenario.pairs, key=lambda sided: _rank(seed, sided.pair, "match")):
+        cells[folds[sided.source], len(sided.pair.reply)][sided.label].append(sided)
+    kept = [sided for sides in cells.values() for side in sides for sided in side[: min(map(len, sides))]]
+    return _scenario(name, sorted(kept, key=lambda sided: (sided.source, not sided.label)), folds)
 
 
 def cut(name: str, scenario: JudgedScenario) -> tuple[JudgedScenario, int]:
-    """All replies cut to one length, shorter ones left out with their counterpart.
+    """Cut all replies to one length; shorter ones are left out with their counterparts.
 
     Args:
         name: of the new scenario.
@@ -223,24 +223,26 @@ def cut(name: str, scenario: JudgedScenario) -> tuple[JudgedScenario, int]:
         The scenario; the length in words, the largest that `KEPT_BY_CUT` of the couples reach.
     """
     couples = _couples(scenario)
-    shortest = np.array([min(len(one.pair.reply), len(other.pair.reply)) for one, other in couples])
+    shortest = np.array([min(len(left.pair.reply), len(right.pair.reply)) for left, right in couples])
     length = int(np.quantile(shortest, 1 - KEPT_BY_CUT, method="lower"))
     kept = [
-        each._replace(pair=each.pair._replace(reply=each.pair.reply[:length]))
+        sided._replace(pair=sided.pair._replace(reply=sided.pair.reply[:length]))
         for couple, size in zip(couples, shortest, strict=True)
         if size >= length
-        for each in couple
+        for sided in couple
     ]
-    folds = {each.source: int(fold) for each, fold in zip(scenario.pairs, scenario.folds, strict=True)}
+    folds = {sided.source: int(fold) for sided, fold in zip(scenario.pairs, scenario.folds, strict=True)}
     return _scenario(name, kept, folds), length
 
 
-def said_elsewhere(human: BySource, machine: BySource) -> float:
-    """Share of a system's replies that stand in the human file under other sources alone, each as often as there at most."""
-    own = {source: {pair.reply for pair in pairs} for source, pairs in human.items()}
-    said = Counter(pair.reply for source, pairs in machine.items() for pair in pairs if pair.reply not in own.get(source, ()))
+def share_from_elsewhere(human: BySource, machine: BySource) -> float:
+    """Return the share of a system's replies that the human file has only under other sources, counted with multiplicity."""
+    replies_of = {source: {pair.reply for pair in pairs} for source, pairs in human.items()}
+    elsewhere = Counter(
+        pair.reply for source, pairs in machine.items() for pair in pairs if pair.reply not in replies_of.get(source, ())
+    )
     people = Counter(pair.reply for pairs in human.values() for pair in pairs)
-    return (said & people).total() / max(1, sum(map(len, machine.values())))
+    return (elsewhere & people).total() / max(1, sum(map(len, machine.values())))
 
 
 def next_utterances(pairs: Sequence[RepliedPair]) -> list[RepliedPair]:
@@ -253,7 +255,7 @@ def next_utterances(pairs: Sequence[RepliedPair]) -> list[RepliedPair]:
 
 
 def _of_one_turn(files: Iterable[BySource], sources: Collection[str]) -> Iterable[list[str]]:
-    """Sources in groups: those of one last turn are in one group, and so are those that a third one joins."""
+    """Group sources that share a last turn, directly or through other sources."""
     parents = {source: source for source in sources}
 
     def root(source: str) -> str:
@@ -274,8 +276,8 @@ def _of_one_turn(files: Iterable[BySource], sources: Collection[str]) -> Iterabl
 
 def _couples(scenario: JudgedScenario) -> list[tuple[SidedPair, SidedPair]]:
     sides: dict[str, tuple[list[SidedPair], list[SidedPair]]] = defaultdict(lambda: ([], []))
-    for each in scenario.pairs:
-        sides[each.source][each.label].append(each)
+    for sided in scenario.pairs:
+        sides[sided.source][sided.label].append(sided)
     return [couple for machine, human in sides.values() for couple in zip(human, machine, strict=True)]
 
 
@@ -284,7 +286,7 @@ def _rank(seed: int, pair: RepliedPair, purpose: str = "reply") -> tuple[int, tu
 
 
 def _scenario(name: str, pairs: Sequence[SidedPair], folds: Mapping[str, int]) -> JudgedScenario:
-    return JudgedScenario(name, tuple(pairs), np.array([folds[each.source] for each in pairs], dtype=np.int64))
+    return JudgedScenario(name, tuple(pairs), np.array([folds[sided.source] for sided in pairs], dtype=np.int64))
 
 
 CHANCE, ERE, LENGTH, AHEAD, AHEAD_RANDOM, TAU, CALIBRATION = (
@@ -321,17 +323,17 @@ class JudgedScores:
 
     @cached_property
     def errors(self) -> np.ndarray:
-        """(N,) 1 for an error, 0.5 for an undecided pair."""
+        """Return 1 for each error, 0.5 for an undecided pair (N,)."""
         return np.where(self.scores == 0, 0.5, (self.scores > 0) != self.labels)
 
     @cached_property
     def by_source(self) -> dict[str, float]:
-        """Mean error of each source."""
+        """Return the mean error of each source."""
         names, index = np.unique(self.sources, return_inverse=True)
         return dict(zip(names.tolist(), (np.bincount(index, self.errors) / np.bincount(index)).tolist(), strict=True))
 
-    def with_told(self, sources: Sequence[str]) -> JudgedScores:
-        """With two more pairs, one of each side and both told right, for each of some sources: what nobody has to be asked."""
+    def with_judged_right(self, sources: Sequence[str]) -> JudgedScores:
+        """Add two pairs, one of each side and both judged right, for each of these sources."""
         if not sources:
             return self
         sides = np.tile([True, False], len(sources))
@@ -354,17 +356,17 @@ class JudgedScores:
         return clustered_rate(self.errors, self.sources, spread=refit_spread(self.num_folds))
 
     def accuracy(self) -> Estimate:
-        """Share of pairs that are told right, sources drawn together."""
+        """Return the share of pairs that are judged right, sources drawn together."""
         error = self.adversuc()
         return Estimate(1 - error.value, 1 - error.high, 1 - error.low, error.n)
 
     def calibration(self) -> list[tuple[float, float, int]]:
         """Return the mean probability, the true share and the number of pairs of each bin that has pairs."""
-        told = 0.5 * (1 + np.tanh(0.5 * self.scores))
-        bins = np.minimum((told * NUM_BINS).astype(int), NUM_BINS - 1)
+        probabilities = 0.5 * (1 + np.tanh(0.5 * self.scores))
+        bins = np.minimum((probabilities * NUM_BINS).astype(int), NUM_BINS - 1)
         return [
-            (float(told[bins == each].mean()), float(self.labels[bins == each].mean()), int((bins == each).sum()))
-            for each in np.unique(bins)
+            (float(probabilities[bins == index].mean()), float(self.labels[bins == index].mean()), int((bins == index).sum()))
+            for index in np.unique(bins)
         ]
 
 
@@ -377,9 +379,9 @@ class JudgedRows:
 
     def __init__(self, rows: Sequence[Row]) -> None:
         self.rows = finished(rows)
-        found: dict[tuple[str, str], list[Row]] = {}
+        rows_of: dict[tuple[str, str], list[Row]] = {}
         for row in sorted(self.rows, key=lambda row: (row["scenario"], row["judge"], row["fold"])):
-            found.setdefault((row["scenario"], row["judge"]), []).append(row)
+            rows_of.setdefault((row["scenario"], row["judge"]), []).append(row)
         self.scored = {
             key: JudgedScores(
                 np.array([source for row in folds for source in row["sources"]]),
@@ -387,13 +389,13 @@ class JudgedRows:
                 np.array([score for row in folds for score in row["scores"]], dtype=np.float64),
                 len(folds),
             )
-            for key, folds in found.items()
+            for key, folds in rows_of.items()
         }
-        self.folds = {key: len(folds) for key, folds in found.items()}
+        self.folds = {key: len(folds) for key, folds in rows_of.items()}
 
 
 def chance_range(num_pairs: int, num_folds: int) -> Estimate:
-    """Return the range that holds AdverSuc in 95 % of cases or more where a cross-fitted judge has nothing to learn.
+    """Return the range of AdverSuc, in at least 95 % of cases, of a cross-fitted judge with nothing to learn.
 
     It is the exact range of fair coins, as many times as wide as refits make it (`refit_spread`); the value is .5.
     """
@@ -405,7 +407,7 @@ def chance_range(num_pairs: int, num_folds: int) -> Estimate:
 
 
 def adversarial_metrics(read: JudgedRows, judges: Sequence[str], systems: Sequence[str], num_folds: int) -> dict[str, Estimate]:
-    """All figures of an evaluation, see the top of this module.
+    """Return all figures of an evaluation, see the top of this module.
 
     Args:
         read: its rows; a judge that failed in a fold of a scenario has no figure of it.
@@ -423,26 +425,27 @@ def adversarial_metrics(read: JudgedRows, judges: Sequence[str], systems: Sequen
                 name = f"{kind}.{judge}.{system}" if system else f"{kind}.{judge}"
                 metrics[name] = scores.accuracy() if kind == RANDOM else scores.adversuc()
         for system in systems:
-            own, plain = (scored.get((f"{ADVERSUC}.{system}", by)) for by in (judge, LENGTH_ONLY))
-            if own is not None and plain is not None:
+            judged, plain = (scored.get((f"{ADVERSUC}.{system}", by)) for by in (judge, LENGTH_ONLY))
+            if judged is not None and plain is not None:
                 metrics[f"{LENGTH}.{judge}.{system}"] = rate_difference(
-                    own.errors, plain.errors, own.sources, spread=refit_spread(num_folds)
+                    judged.errors, plain.errors, judged.sources, spread=refit_spread(num_folds)
                 )
-            if own is not None:
-                distance = sum(size * abs(told - share) for told, share, size in own.calibration()) / len(own.labels)
-                metrics[f"{CALIBRATION}.{judge}.{system}"] = count(distance, len(own.labels))
-        for one, other in combinations(systems, 2):
+            if judged is not None:
+                distances = (size * abs(probability - share) for probability, share, size in judged.calibration())
+                distance = sum(distances) / len(judged.labels)
+                metrics[f"{CALIBRATION}.{judge}.{system}"] = count(distance, len(judged.labels))
+        for left, right in combinations(systems, 2):
             for ahead, kind, sign in ((AHEAD, ADVERSUC, 1), (AHEAD_RANDOM, RANDOM, -1)):
-                first, second = (scored.get((f"{kind}.{system}", judge)) for system in (one, other))
-                metrics[f"{ahead}.{judge}.{one}.{other}"] = _ahead(first, second, sign, num_folds)
-    for one, other in combinations(judges, 2):
-        if (tau := _tau(metrics, one, other, systems)) is not None:
-            metrics[f"{TAU}.{one}.{other}"] = tau
+                first, second = (scored.get((f"{kind}.{system}", judge)) for system in (left, right))
+                metrics[f"{ahead}.{judge}.{left}.{right}"] = _ahead(first, second, sign, num_folds)
+    for left, right in combinations(judges, 2):
+        if (tau := _tau(metrics, left, right, systems)) is not None:
+            metrics[f"{TAU}.{left}.{right}"] = tau
     return metrics
 
 
 def reliability_error(scenarios: Mapping[str, JudgedScores]) -> Estimate:
-    """The evaluator reliability error (ERE) of one judge, with its interval.
+    """Return the evaluator reliability error (ERE) of one judge, with its interval.
 
     A distance is never below 0, so that one drawn again is too large in the mean: in six settings of 60 simulated judges,
     95 % intervals of the mean distance by the bootstrap held the true ERE in 0 to 72 % of them, those here in 92 to 98 %. Each
@@ -456,13 +459,13 @@ def reliability_error(scenarios: Mapping[str, JudgedScores]) -> Estimate:
     Returns:
         The estimate; n is the number of sources of the smallest scenario.
     """
-    known = {name: scores for name, scores in scenarios.items() if name.partition(".")[0] in GOLD}
-    if not known:
+    with_gold = {name: scores for name, scores in scenarios.items() if name.partition(".")[0] in GOLD}
+    if not with_gold:
         return NOTHING
-    kinds = sorted({name.partition(".")[0] for name in known})
+    kinds = sorted({name.partition(".")[0] for name in with_gold})
     value = certain = below = above = 0.0
     for kind in kinds:
-        same = [scores for name, scores in sorted(known.items()) if name.partition(".")[0] == kind]
+        same = [scores for name, scores in sorted(with_gold.items()) if name.partition(".")[0] == kind]
         weight = 1 / (len(kinds) * len(same))
         for scores in same:
             distance = weight * abs(float(scores.errors.mean()) - GOLD[kind])
@@ -474,7 +477,7 @@ def reliability_error(scenarios: Mapping[str, JudgedScores]) -> Estimate:
                 certain += distance
                 below += (distance - min(abs(low), abs(high))) ** 2
     low, high = max(0.0, certain - math.sqrt(below)), value + math.sqrt(above)
-    return Estimate(value, low, high, min(len(scores.by_source) for scores in known.values()))
+    return Estimate(value, low, high, min(len(scores.by_source) for scores in with_gold.values()))
 
 
 def describe(name: str) -> Metric:
@@ -493,12 +496,12 @@ def describe(name: str) -> Metric:
         TAU: ("rank agreement", "Kendall's tau-b of two judges over the systems"),
         CALIBRATION: ("calibration error", "mean distance of told probability from the share of people's replies, ten bins"),
     }.get(kind, (f"AdverSuc, {kind}", f"gold {GOLD.get(kind, math.nan):g}"))
-    told = rest.replace(".", ", ")
+    names = rest.replace(".", ", ")
     main = kind in (ADVERSUC, RANDOM, ERE)
     direction = "lower: better" if kind in (ERE, CALIBRATION) else NEITHER
     # Differences and rank agreement may lie below 0.
     signed = kind in (LENGTH, AHEAD, AHEAD_RANDOM, TAU)
-    return Metric(f"{title}, {told}", direction, definition, "number" if signed else "rate", main=main)
+    return Metric(f"{title}, {names}", direction, definition, "number" if signed else "rate", main=main)
 
 
 def source_rows(rows: Sequence[Row], num_folds: int) -> list[dict[str, Any]]:
@@ -543,21 +546,21 @@ SOURCE_ITEMS = ItemMetrics("sources", _figures, describe, subjects=judged_system
 """Figures of single sources, from rows of `source_rows`."""
 
 
-def _ahead(one: JudgedScores | None, other: JudgedScores | None, sign: int, num_folds: int) -> Estimate:
-    if one is None or other is None:
+def _ahead(left: JudgedScores | None, right: JudgedScores | None, sign: int, num_folds: int) -> Estimate:
+    if left is None or right is None:
         return NOTHING
-    both = sorted(one.by_source.keys() & other.by_source.keys())
-    first, second = (np.array([each.by_source[source] for source in both]) for each in (one, other))
+    both = sorted(left.by_source.keys() & right.by_source.keys())
+    first, second = (np.array([scores.by_source[source] for source in both]) for scores in (left, right))
     if not both:
         return NOTHING
-    one_first, other_first = (first, second) if sign > 0 else (second, first)
-    return rate_difference(one_first, other_first, spread=refit_spread(num_folds))
+    minuend, subtrahend = (first, second) if sign > 0 else (second, first)
+    return rate_difference(minuend, subtrahend, spread=refit_spread(num_folds))
 
 
-def _tau(metrics: Mapping[str, Estimate], one: str, other: str, systems: Sequence[str]) -> Estimate | None:
+def _tau(metrics: Mapping[str, Estimate], left: str, right: str, systems: Sequence[str]) -> Estimate | None:
     from scipy.stats import kendalltau
 
-    told = [[metrics.get(f"{ADVERSUC}.{judge}.{system}", NOTHING).value for system in systems] for judge in (one, other)]
-    if len(systems) < FEWEST_RANKED or not np.isfinite(told).all() or any(len(set(each)) == 1 for each in told):
+    by_judge = [[metrics.get(f"{ADVERSUC}.{judge}.{system}", NOTHING).value for system in systems] for judge in (left, right)]
+    if len(systems) < FEWEST_RANKED or not np.isfinite(by_judge).all() or any(len(set(values)) == 1 for values in by_judge):
         return None
-    return count(float(kendalltau(*told).statistic), len(systems))
+    return count(float(kendalltau(*by_judge).statistic), len(systems))

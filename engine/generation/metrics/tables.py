@@ -19,14 +19,28 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import combinations
 
 import numpy as np
 
 from parley.engine.core.stats.known import HIGHER, LOWER
 from parley.engine.core.stats.statistics import NOTHING, Estimate, Metric, Row, clustered_rate, finished
-from parley.engine.core.tables.table import ABSENT, EstimateTable, few_note, interval, num_measured
+from parley.engine.core.tables.table import (
+    ABSENT,
+    STAR,
+    THOUSANDTHS,
+    Column,
+    EstimateTable,
+    Form,
+    MarkedEstimate,
+    TableCell,
+    TableRow,
+    metric_table,
+    published_cell,
+    read_published,
+)
 from parley.engine.generation.metrics.adversarial import (
     ADVERSUC,
     AHEAD,
@@ -70,7 +84,7 @@ DISCRIMINATION = {
 
 
 def accuracy(log_odds: np.ndarray, human: np.ndarray, contexts: np.ndarray) -> Estimate:
-    """The share of replies that are told to be what they are; even odds count half.
+    """Return the share of replies judged right; even odds count half.
 
     Args:
         log_odds: that a person wrote each (R,).
@@ -102,7 +116,7 @@ Words = Sequence[str]
 
 
 def self_bleu(replies: Sequence[Words]) -> np.ndarray:
-    """BLEU of each reply (N,), 0 to 1, with all others as references.
+    """Return the BLEU of each reply (N,), 0 to 1, with all others as references.
 
     Args:
         replies: words of each, two at least.
@@ -114,27 +128,27 @@ def self_bleu(replies: Sequence[Words]) -> np.ndarray:
     for size in range(1, LONGEST + 1):
         counts = [Counter(tuple(reply[i : i + size]) for i in range(len(reply) - size + 1)) for reply in replies]
         most = _two_largest(counts)
-        for row, own in enumerate(counts):
+        for row, runs in enumerate(counts):
             # Where this reply holds the largest count, the others' largest is the second one.
-            matches = sum(min(times, most[run][1 if most[run][0] == times else 0]) for run, times in own.items())
+            matches = sum(min(times, most[run][1 if most[run][0] == times else 0]) for run, times in runs.items())
             silent[row] |= size == 1 and not matches
-            logs[row, size - 1] = math.log((matches or SMOOTHED) / max(1, own.total()))
+            logs[row, size - 1] = math.log((matches or SMOOTHED) / max(1, runs.total()))
     penalties = np.array([_brevity(len(reply), lengths) for reply in replies])
     return np.where(silent, 0.0, penalties * np.exp(logs.mean(axis=1)))
 
 
 def _two_largest(counts: Sequence[Counter[tuple[str, ...]]]) -> dict[tuple[str, ...], tuple[int, int]]:
     """Return the largest and the second largest count of each run of words in a reply; equal ones are both."""
-    found: dict[tuple[str, ...], tuple[int, int]] = {}
-    for own in counts:
-        for run, times in own.items():
-            first, second = found.get(run, (0, 0))
-            found[run] = (times, first) if times > first else (first, max(second, times))
-    return found
+    largest: dict[tuple[str, ...], tuple[int, int]] = {}
+    for runs in counts:
+        for run, times in runs.items():
+            first, second = largest.get(run, (0, 0))
+            largest[run] = (times, first) if times > first else (first, max(second, times))
+    return largest
 
 
 def _brevity(length: int, lengths: Sequence[int]) -> float:
-    """The brevity penalty of a reply among others: against the nearest length, of two as near the shorter one.
+    """Return the brevity penalty of a reply against the nearest other length, the shorter of two as near.
 
     Args:
         length: of the reply.
@@ -142,9 +156,9 @@ def _brevity(length: int, lengths: Sequence[int]) -> float:
     """
     if not length:
         return 0.0
-    own = lengths.index(length)
-    others = (*lengths[max(0, own - 1) : own], *lengths[own + 1 : own + 2])
-    nearest = min(others, key=lambda other: (abs(other - length), other))
+    index = lengths.index(length)
+    neighbours = (*lengths[max(0, index - 1) : index], *lengths[index + 1 : index + 2])
+    nearest = min(neighbours, key=lambda other: (abs(other - length), other))
     return 1.0 if length > nearest else math.exp(1 - nearest / length)
 
 
@@ -163,16 +177,16 @@ def overlap(first_PE: np.ndarray, second_QE: np.ndarray, seed: int) -> float:
     projected_ND = _main_directions(vectors_NE / np.maximum(np.linalg.norm(vectors_NE, axis=1, keepdims=True), 1e-12))
     # No more clusters than there are different vectors.
     num = max(1, min(min(lengths) // PER_CLUSTER, len(np.unique(projected_ND.round(9), axis=0))))
-    found = []
+    areas = []
     for number in range(NUM_CLUSTERINGS):
         chosen = derive_seed(seed, "clusters", number) % 2**32
         labels_N = KMeans(num, n_init=1, random_state=chosen).fit_predict(projected_ND)
-        found.append(frontier_area(*(np.bincount(part, minlength=num) for part in np.split(labels_N, lengths[:1]))))
-    return float(np.mean(found))
+        areas.append(frontier_area(*(np.bincount(part, minlength=num) for part in np.split(labels_N, lengths[:1]))))
+    return float(np.mean(areas))
 
 
 def frontier_area(first_K: np.ndarray, second_K: np.ndarray) -> float:
-    """The area under the divergence curve of two histograms, 0 to 1.
+    """Return the area under the divergence curve of two histograms, 0 to 1.
 
     The curve has the points (exp(-c KL(q|r)), exp(-c KL(p|r))) for all mixtures r of p and q (equation 2).
 
@@ -191,13 +205,13 @@ def frontier_area(first_K: np.ndarray, second_K: np.ndarray) -> float:
 
 
 def _divergence(side_K: np.ndarray, mixed_SK: np.ndarray) -> np.ndarray:
-    """KL divergence of a histogram from each mixture (S,), which holds it."""
+    """Return the KL divergence of a histogram from each mixture (S,), which holds it."""
     there = side_K > 0
     return np.asarray((side_K[there] * np.log(side_K[there] / mixed_SK[:, there])).sum(axis=1))
 
 
 def _main_directions(vectors_NE: np.ndarray) -> np.ndarray:
-    """The vectors along the directions of largest variance that hold `VARIANCE` of it."""
+    """Project vectors on the directions of largest variance that hold `VARIANCE` of it."""
     centred = vectors_NE - vectors_NE.mean(axis=0)
     left, sizes, _ = np.linalg.svd(centred, full_matrices=False)
     share = np.cumsum(sizes**2) / max(float((sizes**2).sum()), 1e-12)
@@ -207,18 +221,13 @@ def _main_directions(vectors_NE: np.ndarray) -> np.ndarray:
 
 Metrics = Mapping[str, Estimate]
 
-PUBLISHED_ERE = {"SVM+Unigram": 0.232, "Concat Neural": 0.209, "Hierarchical Neural": 0.193, "SVM+Neural+multi-features": 0.152}
-"""Table 2 of the paper."""
-PUBLISHED_ADVERSUC = {
-    "MLE-BS": (0.037, 0.942),
-    "MLE-greedy": (0.049, 0.945),
-    "MMI+p(t|s)": (0.073, 0.953),
-    "MMI-p(t)": (0.090, 0.880),
-    "Sampling": (0.372, 0.679),
-    "Adver-Reinforce": (0.080, 0.945),
-    "Adver-REGS": (0.098, 0.952),
-}
-"""Table 3: AdverSuc and machine-vs-random of the hierarchical judge."""
+
+def printed_figures() -> Mapping[str, Mapping[str, Mapping[str, float]]]:
+    """Return tables 2 and 3 of the paper: ERE by judge; AdverSuc and machine-vs-random of the hierarchical judge."""
+    return read_published("parley.engine.generation.metrics", "li2017.csv")
+
+
+INLINE = Form(places=3, inline=True)
 SUCCESS, RELIABILITY, RANKING, AGREEMENT, FEATURES = (
     "AdverSuc and machine-vs-random (table 3)",
     "Reliability of the judges (table 2)",
@@ -253,9 +262,9 @@ class JudgeSpecs:
 
     Args:
         judges: labels of the judges that were named.
-        controls: of those that are beside them in any case.
-        systems: of the machine files.
-        published: whether published figures are shown beside.
+        controls: labels of the controls, which always judge too.
+        systems: labels of the machine files.
+        published: whether to show published figures.
     """
 
     judges: Sequence[str]
@@ -269,42 +278,41 @@ class JudgeSpecs:
         return [*self.judges, *self.controls]
 
 
-def tables(metrics: Metrics, asked: JudgeSpecs, rows: Sequence[Row] = ()) -> dict[str, EstimateTable]:
-    """All tables that there is something to say in, by their headings.
+def tables(metrics: Metrics, judging: JudgeSpecs, rows: Sequence[Row] = ()) -> dict[str, EstimateTable]:
+    """Return all tables that have figures, by their headings.
 
     Args:
         metrics: those of `adversarial_metrics`.
-        asked: who judged what.
+        judging: the judges and the systems.
         rows: of the run, for the features of linear judges.
     """
-    found = {SUCCESS: _success(metrics, asked), RELIABILITY: _reliability(metrics, asked)}
-    if len(asked.systems) > 1:
-        found[RANKING] = _ranking(metrics, asked)
+    shown = {SUCCESS: _success(metrics, judging), RELIABILITY: _reliability(metrics, judging)}
+    if len(judging.systems) > 1:
+        shown[RANKING] = _ranking(metrics, judging)
     if any(name.startswith(f"{TAU}.") for name in metrics):
-        found[AGREEMENT] = _agreement(metrics, asked)
-    features = strongest_features(rows)
-    if features:
-        found[FEATURES] = _features(features)
-    return found
+        shown[AGREEMENT] = _agreement(metrics, judging)
+    if features := strongest_features(rows):
+        shown[FEATURES] = _features(features)
+    return shown
 
 
-def verdicts(metrics: Metrics, asked: JudgeSpecs) -> list[str]:
+def verdicts(metrics: Metrics, judging: JudgeSpecs) -> list[str]:
     """Return the verdicts in sentences: one for the systems of each outcome, one about unreliable judges."""
-    told = dict[str, list[tuple[str, str]]]()
-    for system in asked.systems:
-        if found := _of_system(metrics, asked, system):
-            told.setdefault(found[0], []).append((system, found[1]))
-    said = []
-    for outcome, systems in told.items():
+    systems_of = dict[str, list[tuple[str, str]]]()
+    for system in judging.systems:
+        if outcome := _of_system(metrics, judging, system):
+            systems_of.setdefault(outcome[0], []).append((system, outcome[1]))
+    sentences = []
+    for outcome_text, systems in systems_of.items():
         if len(systems) == 1:
-            said += [f"{system}: {outcome} ({figures})." for system, figures in systems]
+            sentences += [f"{system}: {outcome_text} ({figures})." for system, figures in systems]
         else:
-            each = "; ".join(f"{system} ({figures})" for system, figures in systems)
-            said.append(f"{outcome.replace('its replies', 'the replies')}: {each}.")
-    if unreliable := [judge for judge in asked.judges if not is_reliable(metrics, judge)]:
-        constant = _share(metrics.get(f"{ERE}.{CONSTANT}", NOTHING).value)
-        said.append(f"ERE no better than that of a constant ({constant}): do not use {', '.join(unreliable)}.")
-    return said
+            listed = "; ".join(f"{system} ({figures})" for system, figures in systems)
+            sentences.append(f"{outcome_text.replace('its replies', 'the replies')}: {listed}.")
+    if unreliable := [judge for judge in judging.judges if not is_reliable(metrics, judge)]:
+        constant = THOUSANDTHS.value(metrics.get(f"{ERE}.{CONSTANT}", NOTHING).value)
+        sentences.append(f"ERE no better than that of a constant ({constant}): do not use {', '.join(unreliable)}.")
+    return sentences
 
 
 def is_reliable(metrics: Metrics, judge: str) -> bool:
@@ -313,7 +321,7 @@ def is_reliable(metrics: Metrics, judge: str) -> bool:
 
 
 def strongest_features(rows: Sequence[Row]) -> dict[tuple[str, str], list[tuple[str, float]]]:
-    """By system and linear judge the words of largest mean weight over folds, most human first, then most machine-like."""
+    """Return by system and linear judge the words of largest mean weight over folds, human ones first."""
     sums: dict[tuple[str, str], dict[str, float]] = {}
     folds: dict[tuple[str, str], int] = {}
     for row in finished(rows):
@@ -324,68 +332,85 @@ def strongest_features(rows: Sequence[Row]) -> dict[tuple[str, str], list[tuple[
             words = sums.setdefault(key, {})
             for feature in row["features"]:
                 words[feature["word"]] = words.get(feature["word"], 0.0) + feature["weight"]
-    found = {}
+    strongest = {}
     for key, words in sorted(sums.items()):
         order = sorted(((word, weight / folds[key]) for word, weight in words.items()), key=lambda pair: (-pair[1], pair[0]))
         human, machine = order[:_NUM_FEATURES], order[-_NUM_FEATURES:][::-1]
-        found[key] = [pair for pair in human if pair[1] > 0] + [pair for pair in machine if pair[1] < 0]
-    return found
+        strongest[key] = [pair for pair in human if pair[1] > 0] + [pair for pair in machine if pair[1] < 0]
+    return strongest
 
 
-def _success(metrics: Metrics, asked: JudgeSpecs) -> EstimateTable:
-    rows: list[tuple[str, ...]] = []
-    columns = ("judge, system", "AdverSuc", "chance", "machine-vs-random", "matched", "cut", "calibration", "n")
-    for judge in asked.all_judges:
-        for system in asked.systems:
-            kinds = (ADVERSUC, RANDOM, MATCHED, CUT, CALIBRATION)
-            told = {kind: metrics.get(f"{kind}.{judge}.{system}", NOTHING) for kind in kinds}
-            name = f"{judge}{' (control)' * (judge in asked.controls)}, {system}"
-            cells = [_number(told[kind]) for kind in (RANDOM, MATCHED, CUT, CALIBRATION)]
-            chance = interval(metrics.get(f"{CHANCE}.{ADVERSUC}.{system}", NOTHING), _share)
-            rows.append((name, _number(told[ADVERSUC]), chance or ABSENT, *cells, num_measured(told[ADVERSUC])))
-    few = any("few" in row[-1] for row in rows)
-    if asked.published:
-        rows += [
-            (f"{name}, published", _share(adversuc), ABSENT, _share(accuracy), *[ABSENT] * 3, "")
-            for name, (adversuc, accuracy) in PUBLISHED_ADVERSUC.items()
-        ]
-    return EstimateTable(columns, tuple(rows), _NOTE + _NOTE_PUBLISHED * asked.published + few_note("sources") * few)
-
-
-def _reliability(metrics: Metrics, asked: JudgeSpecs) -> EstimateTable:
-    names = [f"{kind}.{{}}.{system}" for kind in GOLD for system in asked.systems] + [f"{kind}.{{}}" for kind in GOLD]
-    shown = [name for name in names if any(name.format(judge) in metrics for judge in asked.all_judges)]
-    heads = [name.replace(".{}", "").replace(".", ", ") for name in shown]
-    rows = [
-        (
-            f"{judge}{' (control)' * (judge in asked.controls)}",
-            _number(metrics.get(f"{ERE}.{judge}", NOTHING)),
-            *(_number(metrics.get(name.format(judge), NOTHING)) for name in shown),
-        )
-        for judge in asked.all_judges
+def _success(metrics: Metrics, judging: JudgeSpecs) -> EstimateTable:
+    columns = [
+        Column("AdverSuc", f"{ADVERSUC}.{{judge}}.{{system}}", INLINE),
+        Column("chance", cell=_chance),
+        Column("machine-vs-random", f"{RANDOM}.{{judge}}.{{system}}", INLINE),
+        Column("matched", f"{MATCHED}.{{judge}}.{{system}}", INLINE),
+        Column("cut", f"{CUT}.{{judge}}.{{system}}", INLINE),
+        Column("calibration", f"{CALIBRATION}.{{judge}}.{{system}}", INLINE),
     ]
-    if asked.published:
-        rows += [(f"{name}, published", _share(ere), *[ABSENT] * len(shown)) for name, ere in PUBLISHED_ERE.items()]
+    rows = [
+        TableRow(f"{_judge_title(judge, judging)}, {system}", {"judge": judge, "system": system})
+        for judge in judging.all_judges
+        for system in judging.systems
+    ]
+    if judging.published:
+        rows += [_published_row(name, figures) for name, figures in printed_figures()["table 3"].items()]
+    note = _NOTE + _NOTE_PUBLISHED * judging.published
+    return metric_table(metrics, "judge, system", rows, columns, note, n=f"{ADVERSUC}.{{judge}}.{{system}}", unit="sources")
+
+
+def _judge_title(judge: str, judging: JudgeSpecs) -> str:
+    return f"{judge}{' (control)' * (judge in judging.controls)}"
+
+
+def _published_row(name: str, figures: Mapping[str, float]) -> TableRow:
+    cells: dict[str, str] = {heading: published_cell(value, THOUSANDTHS) for heading, value in figures.items()}
+    return TableRow(f"{name}, published", {"judge": "", "system": ""}, cells=cells | {"n": ""})
+
+
+def _chance(metrics: Metrics, row: TableRow) -> str:
+    estimate = metrics.get(f"{CHANCE}.{ADVERSUC}.{row.fields['system']}", NOTHING)
+    return TableCell(INLINE.interval(estimate) or ABSENT, MarkedEstimate(estimate))
+
+
+def _reliability(metrics: Metrics, judging: JudgeSpecs) -> EstimateTable:
+    names = [f"{kind}.{{judge}}.{system}" for kind in GOLD for system in judging.systems]
+    names += [f"{kind}.{{judge}}" for kind in GOLD]
+    shown = [name for name in names if any(name.format(judge=judge) in metrics for judge in judging.all_judges)]
+    columns = [Column("ERE", f"{ERE}.{{judge}}", INLINE)]
+    columns += [Column(name.replace(".{judge}", "").replace(".", ", "), name, INLINE) for name in shown]
+    rows = [TableRow(_judge_title(judge, judging), {"judge": judge}) for judge in judging.all_judges]
+    if judging.published:
+        rows += [_published_row(name, figures) for name, figures in printed_figures()["table 2"].items()]
     num = len({name.partition(".")[0] for name in shown})
-    note = _NOTE_ERE.format(num=num, constant=_share(metrics.get(f"{ERE}.{CONSTANT}", NOTHING).value))
-    return EstimateTable(("judge", "ERE", *heads), tuple(rows), note + _NOTE_PUBLISHED * asked.published)
+    note = _NOTE_ERE.format(num=num, constant=THOUSANDTHS.value(metrics.get(f"{ERE}.{CONSTANT}", NOTHING).value))
+    return metric_table(metrics, "judge", rows, columns, note + _NOTE_PUBLISHED * judging.published)
 
 
-def _ranking(metrics: Metrics, asked: JudgeSpecs) -> EstimateTable:
-    rows = []
-    for judge in asked.judges:
-        for one, other in combinations(asked.systems, 2):
-            told = [metrics.get(f"{kind}.{judge}.{one}.{other}", NOTHING) for kind in (AHEAD, AHEAD_RANDOM)]
-            cells = [_number(each) + "*" * _certain(each) for each in told]
-            rows.append((f"{judge}: {one} less {other}", *cells, num_measured(told[0])))
-    return EstimateTable(("judge, systems", "AdverSuc", "machine-vs-random", "n"), tuple(rows), _NOTE_RANKING)
+def _ranking(metrics: Metrics, judging: JudgeSpecs) -> EstimateTable:
+    titles = {"AdverSuc": AHEAD, "machine-vs-random": AHEAD_RANDOM}
+    columns = [Column(title, cell=partial(_ahead, kind)) for title, kind in titles.items()]
+    rows = [
+        TableRow(f"{judge}: {left} less {right}", {"pair": f"{judge}.{left}.{right}"})
+        for judge in judging.judges
+        for left, right in combinations(judging.systems, 2)
+    ]
+    return metric_table(metrics, "judge, systems", rows, columns, _NOTE_RANKING, n=f"{AHEAD}.{{pair}}", unit="sources")
 
 
-def _agreement(metrics: Metrics, asked: JudgeSpecs) -> EstimateTable:
-    told = {tuple(name.split(".")[1:]): each.value for name, each in metrics.items() if name.startswith(f"{TAU}.")}
-    told |= {(other, one): value for (one, other), value in told.items()}
-    names = [judge for judge in asked.all_judges if any(judge in pair for pair in told)]
-    rows = [(one, *(_share(told.get((one, other), math.nan)) for other in names)) for one in names]
+def _ahead(kind: str, metrics: Metrics, row: TableRow) -> str:
+    difference = metrics.get(f"{kind}.{row.fields['pair']}", NOTHING)
+    mark = STAR * (difference.low > 0 or difference.high < 0)
+    return TableCell(INLINE.cell(difference) + mark, MarkedEstimate(difference, mark))
+
+
+def _agreement(metrics: Metrics, judging: JudgeSpecs) -> EstimateTable:
+    pairs = {tuple(name.split(".")[1:]): estimate for name, estimate in metrics.items() if name.startswith(f"{TAU}.")}
+    pairs |= {(right, left): estimate for (left, right), estimate in pairs.items()}
+    names = [judge for judge in judging.all_judges if any(judge in pair for pair in pairs)]
+    form = replace(THOUSANDTHS, bounded=False)
+    rows = [(left, *(form.cell(pairs.get((left, right), NOTHING)) for right in names)) for left in names]
     return EstimateTable(("judge", *names), tuple(rows), _NOTE_TAU)
 
 
@@ -397,41 +422,30 @@ def _features(features: Mapping[tuple[str, str], Sequence[tuple[str, float]]]) -
     return EstimateTable(("judge, system", "people's", "machine's"), tuple(rows), _NOTE_FEATURES)
 
 
-def _of_system(metrics: Metrics, asked: JudgeSpecs, system: str) -> tuple[str, str] | None:
-    """Return the outcome of a system and its figures; None where nobody judged it."""
-    told = {judge: metrics.get(f"{ADVERSUC}.{judge}.{system}", NOTHING) for judge in asked.judges}
-    known = {judge: each for judge, each in told.items() if each.n}
-    if not known:
+def _of_system(metrics: Metrics, judging: JudgeSpecs, system: str) -> tuple[str, str] | None:
+    """Return the outcome of a system and its figures; None if no judge has a figure."""
+    estimates = {judge: metrics.get(f"{ADVERSUC}.{judge}.{system}", NOTHING) for judge in judging.judges}
+    measured = {judge: estimate for judge, estimate in estimates.items() if estimate.n}
+    if not measured:
         return None
+    share = THOUSANDTHS.value
     chance = metrics[f"{CHANCE}.{ADVERSUC}.{system}"]
-    best = min(known, key=lambda judge: known[judge].value)
-    figures = f"AdverSuc {_share(known[best].value)} by {best}"
-    beside = f"machine-vs-random {_share(metrics.get(f'{RANDOM}.{best}.{system}', NOTHING).value)}"
-    coins = f"chance, {_share(chance.low)} to {_share(chance.high)}; {beside}"
-    if known[best].value > chance.high:
+    best = min(measured, key=lambda judge: measured[judge].value)
+    figures = f"AdverSuc {share(measured[best].value)} by {best}"
+    beside = f"machine-vs-random {share(metrics.get(f'{RANDOM}.{best}.{system}', NOTHING).value)}"
+    coins = f"chance, {share(chance.low)} to {share(chance.high)}; {beside}"
+    if measured[best].value > chance.high:
         return "these judges are wrong more often than coins", f"{figures}, above {coins}; that is no success of the system"
-    if known[best].value >= chance.low:
+    if measured[best].value >= chance.low:
         return "these judges cannot tell its replies from people's", f"{figures}, within {coins}"
     # What tells nothing explains nothing, and so few pairs that this judge would be within chance anyway decide nothing.
     equal = {kind: metrics.get(f"{kind}.{best}.{system}", NOTHING) for kind in EQUAL}
     low = {kind: metrics.get(f"{CHANCE}.{kind}.{system}", NOTHING).low for kind in EQUAL}
     alone = metrics.get(f"{ADVERSUC}.{LENGTH_ONLY}.{system}", NOTHING).value
-    decides = next((kind for kind in EQUAL if equal[kind].n and known[best].value < low[kind]), None)
+    decides = next((kind for kind in EQUAL if equal[kind].n and measured[best].value < low[kind]), None)
     if alone < chance.low and decides and equal[decides].value >= low[decides]:
-        found = f"{_share(alone)} by length alone, {_share(equal[decides].value)} {EQUAL[decides]}, no better than chance"
-        return "length explains it", f"{figures}, {found}; {beside}"
+        length = f"{share(alone)} by length alone, {share(equal[decides].value)} {EQUAL[decides]}, no better than chance"
+        return "length explains it", f"{figures}, {length}; {beside}"
     shown = decides or next((kind for kind in EQUAL if equal[kind].n), None)
-    more = f", {_share(equal[shown].value)} {EQUAL[shown]}" if shown else ""
+    more = f", {share(equal[shown].value)} {EQUAL[shown]}" if shown else ""
     return f"{best} tells its replies from people's", f"{figures}{more}; {beside}"
-
-
-def _certain(difference: Estimate) -> bool:
-    return difference.low > 0 or difference.high < 0
-
-
-def _share(value: float) -> str:
-    return f"{value:.3f}" if math.isfinite(value) else ABSENT
-
-
-def _number(estimate: Estimate) -> str:
-    return " ".join(filter(None, (_share(estimate.value), interval(estimate, _share))))

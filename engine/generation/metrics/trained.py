@@ -7,7 +7,7 @@
 
 A row has one system for each training, or for each generator that was started from. Intervals are over these and over sources
 (`crossed_mean`), every source with equal weight; of the replies themselves over these alone, where there are several. A source
-that a system answers without a word counts as told, by every judge.
+that a system answers without a word counts as recognised, by every judge.
 
 The start, greedy and sampled at several temperatures, is a curve of quality by diversity. `ABOVE` is how far a row lies above
 it: nats a word by which its replies are likelier, under the language model, than those of the start at equal distinct-2, along
@@ -21,8 +21,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import compress, pairwise
 from typing import Any
 
@@ -44,10 +45,25 @@ from parley.engine.core.stats.statistics import (
     ratio_of_sums,
 )
 from parley.engine.core.stats.trainings import crossed_difference, crossed_mean, over_runs
-from parley.engine.core.tables.table import ABSENT, BETWEEN, EstimateTable, figure, interval
+from parley.engine.core.tables.table import (
+    ABSENT,
+    BETWEEN,
+    PUBLISHED,
+    STAR,
+    THOUSANDTHS,
+    Column,
+    EstimateTable,
+    Form,
+    MarkedEstimate,
+    TableCell,
+    TableRow,
+    interval,
+    metric_table,
+    published_cell,
+)
 from parley.engine.generation.metrics.adversarial import ADVERSUC, ERE, MATCHED, RANDOM
 from parley.engine.generation.metrics.adversarial import CONSTANT as CONSTANT_JUDGE
-from parley.engine.generation.metrics.tables import PUBLISHED_ADVERSUC, PUBLISHED_ERE, RELIABILITY, overlap, self_bleu
+from parley.engine.generation.metrics.tables import INLINE, RELIABILITY, overlap, printed_figures, self_bleu
 
 WORDS, DISTINCT, DISTINCT_2, COMMONEST = "reply_words", "distinct_1", "distinct_2", "commonest_share"
 """As `parley.engine.core.stats.statistics` calls them, whose figures have intervals."""
@@ -56,17 +72,17 @@ ADVANTAGE = "advantage"
 
 
 def variety(replies: Sequence[Sequence[int] | np.ndarray]) -> dict[str, float]:
-    """Words of a reply in the mean, distinct-1 and -2, and the share of the commonest reply.
+    """Return the mean words of a reply, distinct-1 and -2, and the share of the commonest reply.
 
     Args:
         replies: word ids of each, one reply at least.
     """
-    said = [tuple(map(str, reply)) for reply in replies]
+    words_of = [tuple(map(str, reply)) for reply in replies]
     return {
-        WORDS: float(np.mean([len(words) for words in said])),
-        DISTINCT: distinct(said, 1).value,
-        DISTINCT_2: distinct(said, 2).value,
-        COMMONEST: max(Counter(said).values()) / len(said),
+        WORDS: float(np.mean([len(words) for words in words_of])),
+        DISTINCT: distinct(words_of, 1).value,
+        DISTINCT_2: distinct(words_of, 2).value,
+        COMMONEST: max(Counter(words_of).values()) / len(words_of),
     }
 
 
@@ -91,7 +107,7 @@ STEPS = {
     "discriminator_accuracy": ("discriminator's accuracy", "on replies before it learns from them, steps of the"),
     "reward": ("reward of a word", "mean of the generator's steps of the"),
 }
-"""Figures of steps that are told of the first ones and of the last."""
+"""Figures of the first and of the last steps."""
 AGAINST_DISCRIMINATOR = {
     name + suffix: metric._replace(title=metric.title + when)
     for name, metric in _SAID.items()
@@ -111,17 +127,17 @@ AGAINST_DISCRIMINATOR = {
 
 
 def step_figures(updates: Sequence[Mapping[str, Any]]) -> dict[str, Estimate]:
-    """The figures of `STEPS`, of the first and the last tenth of the updates that have each.
+    """Return the figures of `STEPS` over the first and the last tenth of the updates that have them.
 
     Args:
         updates: figures of all updates, in their order.
     """
-    found: dict[str, Estimate] = {}
+    figures: dict[str, Estimate] = {}
     for name in STEPS:
         if values := [update[name] for update in updates if name in update]:
             tenth = max(1, len(values) // 10)
-            found |= {name: mean(values[-tenth:]), f"{name}{BEFORE}": mean(values[:tenth])}
-    return found
+            figures |= {name: mean(values[-tenth:]), f"{name}{BEFORE}": mean(values[:tenth])}
+    return figures
 
 
 BLIND = "blind"
@@ -160,7 +176,7 @@ JUDGED = {
 }
 """Figures that a judge gives."""
 RELIABLE = Metric("ERE", "lower: better", "mean distance of AdverSuc from gold over scenarios whose answer is known")
-"""What evaluations of a row say of a judge."""
+"""The reliability of a judge in evaluations of a row."""
 QUALITY = {
     WORDS: Metric("words", _LIKE_PEOPLE, "words of a reply in the mean"),
     PERPLEXITY: Metric("perplexity", _LIKE_PEOPLE, "under a language model that no training saw, </s> counted", main=True),
@@ -180,7 +196,7 @@ _NOTE = (
     "Perplexity: under a language model that no training saw. Overlap: of histograms with people's, as MAUVE; people's own is "
     "of their halves. Above the temperature curve: nats a word by which replies are likelier than those of the start at the "
     "temperature of equal distinct-2; * where the interval, over trainings if there are several, else over replies, leaves 0 "
-    "out; none beyond the temperatures measured. Replies without a word count as told. Round: that of the checkpoint. "
+    "out; none beyond the temperatures measured. Replies without a word count as recognised. Round: that of the checkpoint. "
     "Brackets: 95 % intervals over trainings and sources, every source with equal weight; n: sources."
 )
 _NOTE_COMPARED = (
@@ -205,10 +221,12 @@ _PUBLISHED_AS = {
     "regs-mc": "Adver-REGS",
 }
 """Rows of the paper's table."""
+_VALUE = Form(places=3, bounded=False)
+_FORMS = {WORDS: Form(bounded=False), PERPLEXITY: Form(places=1, bounded=False), ROUND: Form(places=1, bounded=False)}
 
 Metrics = Mapping[str, Estimate]
 Shares = Mapping[str, float]
-"""What a judge said of the pairs of each source, by source."""
+"""Shares of a judge's verdicts by source."""
 
 
 @dataclass(frozen=True)
@@ -251,8 +269,8 @@ def row_title(row: str) -> str:
         return " less ".join(map(row_title, row.split(LESS)))
     if row.startswith(AT):
         return f"the start, sampled at {row.removeprefix(AT)}"
-    known = {**DECODED, **TRAINED, PEOPLE: PEOPLE}
-    return known[row.removesuffix(SAMPLED)] + ", sampled" * row.endswith(SAMPLED)
+    titles = {**DECODED, **TRAINED, PEOPLE: PEOPLE}
+    return titles[row.removesuffix(SAMPLED)] + ", sampled" * row.endswith(SAMPLED)
 
 
 def is_of_curve(row: str) -> bool:
@@ -264,13 +282,13 @@ def describe(name: str) -> Metric:
     """Return the title and definition of a metric."""
     row, _, kind = name.rpartition(".")
     if kind in QUALITY:
-        known = QUALITY[kind]
-        return known._replace(title=f"{known.title}, {row_title(row)}", main=False)
+        metric = QUALITY[kind]
+        return metric._replace(title=f"{metric.title}, {row_title(row)}", main=False)
     kind, _, judge = kind.partition("-")
-    known = RELIABLE if kind == ERE else JUDGED[kind]
+    metric = RELIABLE if kind == ERE else JUDGED[kind]
     if LESS in row:
-        known = known._replace(form="number")
-    return known._replace(title=f"{known.title}, {row_title(row)}, {judge}", main=known.main and LESS in row)
+        metric = metric._replace(form="number")
+    return metric._replace(title=f"{metric.title}, {row_title(row)}, {judge}", main=metric.main and LESS in row)
 
 
 def _judged_figures(rows: Sequence[Row], config: Mapping[str, Any]) -> dict[str, ItemFigures]:
@@ -287,64 +305,64 @@ JUDGED_ITEMS = ItemMetrics("sources", _judged_figures, lambda name: describe(nam
 """Figures of single sources, from the judged shares of each by metric."""
 
 
-def reply_figures(said: ReadReplies, recorded: ReadReplies, seed: int) -> dict[str, Estimate]:
-    """The figures of replies themselves.
+def reply_figures(replies: ReadReplies, recorded: ReadReplies, seed: int) -> dict[str, Estimate]:
+    """Return the figures of replies themselves.
 
     Args:
-        said: the replies.
+        replies: the replies.
         recorded: people's.
         seed: of clusterings.
     """
-    num = len(said.words)
-    lengths = [len(words) for words in said.words]
+    num = len(replies.words)
+    lengths = [len(words) for words in replies.words]
     return {
         WORDS: mean_count(lengths),
-        PERPLEXITY: ratio_of_sums(said.nats, [length + 1 for length in lengths], transform=np.exp),
-        DISTINCT: distinct(said.words, 1),
-        DISTINCT_2: distinct(said.words, 2),
-        SELF_BLEU: count(float(self_bleu(said.words).mean()), num),
-        OVERLAP: count(overlap(said.vectors_NE, recorded.vectors_NE, seed), num),
+        PERPLEXITY: ratio_of_sums(replies.nats, [length + 1 for length in lengths], transform=np.exp),
+        DISTINCT: distinct(replies.words, 1),
+        DISTINCT_2: distinct(replies.words, 2),
+        SELF_BLEU: count(float(self_bleu(replies.words).mean()), num),
+        OVERLAP: count(overlap(replies.vectors_NE, recorded.vectors_NE, seed), num),
     }
 
 
 def table_metrics(rows: Mapping[str, Sequence[AnsweredRow]], judges: Sequence[str], recorded: Metrics) -> dict[str, Estimate]:
-    """All figures, see the top of this module.
+    """Return all figures, see the top of this module.
 
     Args:
         rows: the systems of each row, in the order of the trainings.
-        judges: who judged.
+        judges: labels of the judges.
         recorded: figures of people's replies.
     """
-    found: dict[str, Estimate] = {}
+    metrics: dict[str, Estimate] = {}
     curve = {row: systems for row, systems in rows.items() if is_of_curve(row)}
     for row, systems in rows.items():
         for kind in JUDGED:
             for judge in judges:
-                if shares := _said_of(systems, kind, judge):
-                    found[f"{row}.{kind}-{judge}"] = _over_sources(shares)
+                if shares := [system.shares[kind, judge] for system in systems if system.shares.get((kind, judge))]:
+                    metrics[f"{row}.{kind}-{judge}"] = _over_sources(shares)
         for kind in QUALITY:
-            told = [each.figures[kind] for each in systems if kind in each.figures]
+            estimates = [system.figures[kind] for system in systems if kind in system.figures]
             if kind == ABOVE and row not in curve:
-                points = [one for line in curve.values() for one in line]
-                lines = [[one.figures for one in points if one.start == each.start] for each in systems]
-                placed = [above_curve(each.figures, line) for each, line in zip(systems, lines, strict=True)]
-                told = [each for each in placed if each.n]
-            if told:
-                found[f"{row}.{kind}"] = _over_trainings(told)
+                points = [point for line in curve.values() for point in line]
+                lines = [[point.figures for point in points if point.start == system.start] for system in systems]
+                placed = [above_curve(system.figures, line) for system, line in zip(systems, lines, strict=True)]
+                estimates = [system for system in placed if system.n]
+            if estimates:
+                metrics[f"{row}.{kind}"] = _over_trainings(estimates)
         for judge in (*judges, CONSTANT_JUDGE):
-            if wrong := [each.errors[judge] for each in systems if judge in each.errors]:
-                found[f"{row}.{ERE}-{judge}"] = _over_trainings(wrong)
+            if wrong := [system.errors[judge] for system in systems if judge in system.errors]:
+                metrics[f"{row}.{ERE}-{judge}"] = _over_trainings(wrong)
     for method in METHODS:
         for control in ("greedy", BLIND, *CONTROLS):
             for judge in judges:
                 for kind in (ADVERSUC, RANDOM):
                     if sides := _side_by_side(rows.get(method, ()), rows.get(control, ()), (kind, judge), control in DECODED):
-                        found[f"{method}{LESS}{control}.{kind}-{judge}"] = _difference(sides)
-    return found | {f"{PEOPLE}.{name}": each for name, each in recorded.items()}
+                        metrics[f"{method}{LESS}{control}.{kind}-{judge}"] = _difference(sides)
+    return metrics | {f"{PEOPLE}.{name}": system for name, system in recorded.items()}
 
 
 def above_curve(figures: Metrics, curve: Sequence[Metrics]) -> Estimate:
-    """Return the height of replies above the curve of quality by diversity, in nats a word, see the top of this module.
+    """Return the height of replies above the curve of quality by diversity, in nats per word.
 
     Args:
         figures: of the replies.
@@ -353,136 +371,132 @@ def above_curve(figures: Metrics, curve: Sequence[Metrics]) -> Estimate:
     Returns:
         The distance with its interval, in which distinct-2 is taken as it is; nothing beyond the curve.
     """
-    points = sorted((each[DISTINCT_2].value, *_log(each[PERPLEXITY])) for each in curve if DISTINCT_2 in each)
+    points = sorted((point[DISTINCT_2].value, *_log(point[PERPLEXITY])) for point in curve if DISTINCT_2 in point)
     if DISTINCT_2 not in figures:
         return NOTHING
-    at, (own, width) = figures[DISTINCT_2].value, _log(figures[PERPLEXITY])
-    for (left, below, one), (right, above, other) in pairwise(points):
+    at, (nats, width) = figures[DISTINCT_2].value, _log(figures[PERPLEXITY])
+    for (left, below, left_width), (right, above, right_width) in pairwise(points):
         if left <= at <= right and left < right:
             share = (at - left) / (right - left)
-            distance = (1 - share) * below + share * above - own
+            distance = (1 - share) * below + share * above - nats
             # The widths of three independent figures.
-            spread = math.hypot(width, (1 - share) * one, share * other)
+            spread = math.hypot(width, (1 - share) * left_width, share * right_width)
             return Estimate(distance, distance - spread, distance + spread, figures[PERPLEXITY].n)
     return NOTHING
 
 
 def _log(perplexity: Estimate) -> tuple[float, float]:
-    """Nats a word, and half of their interval."""
+    """Return the nats per word, and half of their interval's width."""
     return math.log(perplexity.value), (math.log(perplexity.high) - math.log(perplexity.low)) / 2
 
 
 def trained_tables(metrics: Metrics, judges: Sequence[str], published: bool = False) -> dict[str, EstimateTable]:
-    """One table of all rows, by the first judge, for each judge one of trainings less controls, and one of the judges.
+    """Return a table of all rows by the first judge, one of differences per judge, one of the judges.
 
     Args:
         metrics: those of `table_metrics`.
-        judges: who judged.
-        published: whether the figures of tables 2 and 3 stand beside.
+        judges: labels of the judges.
+        published: whether to add the figures of tables 2 and 3.
     """
     names = list(dict.fromkeys(name.rpartition(".")[0] for name in metrics))
     shown = [name for name in names if LESS not in name]
-    kinds = [kind for kind in QUALITY if any(f"{row}.{kind}" in metrics for row in shown)]
+    printed = printed_figures() if published else {}
+    columns = [
+        Column(title, f"{{row}}.{kind}-{judges[0]}", form)
+        for title, kind, form in (
+            ("AdverSuc", ADVERSUC, INLINE),
+            ("against random", RANDOM, _VALUE),
+            ("matched", MATCHED, _VALUE),
+        )
+    ]
+    for kind in QUALITY:
+        if any(f"{row}.{kind}" in metrics for row in shown):
+            special = partial(_above_cell, kind) if kind == ABOVE else None
+            columns.append(Column(QUALITY[kind].title, f"{{row}}.{kind}", _FORMS.get(kind, _VALUE), cell=special))
     rows = []
     for row in shown:
-        judged = [metrics.get(f"{row}.{kind}-{judges[0]}", NOTHING) for kind in JUDGED]
-        told = [metrics.get(f"{row}.{kind}", NOTHING) for kind in kinds]
-        cells = [_share_of(judged[0]), *(_share(each.value) for each in judged[1:])]
-        cells += [_told(kind, each) for kind, each in zip(kinds, told, strict=True)]
-        told_there = PUBLISHED_ADVERSUC.get(_PUBLISHED_AS.get(row, ""))
-        cells += [ABSENT if told_there is None else BETWEEN.join(map(_share, told_there))] * published
-        rows.append((row_title(row), *cells, f"{judged[0].n:,}" if judged[0].n else ABSENT))
-    heads = ("row", "AdverSuc", "against random", "matched", *(QUALITY[kind].title for kind in kinds))
-    heads += ("published",) * published + ("n",)
-    found = {TABLE: EstimateTable(heads, tuple(rows), _NOTE.format(judge=judges[0]) + _NOTE_PUBLISHED * published)}
+        pair = printed.get("table 3", {}).get(_PUBLISHED_AS.get(row, ""), {}).values()
+        num = metrics.get(f"{row}.{ADVERSUC}-{judges[0]}", NOTHING).n
+        cells = {PUBLISHED: BETWEEN.join(map(THOUSANDTHS.value, pair)) or ABSENT, "n": f"{num:,}" if num else ABSENT}
+        rows.append(TableRow(row_title(row), {"row": row}, cells=cells))
+    note = _NOTE.format(judge=judges[0]) + _NOTE_PUBLISHED * published
+    columns += [Column(PUBLISHED)] * published
+    tables = {TABLE: metric_table(metrics, "row", rows, columns, note, n="{row}")}
     compared = [name for name in names if LESS in name]
     methods, controls = (list(dict.fromkeys(name.split(LESS)[side] for name in compared)) for side in (0, 1))
     for judge in judges if compared else ():
-        lines = [(row_title(one), *(_compared(metrics, f"{one}{LESS}{other}", judge) for other in controls)) for one in methods]
         title = COMPARED if len(judges) == 1 else f"{COMPARED}, {judge}"
-        found[title] = EstimateTable(("less", *map(row_title, controls)), tuple(lines), _NOTE_COMPARED.format(judge=judge))
+        against = [Column(row_title(control), cell=partial(_compared, control, judge)) for control in controls]
+        trained = [TableRow(row_title(method), {"row": method}) for method in methods]
+        tables[title] = metric_table(metrics, "less", trained, against, _NOTE_COMPARED.format(judge=judge))
     if lines := [*filter(None, (_reliability(metrics, shown, judge) for judge in (*judges, CONSTANT_JUDGE)))]:
-        lines += [(f"{name}, published", _share(ere), *[""] * 5) for name, ere in PUBLISHED_ERE.items()] if published else []
+        for name, figures in printed.get("table 2", {}).items():
+            lines.append((f"{name}, published", published_cell(figures["ERE"], THOUSANDTHS), *[""] * 5))
         heads = ("judge", "ERE, mean", "lowest", "in the row", "highest", "in the row", "rows")
-        found[RELIABILITY] = EstimateTable(heads, tuple(lines), _NOTE_RELIABLE + _NOTE_PUBLISHED_ERE * published)
-    return found
+        tables[RELIABILITY] = EstimateTable(heads, tuple(lines), _NOTE_RELIABLE + _NOTE_PUBLISHED_ERE * published)
+    return tables
 
 
 def _reliability(metrics: Metrics, rows: Sequence[str], judge: str) -> tuple[str, ...]:
-    """The line of a judge; empty where nothing is known of it."""
-    errors = {row: each.value for row in rows if (each := metrics.get(f"{row}.{ERE}-{judge}", NOTHING)).n}
+    """Return the line of a judge; empty without figures."""
+    errors = {row: estimate for row in rows if (estimate := metrics.get(f"{row}.{ERE}-{judge}", NOTHING)).n}
     if not errors:
         return ()
-    low, high = min(errors, key=errors.__getitem__), max(errors, key=errors.__getitem__)
-    cells = (_share(errors[low]), row_title(low), _share(errors[high]), row_title(high), f"{len(errors)}")
-    return (judge + " (control)" * (judge == CONSTANT_JUDGE), _share(float(np.mean([*errors.values()]))), *cells)
-
-
-def _said_of(systems: Sequence[AnsweredRow], kind: str, judge: str) -> list[Shares]:
-    return [shares for each in systems if (shares := each.shares.get((kind, judge)))]
+    low, high = (choose(errors, key=lambda row: errors[row].value) for choose in (min, max))
+    average = count(float(np.mean([error.value for error in errors.values()])), len(errors))
+    cells = (_VALUE.cell(errors[low]), row_title(low), _VALUE.cell(errors[high]), row_title(high), f"{len(errors)}")
+    return (judge + " (control)" * (judge == CONSTANT_JUDGE), _VALUE.cell(average), *cells)
 
 
 def _over_sources(shares: Sequence[Shares]) -> Estimate:
-    both = sorted(set.intersection(*(set(each) for each in shares)))
-    return crossed_mean([[each[source] for source in both] for each in shares]) if both else NOTHING
+    both = sorted(set.intersection(*(set(by_source) for by_source in shares)))
+    return crossed_mean([[by_source[source] for source in both] for by_source in shares]) if both else NOTHING
 
 
-def _over_trainings(told: Sequence[Estimate]) -> Estimate:
-    return told[0] if len(told) == 1 else over_runs([each.value for each in told])
+def _over_trainings(estimates: Sequence[Estimate]) -> Estimate:
+    return estimates[0] if len(estimates) == 1 else over_runs([estimate.value for estimate in estimates])
 
 
 def _side_by_side(
-    trained: Sequence[AnsweredRow], others: Sequence[AnsweredRow], key: tuple[str, str], is_start: bool
+    trained: Sequence[AnsweredRow], controls: Sequence[AnsweredRow], key: tuple[str, str], is_start: bool
 ) -> list[tuple[Shares, Shares]]:
-    sides = [(one, other) for one in trained for other in others if one.shares.get(key) and other.shares.get(key)]
-    together = [one.start == other.start if is_start else one.number == other.number for one, other in sides]
-    return [(one.shares[key], other.shares[key]) for one, other in compress(sides, together)]
+    sides = [(left, right) for left in trained for right in controls if left.shares.get(key) and right.shares.get(key)]
+    together = [left.start == right.start if is_start else left.number == right.number for left, right in sides]
+    return [(left.shares[key], right.shares[key]) for left, right in compress(sides, together)]
 
 
 def _difference(pairs: Sequence[tuple[Shares, Shares]]) -> Estimate:
-    both = sorted(set.intersection(*(set(each) for pair in pairs for each in pair)))
+    both = sorted(set.intersection(*(set(by_source) for pair in pairs for by_source in pair)))
     if not both:
         return NOTHING
-    return crossed_difference(*([[each[source] for source in both] for each in side] for side in zip(*pairs, strict=True)))
+    return crossed_difference(
+        *([[by_source[source] for source in both] for by_source in side] for side in zip(*pairs, strict=True))
+    )
 
 
-def _share_of(estimate: Estimate) -> str:
-    return f"{_share(estimate.value)} {interval(estimate, _share)}".rstrip()
+def _compared(control: str, judge: str, metrics: Metrics, row: TableRow) -> str:
+    """Format AdverSuc and machine-vs-random of a training less a control's."""
+    names = (f"{row.fields['row']}{LESS}{control}.{kind}-{judge}" for kind in (ADVERSUC, RANDOM))
+    cells = [_starred(metrics.get(name, NOTHING)) for name in names]
+    figures = (figure for cell in cells for figure in cell.figures)
+    return ABSENT if cells[0] == ABSENT else TableCell(BETWEEN.join(cells), *figures)
 
 
-def _compared(metrics: Metrics, rows: str, judge: str) -> str:
-    """AdverSuc and machine-vs-random of a training less a control's."""
-    told = [metrics.get(f"{rows}.{kind}-{judge}", NOTHING) for kind in (ADVERSUC, RANDOM)]
-    return BETWEEN.join(map(_starred, told)) if told[0].n else ABSENT
+def _above_cell(kind: str, metrics: Metrics, row: TableRow) -> str:
+    return _starred(metrics.get(f"{row.fields['row']}.{kind}", NOTHING))
 
 
-def _starred(estimate: Estimate) -> str:
-    if not estimate.n:
-        return ABSENT
-    certain = estimate.low > 0 or estimate.high < 0
-    return f"{signed(estimate.value)}{'*' * certain} {interval(estimate, signed)}".rstrip()
-
-
-def _told(kind: str, estimate: Estimate) -> str:
-    return _starred(estimate) if kind == ABOVE else _plain(kind, estimate.value)
-
-
-def _plain(kind: str, value: float) -> str:
-    places: Callable[[float], str] = {PERPLEXITY: _rounded, ROUND: _rounded, WORDS: figure}.get(kind, _share)
-    return places(value) if math.isfinite(value) else ABSENT
-
-
-def _rounded(value: float) -> str:
-    return f"{value:.1f}"
+def _starred(difference: Estimate) -> TableCell:
+    if not difference.n:
+        return TableCell(ABSENT)
+    mark = STAR * (difference.low > 0 or difference.high < 0)
+    text = f"{signed(difference.value)}{mark} {interval(difference, signed)}".rstrip()
+    return TableCell(text, MarkedEstimate(difference, mark))
 
 
 def signed(value: float) -> str:
-    """Such as "+0.120"."""
+    """Format a number with its sign, such as "+0.120"."""
     return f"{value:+.3f}"
-
-
-def _share(value: float) -> str:
-    return f"{value:.3f}" if math.isfinite(value) else ABSENT
 
 
 def conclusions(metrics: Metrics, judge: str, unreliable: Collection[str] = ()) -> list[str]:
@@ -493,22 +507,22 @@ def conclusions(metrics: Metrics, judge: str, unreliable: Collection[str] = ()) 
         judge: whose verdicts count.
         unreliable: rows on which it was no better than a constant, by its evaluator reliability error.
     """
-    told, compared = dict[str, list[str]](), dict[str, None]()
+    titles_of, compared = dict[str, list[str]](), dict[str, None]()
     for method, title in METHODS.items():
-        said = dict[str, list[str]]()
-        for other, name in (CONTROLS | {"greedy": "the start"}).items():
-            less, random = (metrics.get(f"{method}{LESS}{other}.{kind}-{judge}", NOTHING) for kind in (ADVERSUC, RANDOM))
+        names_of = dict[str, list[str]]()
+        for control, name in (CONTROLS | {"greedy": "the start"}).items():
+            less, random = (metrics.get(f"{method}{LESS}{control}.{kind}-{judge}", NOTHING) for kind in (ADVERSUC, RANDOM))
             if less.n:
-                said.setdefault(_verb(less, random), []).append(name)
-                compared |= dict.fromkeys((method, other))
-        if said:
-            outcome = "; ".join(f"{verb} {', '.join(others)}" for verb, others in said.items())
-            told.setdefault(outcome, []).append(title)
-    found = [f"{' / '.join(titles)}: {outcome}." for outcome, titles in told.items()]
+                names_of.setdefault(_verb(less, random), []).append(name)
+                compared |= dict.fromkeys((method, control))
+        if names_of:
+            outcome = "; ".join(f"{verb} {', '.join(controls)}" for verb, controls in names_of.items())
+            titles_of.setdefault(outcome, []).append(title)
+    sentences = [f"{' / '.join(titles)}: {outcome}." for outcome, titles in titles_of.items()]
     if doubtful := [row_title(row) for row in compared if row in unreliable]:
         of = "any of these" if len(doubtful) == len(compared) else "; ".join(doubtful)
-        found.append(f"{judge} is a judge no better than a constant (ERE) of {of}: do not lean on it.")
-    return found
+        sentences.append(f"{judge} is a judge no better than a constant (ERE) of {of}: do not lean on it.")
+    return sentences
 
 
 def placements(metrics: Metrics) -> list[str]:
@@ -521,10 +535,10 @@ def placements(metrics: Metrics) -> list[str]:
         return []
     rows = [row for method in METHODS for row in (method, method + SAMPLED) if f"{row}.{DISTINCT_2}" in metrics]
     placed = {row: metrics.get(f"{row}.{ABOVE}", NOTHING) for row in rows}
-    found = [f"{row_title(row)} {_place(above)}." for row, above in placed.items() if above.n]
+    sentences = [f"{row_title(row)} {_curve_position(above)}." for row, above in placed.items() if above.n]
     if beyond := [row_title(row) for row, above in placed.items() if not above.n]:
-        found.append(f"More or less various than the start at any temperature that was measured: {'; '.join(beyond)}.")
-    return found
+        sentences.append(f"More or less various than the start at any temperature that was measured: {'; '.join(beyond)}.")
+    return sentences
 
 
 def _verb(less: Estimate, random: Estimate) -> str:
@@ -533,7 +547,7 @@ def _verb(less: Estimate, random: Estimate) -> str:
     return "does worse than" if less.high < 0 else "cannot be told from"
 
 
-def _place(above: Estimate) -> str:
+def _curve_position(above: Estimate) -> str:
     where = "above" if above.low > 0 else "below" if above.high < 0 else "on"
     figures = f"{above.value:+.3f} {interval(above, signed)}".rstrip()
     return f"lies {where} the start's temperature curve ({figures} nats a word at equal distinct-2)"

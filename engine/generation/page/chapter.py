@@ -6,9 +6,10 @@ Plots show judges (AdverSuc and calibration) and trainings by quality and divers
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Any, ClassVar, NamedTuple
+from itertools import chain
+from typing import Any, ClassVar
 
 from markupsafe import Markup
 from matplotlib.axes import Axes
@@ -55,7 +56,7 @@ from parley.engine.generation.metrics.trained import (
     TRAINED,
     row_title,
 )
-from parley.engine.generation.verbs.adversarial import EVALUATE_ADVERSARIAL, NOTES, SYSTEMS, VERDICTS, asked_of
+from parley.engine.generation.verbs.adversarial import EVALUATE_ADVERSARIAL, NOTES, SYSTEMS, VERDICTS, judge_specs
 from parley.engine.generation.verbs.adversarial_config import AdversarialConfig
 from parley.engine.generation.verbs.config import REWARDS_OF_WORDS
 from parley.engine.generation.verbs.minmax import MINMAX_REPLIES
@@ -70,33 +71,34 @@ _LABEL = (70.0, 11.0)
 
 
 def figures_of(
-    metrics: Mapping[str, Estimate], asked: JudgeSpecs, scored: Mapping[tuple[str, str], JudgedScores]
+    metrics: Mapping[str, Estimate], judging: JudgeSpecs, scored: Mapping[tuple[str, str], JudgedScores]
 ) -> list[Figure]:
-    """AdverSuc beside machine-vs-random, and the calibration of each judge that was named, system by system."""
-    found = []
-    for system in asked.systems:
+    """Draw AdverSuc beside machine-vs-random, and the calibration of each named judge, system by system."""
+    figures = []
+    for system in judging.systems:
         series = {
             title: {
                 visible(judge): estimate
-                for judge in asked.all_judges
+                for judge in judging.all_judges
                 if (estimate := metrics.get(f"{kind}.{judge}.{system}")) is not None and estimate.n
             }
             for title, kind in (("AdverSuc", ADVERSUC), ("machine-vs-random", RANDOM))
         }
-        names = list(map(visible, asked.all_judges))
+        names = list(map(visible, judging.all_judges))
         drawn = plots.dots_svg(f"{visible(system)}, AdverSuc", "% of pairs", names, series, 100.0)
         caption = f"{visible(system)}: AdverSuc and machine-vs-random by judge; bars are 95 % intervals"
-        found.append(Figure("AdverSuc by judge", caption, Markup(drawn)))
-        known = {visible(judge): scored[key] for judge in asked.judges if (key := (f"{ADVERSUC}.{system}", judge)) in scored}
-        if known:
+        figures.append(Figure("AdverSuc by judge", caption, Markup(drawn)))
+        keys = {judge: (f"{ADVERSUC}.{system}", judge) for judge in judging.judges}
+        scores_of = {visible(judge): scored[key] for judge, key in keys.items() if key in scored}
+        if scores_of:
             caption = f"{visible(system)}: share of people's replies by the told probability, 1 / (1 + exp(-score))"
-            found.append(Figure("Calibration of the judges", caption, Markup(_calibration(visible(system), known))))
-    return found
+            figures.append(Figure("Calibration of the judges", caption, Markup(_calibration(visible(system), scores_of))))
+    return figures
 
 
 def quality_figures(metrics: Mapping[str, Estimate]) -> list[Figure]:
-    """Rows of a table of trainings by diversity and quality, with the start at rising temperatures as a line."""
-    found = []
+    """Draw rows of a table of trainings by diversity and quality, with the start at rising temperatures as a line."""
+    figures = []
     names = list(dict.fromkeys(name.rpartition(".")[0] for name in metrics if LESS not in name))
     for x_name, y_name in ((DISTINCT_2, PERPLEXITY), (SELF_BLEU, OVERLAP)):
         points = {
@@ -110,8 +112,8 @@ def quality_figures(metrics: Mapping[str, Estimate]) -> list[Figure]:
             caption = (
                 f"{y_title} by {x_title}; the line is the start, sampled at rising temperatures; named where there is room"
             )
-            found.append(Figure("Quality and diversity", caption, Markup(svg)))
-    return found
+            figures.append(Figure("Quality and diversity", caption, Markup(svg)))
+    return figures
 
 
 def _draw_quality(points: Mapping[str, tuple[float, float]], x_title: str, y_title: str, axes: Axes) -> None:
@@ -138,7 +140,7 @@ def _draw_quality(points: Mapping[str, tuple[float, float]], x_title: str, y_tit
     taken: list[tuple[float, float]] = []
     for row in (row for kind in ("the start", "people", "trained", "controls") for row in kinds[kind]):
         x, y = axes.transData.transform(points[row])
-        # Rows that lie on each other would hide what they are; the table has all of them.
+        # Labels that overlap would hide each other; the table has all rows.
         if not any(abs(x - other_x) < _LABEL[0] and abs(y - other_y) < _LABEL[1] for other_x, other_y in taken):
             axes.annotate(visible(row), points[row], xytext=(4, 3), textcoords="offset points", fontsize=7)
             taken.append((x, y))
@@ -146,10 +148,10 @@ def _draw_quality(points: Mapping[str, tuple[float, float]], x_title: str, y_tit
 
 def _kind(row: str) -> str:
     """Return the kind of a row's dot, in words of the key."""
-    known = row.removesuffix(SAMPLED)
-    if known in METHODS:
+    trained = row.removesuffix(SAMPLED)
+    if trained in METHODS:
         return "trained"
-    if known in (*CONTROLS, BLIND):
+    if trained in (*CONTROLS, BLIND):
         return "controls"
     return "people" if row == PEOPLE else "the start"
 
@@ -161,9 +163,9 @@ def _calibration(system: str, judged: Mapping[str, JudgedScores]) -> str:
         axes.plot([0, 1], [0, 1], color="0.6", linewidth=1.0)
         for judge, scored in judged.items():
             bins: Sequence[tuple[float, float, int]] = scored.calibration()
-            told, share, sizes = zip(*bins, strict=True)
+            probability, share, sizes = zip(*bins, strict=True)
             areas = [10 + _LARGEST * size / len(scored.labels) for size in sizes]
-            axes.scatter(told, share, s=areas, alpha=0.7, label=plots.short(judge))
+            axes.scatter(probability, share, s=areas, alpha=0.7, label=plots.short(judge))
         axes.set(xlabel="told probability of a person", ylabel="share of people's", xlim=(0, 1), ylim=(0, 1))
         axes.legend()
 
@@ -174,19 +176,9 @@ _ADVERSUC = SHARE._replace(
     title="AdverSuc", definition="share of pairs that a judge takes for the other side's; 50 %: it cannot tell"
 )
 _SHOWN = (ADVERSUC, RANDOM, ERE)
-"""Metrics that do not stand in the tables alone."""
+"""Metrics that stand outside the tables, too."""
 _NUM_SHOWN = 10
 """Replies of a judge and a system that the viewer holds of either kind."""
-
-
-class ShownReply(NamedTuple):
-    """A system's reply that a judge found most human-like or most machine-like."""
-
-    system: str
-    judge: str
-    context: list[str]
-    reply: str
-    score: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,22 +186,26 @@ class ShownJudging(ShownRun):
     """One adversarial evaluation; its items are fits of judges.
 
     Args:
-        asked: who judged what.
-        tables: what was measured, by heading.
-        verdicts: what it comes to, in sentences.
-        notes: what was left out.
+        source: the run, with its verdicts, notes and tables.
     """
 
     unit = "fits"
-    asked: JudgeSpecs
-    tables: Mapping[str, EstimateTable] = field(default_factory=dict)
-    verdicts: Sequence[str] = ()
-    notes: Sequence[str] = ()
+    source: Run
+
+    @cached_property
+    def judging(self) -> JudgeSpecs:
+        """Return the judges and the systems."""
+        return judge_specs(from_dict(AdversarialConfig, self.source.config), self.source.summary.get(SYSTEMS, []))
 
     @cached_property
     def scored(self) -> Mapping[tuple[str, str], JudgedScores]:
         """Return the judges' scores, by scenario and judge."""
         return JudgedRows(self.rows).scored
+
+    def sentences(self, entry: str) -> Sequence[str]:
+        """Return an entry of the summary, such as the verdicts."""
+        sentences: Sequence[str] = self.source.summary.get(entry, [])
+        return sentences
 
 
 class JudgedSystems(Chapter[Sequence[ShownJudging]]):
@@ -227,83 +223,76 @@ class JudgedSystems(Chapter[Sequence[ShownJudging]]):
     def collect(self, runs: Sequence[Run]) -> Sequence[ShownJudging] | None:
         return [_evaluation(run) for run in runs if run.rows] or None
 
-    def verdict(self, found: Sequence[ShownJudging]) -> Verdict | None:
-        """On the first evaluation, in the words of its summary."""
-        measured = [each for each in found if each.verdicts]
+    def verdict(self, evaluations: Sequence[ShownJudging]) -> Verdict | None:
+        """Return the verdict of the first evaluation, from its summary."""
+        measured = [evaluation for evaluation in evaluations if evaluation.sentences(VERDICTS)]
         if not measured:
             return None
         first = measured[0]
         marks: dict[str, Estimate] = {}
-        for judge in first.asked.all_judges:
-            for system in first.asked.systems:
+        for judge in first.judging.all_judges:
+            for system in first.judging.systems:
                 if (estimate := first.metrics.get(f"{ADVERSUC}.{judge}.{system}")) is not None and estimate.n:
                     marks[visible(f"{judge}, {system}")] = estimate
-        said = " ".join(map(visible, first.verdicts))
+        text = " ".join(map(visible, first.sentences(VERDICTS)))
         return Verdict(
-            sentence=f"{said}{caveat(*marks.values(), unit='sources')}{others_below(measured)}",
+            sentence=f"{text}{caveat(*marks.values(), unit='sources')}{others_below(measured)}",
             metric=_ADVERSUC,
             marks=first_marks(marks),
         )
 
-    def render(self, found: Sequence[ShownJudging]) -> Section:
-        # matplotlib costs a second, which readers of the verdict need not pay.
-
-        done = [each for each in found if each.metrics]
-        items = {each.name: list(_items(each)) for each in done}
+    def render(self, evaluations: Sequence[ShownJudging]) -> Section:
+        done = [evaluation for evaluation in evaluations if evaluation.metrics]
+        items = {evaluation.name: list(_items(evaluation)) for evaluation in done}
         return Section(
-            notes=[visible(note) for each in done for note in (*each.verdicts, *each.notes)],
-            measured=found,
-            tables=tables_of([(each.name, each.tables) for each in done]),
-            figures=[drawn for each in done for drawn in _drawn(each, figures_of(each.metrics, each.asked, each.scored))],
+            notes=[visible(note) for evaluation in done for entry in (VERDICTS, NOTES) for note in evaluation.sentences(entry)],
+            measured=evaluations,
+            tables=tables_of([(evaluation.name, EVALUATE_ADVERSARIAL.tables(evaluation.source.folder)) for evaluation in done]),
+            figures=list(chain.from_iterable(map(_drawn, done))),
             items=[item for shown in items.values() for item in shown],
             chosen={f"{name}: the most human-like reply": shown[0] for name, shown in items.items() if shown},
         )
 
 
-def _drawn(evaluation: ShownJudging, figures: Sequence[Figure]) -> Iterator[Figure]:
-    for each in figures:
-        yield Figure(each.name, f"{evaluation.name}, {each.caption}", each.svg)
+def _drawn(evaluation: ShownJudging) -> Iterator[Figure]:
+    for drawn in figures_of(evaluation.metrics, evaluation.judging, evaluation.scored):
+        yield Figure(drawn.name, f"{evaluation.name}, {drawn.caption}", drawn.svg)
 
 
 def _evaluation(run: Run) -> ShownJudging:
-    config = from_dict(AdversarialConfig, run.config)
-    asked = asked_of(config, run.summary.get(SYSTEMS, []))
-    shown = [f"{ADVERSUC}.{judge}.{system}" for judge in asked.judges for system in asked.systems]
-    return ShownJudging.of(
-        run,
-        # All others stand in the tables.
-        metrics={name: estimate for name, estimate in run.metrics.items() if name.partition(".")[0] in _SHOWN},
-        legend={name: describe(name) for name in (*shown, *run.metrics)},
-        asked=asked,
-        tables=EVALUATE_ADVERSARIAL.tables(run.folder) if run.metrics else {},
-        verdicts=run.summary.get(VERDICTS, []),
-        notes=run.summary.get(NOTES, []),
-    )
+    # All others stand in the tables.
+    shown = {name: estimate for name, estimate in run.metrics.items() if name.partition(".")[0] in _SHOWN}
+    evaluation = ShownJudging.of(run, metrics=shown, source=run)
+    judging = evaluation.judging
+    first = [f"{ADVERSUC}.{judge}.{system}" for judge in judging.judges for system in judging.systems]
+    return replace(evaluation, legend={name: describe(name) for name in (*first, *run.metrics)})
 
 
 def _items(evaluation: ShownJudging) -> Iterator[Item]:
-    """Replies that judges found most human-like, then those that they found most machine-like, by judge and system."""
-    found: dict[tuple[str, str], list[ShownReply]] = {}
+    """Yield the replies that judges found most human-like, then most machine-like, by judge and system."""
+    replies_of: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for row in evaluation.done:
         kind, _, system = row["scenario"].partition(".")
-        if kind == ADVERSUC and row["judge"] in evaluation.asked.judges:
-            for each in row["examples"]:
-                context = [visible(turn) for turn in each["context"]]
-                reply = ShownReply(visible(system), visible(row["judge"]), context, visible(each["reply"]), each["score"])
-                found.setdefault((system, row["judge"]), []).append(reply)
-    for replies in found.values():
-        order = sorted(replies, key=lambda each: (-each.score, each.context, each.reply))
+        if kind == ADVERSUC and row["judge"] in evaluation.judging.judges:
+            for example in row["examples"]:
+                turns = [visible(turn) for turn in example["context"]]
+                reply: dict[str, Any] = {"system": visible(system), "judge": visible(row["judge"]), "context": turns}
+                reply |= {"reply": visible(example["reply"]), "score": example["score"]}
+                replies_of.setdefault((system, row["judge"]), []).append(reply)
+    for replies in replies_of.values():
+        order = sorted(replies, key=lambda reply: (-reply["score"], reply["context"], reply["reply"]))
         human, machine = order[:_NUM_SHOWN], order[_NUM_SHOWN:][-_NUM_SHOWN:][::-1]
         for kind, shown in (("human-like", human), ("machine-like", machine)):
-            for number, each in enumerate(shown):
+            for number, reply in enumerate(shown):
+                score = reply["score"]
                 yield Item(
                     kind="reply",
-                    key=f"{each.system}-{each.judge}-{kind}-{number:02d}",
-                    group=f"{evaluation.name}, {each.system} by {each.judge}",
-                    summary=line("{:+.2f}: <q>{}</q>", each.score, each.reply),
+                    key=f"{reply['system']}-{reply['judge']}-{kind}-{number:02d}",
+                    group=f"{evaluation.name}, {reply['system']} by {reply['judge']}",
+                    summary=line("{:+.2f}: <q>{}</q>", score, reply["reply"]),
                     tags=(f"most {kind}",),
-                    values={"score": each.score},
-                    body=fill("generation/page/reply.html", item=each, said=f"score {each.score:+.2f}, above 0 for people's"),
+                    values={"score": score},
+                    body=fill("generation/page/reply.html", item=reply, said=f"score {score:+.2f}, above 0 for people's"),
                 )
 
 
@@ -336,7 +325,7 @@ CURVES = (
         "check", "AdverSuc on the validation split", "share of pairs", {"AdverSuc": ADVERSUC, "machine-vs-random": RANDOM}
     ),
 )
-"""What a training says of itself."""
+"""Curves of a training."""
 _ADVERSUC_TRAINING = SHARE._replace(title="AdverSuc", definition="share of pairs that a judge takes for the other side's")
 
 
@@ -349,8 +338,8 @@ class ShownGenerators:
         curves: of them.
         tables: of trainings beside controls, by the heading of the run.
         metrics: of the first such run.
-        concluded: what it comes to.
-        placed: where its trainings lie beside the temperature curve, in sentences.
+        concluded: its conclusions.
+        placed: positions of its trainings to the temperature curve, in sentences.
         rewards: of words, by the heading of the training: context, reply and rewards by method.
         replies: of all rows to some contexts, by the heading of the run.
     """
@@ -384,7 +373,7 @@ class TrainedGenerators(Chapter[ShownGenerators]):
         tables = [run for run in runs if run.job == EVALUATE_GENERATION.name and run.metrics]
         trained = [run for run in runs if run.job == MINMAX_REPLIES.name]
         curves = read_curves(CURVES, trained)
-        trainings = [each for run in trained if (each := ShownRun.of(run)).metrics]
+        trainings = [training for run in trained if (training := ShownRun.of(run)).metrics]
         if not (tables or curves or trainings):
             return None
         return ShownGenerators(
@@ -393,46 +382,45 @@ class TrainedGenerators(Chapter[ShownGenerators]):
             tables=tables_of([(run.heading, EVALUATE_GENERATION.tables(run.folder)) for run in tables]),
             metrics=tables[0].metrics if tables else {},
             concluded=" ".join(tables[0].summary.get(CONCLUDED, [])) if tables else "",
-            rewards={run.heading: told for run in trained if (told := _rewards(run))},
+            rewards={run.heading: replies for run in trained if (replies := _rewards(run))},
             placed=tables[0].summary.get(PLACED, ()) if tables else (),
             replies={run.heading: replies_side_by_side(run.folder.path) for run in tables},
         )
 
-    def verdict(self, found: ShownGenerators) -> Verdict | None:
-        """On the first table; without one on the first training, after it and before."""
-        if found.metrics:
+    def verdict(self, content: ShownGenerators) -> Verdict | None:
+        """Return the verdict of the first table; without one, that of the first training."""
+        if content.metrics:
             names: dict[str, str] = {}
-            for name in found.metrics:
+            for name in content.metrics:
                 if LESS not in name and f".{ADVERSUC}-" in name:
                     # By the first judge, as the sentence and the table.
                     names.setdefault(name.rpartition(".")[0], name)
             # Trainings beside their controls first, for there is not room for all rows.
             rows = [row for row in (*TRAINED, *DECODED) if row in names]
-            chosen = {visible(row_title(row)): found.metrics[names[row]] for row in rows}
-            sentence = f"{found.concluded or 'No training stands beside a control.'}{caveat(*chosen.values(), unit='sources')}"
+            chosen = {visible(row_title(row)): content.metrics[names[row]] for row in rows}
+            sentence = content.concluded or "No training stands beside a control."
+            sentence += caveat(*chosen.values(), unit="sources")
             return Verdict(sentence=sentence, metric=_ADVERSUC_TRAINING, marks=first_marks(chosen))
-        if not found.trainings:
+        if not content.trainings:
             return None
-        first = found.trainings[0]
+        first = content.trainings[0]
         after, before = (first.metrics[f"test_{ADVERSUC}{when}"] for when in ("", BEFORE))
         how = {1: "rises", 0: "does not change for certain", -1: "falls"}[certain_sign(first.metrics[GAIN])]
-        said = f"{first.name}: AdverSuc {how}, from {before.value:.3f} to {after.value:.3f}; {_beside(first.metrics)}."
+        text = f"{first.name}: AdverSuc {how}, from {before.value:.3f} to {after.value:.3f}; {_beside(first.metrics)}."
         return Verdict(
-            sentence=f"{said}{caveat(after, unit='contexts')}",
+            sentence=f"{text}{caveat(after, unit='contexts')}",
             metric=_ADVERSUC_TRAINING,
             marks={"start": before, "after": after},
         )
 
-    def render(self, found: ShownGenerators) -> Section:
-        # matplotlib costs a second, which readers of the verdict need not pay.
-
-        earned = [item for heading, told in found.rewards.items() for item in _earned(heading, told)]
-        side_by_side = [item for heading, rows in found.replies.items() for item in _side_by_side(heading, rows)]
+    def render(self, content: ShownGenerators) -> Section:
+        earned = [item for heading, rewards in content.rewards.items() for item in _earned(heading, rewards)]
+        side_by_side = [item for heading, rows in content.replies.items() for item in _side_by_side(heading, rows)]
         return Section(
-            notes=[visible(sentence) for sentence in found.placed],
-            tables=found.tables,
-            measured=found.trainings,
-            figures=[*quality_figures(found.metrics), *map(curve_figure, found.curves)],
+            notes=[visible(sentence) for sentence in content.placed],
+            tables=content.tables,
+            measured=content.trainings,
+            figures=[*quality_figures(content.metrics), *map(curve_figure, content.curves)],
             items=[*side_by_side, *earned],
             chosen={
                 what: items[0]
@@ -443,7 +431,7 @@ class TrainedGenerators(Chapter[ShownGenerators]):
 
 
 def _beside(metrics: Mapping[str, Estimate]) -> str:
-    """Machine-vs-random, without which AdverSuc is never told."""
+    """Return machine-vs-random in words, which always goes with AdverSuc."""
     after, before = (metrics.get(f"test_{RANDOM}{when}", NOTHING) for when in ("", BEFORE))
     if not (after.n and before.n):
         return "machine-vs-random was not measured"
@@ -456,11 +444,11 @@ def _rewards(run: Run) -> Sequence[Mapping[str, Any]]:
 
 
 def _earned(heading: str, replies: Sequence[Mapping[str, Any]]) -> Iterator[Item]:
-    """Replies whose words are coloured by what they earned, by each method."""
-    for number, each in enumerate(replies):
-        words = [visible(word) for word in each["reply"]]
-        methods = {METHODS[name]: list(zip(words, values, strict=True)) for name, values in each["rewards"].items()}
-        spread = max(max(values) - min(values) for values in each["rewards"].values())
+    """Yield replies with their words coloured by rewards, for each method."""
+    for number, reply in enumerate(replies):
+        words = [visible(word) for word in reply["reply"]]
+        methods = {METHODS[name]: list(zip(words, values, strict=True)) for name, values in reply["rewards"].items()}
+        spread = max(max(values) - min(values) for values in reply["rewards"].values())
         yield Item(
             kind="reward",
             key=f"{heading}-rewards-{number:02d}",
@@ -468,14 +456,14 @@ def _earned(heading: str, replies: Sequence[Mapping[str, Any]]) -> Iterator[Item
             summary=line("<q>{}</q>", " ".join(words)),
             tags=(),
             values={"largest less smallest reward": spread},
-            body=fill("generation/page/rewards.html", context=visible(each["context"]), methods=methods),
+            body=fill("generation/page/rewards.html", context=visible(reply["context"]), methods=methods),
         )
 
 
 def _side_by_side(heading: str, contexts: Sequence[Mapping[str, Any]]) -> Iterator[Item]:
-    for number, each in enumerate(contexts):
-        turns = [visible(turn) for turn in each["context"]]
-        replies = [(visible(row_title(row)), visible(reply)) for row, reply in each["replies"].items()]
+    for number, entry in enumerate(contexts):
+        turns = [visible(turn) for turn in entry["context"]]
+        replies = [(visible(row_title(row)), visible(reply)) for row, reply in entry["replies"].items()]
         yield Item(
             kind="context",
             key=f"{heading}-replies-{number:02d}",

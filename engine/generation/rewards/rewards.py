@@ -45,7 +45,7 @@ is one node: its state in the generator and in the discriminator exists once, on
 them, and nothing is ever read again. Continuations that end leave.
 
 Every drawn word is decided by a number that belongs to (example, beginning, continuation, place), so that no reward depends on
-what else is in the batch, nor on who computes it.
+the rest of the batch, nor on the process that computes it.
 
 Shapes: B replies, T words, N continuations of a beginning, P beginnings, n nodes, L lanes: continuations under way, c children.
 """
@@ -83,7 +83,7 @@ class ReplyActions(NamedTuple):
 
     @property
     def num_actions_B(self) -> Tensor:
-        """Words that the generator chose, at least 1."""
+        """Return the number of words that the generator chose, at least 1 (B,)."""
         return self.lengths_B - self.is_cut_B.long()
 
     @property
@@ -92,16 +92,16 @@ class ReplyActions(NamedTuple):
         return real_positions(self.num_actions_B, self.words_BT.shape[1])
 
     def at_end(self, values_BT: Tensor) -> Tensor:
-        """The values (B,) at each reply's last action."""
+        """Return the values at each reply's last action (B,)."""
         return values_BT.gather(1, (self.num_actions_B - 1).unsqueeze(1)).squeeze(1)
 
     def to(self, device: torch.device) -> ReplyActions:
-        """The same on a device."""
+        """Move the actions to a device."""
         return ReplyActions(*(part.to(device) for part in self))
 
 
 def reply_actions(replies: Sequence[Ids], max_words: int) -> ReplyActions:
-    """Replies that a generator said.
+    """Batch the replies of a generator.
 
     Args:
         replies: words of each, without `</s>`.
@@ -130,7 +130,7 @@ class ResponseWeights:
 
     @classmethod
     def of(cls, replies: Iterable[Ids], num_words: int, stops: Iterable[int]) -> ResponseWeights:
-        """Counted in the replies of a training split.
+        """Count the idf of words in the replies of a training split.
 
         Args:
             replies: words of each.
@@ -146,13 +146,13 @@ class ResponseWeights:
         return cls(np.where(is_stop, 0.0, np.log(max(num, 1) / np.maximum(counts, 1))), is_stop)
 
     def score(self, reply: Ids) -> float:
-        """Mean tf-idf of the words that are no stop words; 0 where there are none."""
+        """Return the mean tf-idf of the words that are no stop words; 0 without one."""
         words = np.asarray(reply, dtype=np.int64)
         words, counts = np.unique(words[~self.is_stop[words]], return_counts=True)
         return float((counts * counts * self.idf[words]).sum() / counts.sum()) if len(words) else 0.0
 
     def __call__(self, replies: Sequence[Ids]) -> np.ndarray:
-        """Weights of the replies of a batch (B,) float64, 1 on average."""
+        """Return the weights of the replies of a batch (B,) float64, 1 on average."""
         scores = np.array([self.score(reply) for reply in replies])
         least = scores[scores > 0].min(initial=np.inf)
         if np.isinf(least):
@@ -181,7 +181,7 @@ def action_batch(generator: Seq2Seq, sources: Sequence[Ids], replies: ReplyActio
 
 
 def action_nll(generator: Seq2Seq, batch: Exchanges) -> Tensor:
-    """Negative log-likelihoods (B, T) of the words in nats, 0 where there is none; gradients flow back."""
+    """Return the negative log-likelihoods of the words in nats (B, T), 0 where there is none; gradients flow back."""
     nll_M, real_BT = generator.nll(batch), batch.real_BT
     return nll_M.new_zeros(real_BT.shape).masked_scatter(real_BT, nll_M)
 
@@ -213,7 +213,7 @@ def forcing_rewards(settings: RewardSettings, scores_B: Tensor, baselines_B: Ten
         scores_B: these probabilities.
         baselines_B: what the generator's replies earn in the same contexts.
     """
-    assert settings.teacher_forcing != "none", "nobody is forced"
+    assert settings.teacher_forcing != "none", "teacher forcing is off"
     if settings.teacher_forcing == "mle":
         return torch.ones_like(scores_B)
     return torch.where(scores_B > baselines_B, scores_B, 0.0)
@@ -237,11 +237,11 @@ class RunningMean:
 
     @property
     def value(self) -> float:
-        """The mean; 0 before the first batch."""
+        """Return the mean; 0 before the first batch."""
         return self.total / self.weight if self.weight else 0.0
 
     def after(self, rewards_BT: Tensor, replies: ReplyActions) -> RunningMean:
-        """With a further batch, whose own gradient must not use it."""
+        """Return the mean with a further batch, whose own gradient must not use it."""
         mean = float(rewards_BT[replies.real_BT].double().mean())
         return RunningMean(_KEPT * self.total + (1 - _KEPT) * mean, _KEPT * self.weight + (1 - _KEPT))
 
@@ -262,14 +262,14 @@ def baseline_values(baseline: Baseline, replies: ReplyActions, mean: RunningMean
     shape = replies.words_BT.shape
     if baseline in ("none", "mean"):
         return torch.full(shape, mean.value if baseline == "mean" else 0.0, device=replies.words_BT.device)
-    assert values_BT1 is not None, "a critic must be asked"
+    assert values_BT1 is not None, "this baseline needs a critic"
     if baseline == "critic":
         return values_BT1[:, :1].expand(shape)
     return values_BT1[:, :-1] if baseline == "prefix" else values_BT1[:, 1:]
 
 
 def critic_loss(settings: RewardSettings, values_BT: Tensor, rewards_BT: Tensor, replies: ReplyActions) -> Tensor:
-    """Mean squared error between what a critic expects and what words earn.
+    """Return the mean squared error between the values of a critic and the rewards of words.
 
     Args:
         settings: whether the critic learns rewards of words, or the reply's own.
@@ -294,9 +294,9 @@ class _RolloutNodes(NamedTuple):
     """The example of each."""
     words_n: Tensor
     """Its last word, which the generator has not read yet."""
-    spoken: Any
+    decoder_state: Any
     """The generator before that word."""
-    heard: WordState
+    reader_state: WordState
     """The discriminator after it."""
 
 
@@ -312,7 +312,7 @@ class _RolloutLanes(NamedTuple):
 
 
 def rollout_draws(seed: int, num_rollouts: int, max_words: int) -> np.ndarray:
-    """The numbers that decide the words of an example's continuations.
+    """Draw the numbers that decide the words of an example's continuations.
 
     Args:
         seed: of the example.
@@ -360,23 +360,23 @@ def rollout_rewards(
     own_B = rows_B
     nodes = _RolloutNodes(rows_B, torch.full_like(rows_B, BOS_ID), generator.begin(memory), discriminator.begin(contexts))
     lanes = _RolloutLanes(*[rows_B[:0]] * 4)
-    for place in range(max_words + 1):
-        begun_b = rows_B[(ends_B > place) & (place > 0)].repeat_interleave(num_rollouts)
+    for position in range(max_words + 1):
+        begun_b = rows_B[(ends_B > position) & (position > 0)].repeat_interleave(num_rollouts)
         numbers_b = torch.arange(len(begun_b), device=device) % num_rollouts
-        begun = _RolloutLanes(own_B[begun_b], begun_b, torch.full_like(begun_b, place), numbers_b)
+        begun = _RolloutLanes(own_B[begun_b], begun_b, torch.full_like(begun_b, position), numbers_b)
         lanes = _RolloutLanes(*(torch.cat(parts) for parts in zip(lanes, begun, strict=True)))
-        if place < max_words:
-            draws_L = draws[lanes.rows_L, lanes.numbers_L, lanes.begins_L, place]
-            words_L, spoken = _say(generator, memory, nodes, lanes.nodes_L, draws_L)
+        if position < max_words:
+            draws_L = draws[lanes.rows_L, lanes.numbers_L, lanes.begins_L, position]
+            words_L, decoder_state = _say(generator, memory, nodes, lanes.nodes_L, draws_L)
         else:
-            words_L, spoken = torch.full_like(lanes.rows_L, EOS_ID), nodes.spoken
-        alive_b = rows_B[lengths_B > place]
+            words_L, decoder_state = torch.full_like(lanes.rows_L, EOS_ID), nodes.decoder_state
+        alive_b = rows_B[lengths_B > position]
         all_nodes = torch.cat([own_B[alive_b], lanes.nodes_L])
-        all_words = torch.cat([words_BT[alive_b, min(place, last)], words_L])
-        nodes, which, is_over_c, scores_c = _grown(discriminator, contexts, nodes, spoken, all_nodes, all_words)
+        all_words = torch.cat([words_BT[alive_b, min(position, last)], words_L])
+        nodes, which, is_over_c, scores_c = _grown(discriminator, contexts, nodes, decoder_state, all_nodes, all_words)
         own_b, of_lanes = which[: len(alive_b)], which[len(alive_b) :]
-        done, said = is_over_c[own_b], alive_b[is_over_c[own_b]]
-        scores_BTN[said, ends_B[said] - 1] = scores_c[own_b[done]].unsqueeze(1)
+        done, ended_rows = is_over_c[own_b], alive_b[is_over_c[own_b]]
+        scores_BTN[ended_rows, ends_B[ended_rows] - 1] = scores_c[own_b[done]].unsqueeze(1)
         done = is_over_c[of_lanes]
         scores_BTN[lanes.rows_L[done], lanes.begins_L[done] - 1, lanes.numbers_L[done]] = scores_c[of_lanes[done]]
         if bool(is_over_c.all()):
@@ -390,11 +390,13 @@ def rollout_rewards(
 def _say(
     generator: Decoder[Any, Any], memory: tuple[Any, ...], nodes: _RolloutNodes, nodes_L: Tensor, draws_L: Tensor
 ) -> tuple[Tensor, Any]:
-    """The next words (L,) of lanes, and the generator after the nodes' words."""
+    """Draw the next words of lanes (L,), and return the generator's states after the nodes' words."""
     words_L, states = torch.empty_like(nodes_L), []
     for start in range(0, len(nodes.rows_n), _ROWS):
         some = slice(start, start + _ROWS)
-        logits_nV, after = generator.step(_take(memory, nodes.rows_n[some]), nodes.words_n[some], _take(nodes.spoken, some))
+        logits_nV, after = generator.step(
+            _take(memory, nodes.rows_n[some]), nodes.words_n[some], _take(nodes.decoder_state, some)
+        )
         logits_nV[:, PAD_ID] = -torch.inf
         states.append(after)
         here_L = (nodes_L >= start) & (nodes_L < start + _ROWS)
@@ -403,7 +405,12 @@ def _say(
 
 
 def _grown(
-    discriminator: Discriminator, contexts: ContextMemory, nodes: _RolloutNodes, spoken: Any, parents: Tensor, words: Tensor
+    discriminator: Discriminator,
+    contexts: ContextMemory,
+    nodes: _RolloutNodes,
+    decoder_state: Any,
+    parents: Tensor,
+    words: Tensor,
 ) -> tuple[_RolloutNodes, Tensor, Tensor, Tensor]:
     """Return the nodes that follow from nodes and their next words, each different pair once.
 
@@ -414,20 +421,23 @@ def _grown(
     most = int(words.max()) + 1
     codes_c, which = torch.unique(parents * most + words, return_inverse=True)
     parents_c, words_c = codes_c // most, codes_c % most
-    rows_c, heard = nodes.rows_n[parents_c], discriminator.advance(words_c, _take(nodes.heard, parents_c))
+    rows_c, reader_state = (
+        nodes.rows_n[parents_c],
+        discriminator.advance(words_c, _take(nodes.reader_state, parents_c)),
+    )
     is_over_c = words_c == EOS_ID
-    odds = discriminator.human(_take(contexts, rows_c[is_over_c]), _take(heard, is_over_c))
+    odds = discriminator.human(_take(contexts, rows_c[is_over_c]), _take(reader_state, is_over_c))
     scores_c = odds.new_zeros(len(words_c)).masked_scatter(is_over_c, odds.sigmoid())
     on_c = ~is_over_c
-    grown = _RolloutNodes(rows_c[on_c], words_c[on_c], _take(spoken, parents_c[on_c]), _take(heard, on_c))
+    grown = _RolloutNodes(rows_c[on_c], words_c[on_c], _take(decoder_state, parents_c[on_c]), _take(reader_state, on_c))
     return grown, which, is_over_c, scores_c
 
 
 def _take(parts: PartsT, rows: Tensor | slice) -> PartsT:
-    """Some rows of a named tuple of tensors; parts that are not there stay so."""
+    """Take rows of a named tuple of tensors; parts that are None stay None."""
     kind: Any = type(parts)
-    found: PartsT = kind(*(None if part is None else part[rows] for part in parts))
-    return found
+    rows_taken: PartsT = kind(*(None if part is None else part[rows] for part in parts))
+    return rows_taken
 
 
 def rewards(
@@ -440,7 +450,7 @@ def rewards(
     seeds: Sequence[int],
     max_words: int,
 ) -> Tensor:
-    """Rewards by the method that is set.
+    """Return rewards by the method of the settings.
 
     Args:
         settings: method, continuations, and what the last word earns.
@@ -484,7 +494,7 @@ def reply_rewards(discriminator: Discriminator, contexts: ContextMemory, replies
 
 
 def limit(settings: RewardSettings, generator: Seq2Seq, discriminator: Discriminator) -> int:
-    """Words of a reply at most, `</s>` not counted, for two models that can work together.
+    """Return the most words of a reply, `</s>` not counted, for two models that fit together.
 
     Raises:
         ConfigError: their vocabularies differ, or one of them reads or says fewer words than a reply may have.
@@ -493,12 +503,12 @@ def limit(settings: RewardSettings, generator: Seq2Seq, discriminator: Discrimin
         got = f"{len(generator.vocabulary)} and {len(discriminator.vocabulary)} words"
         fix = "train the discriminator on replies of this generator"
         raise ConfigError("generator and discriminator have different vocabularies", where="vocabulary", got=got, fix=fix)
-    said, read = generator.sizes.max_reply - 1, discriminator.sizes.words - 1
-    most = settings.max_words or said
+    longest_reply, longest_read = generator.sizes.max_reply - 1, discriminator.sizes.words - 1
+    most = settings.max_words or longest_reply
     # Were recorded replies longer than any that is said, their length would tell them.
     ends = (
-        (said, "generator says", "a generator with sizes.max_reply"),
-        (read, "discriminator reads", "a discriminator with words"),
+        (longest_reply, "generator says", "a generator with sizes.max_reply"),
+        (longest_read, "discriminator reads", "a discriminator with words"),
     )
     for end, who, other in ends:
         if most > end:

@@ -1,14 +1,14 @@
 """Adversarial REINFORCE and REGS as an RLlib algorithm (new API stack): Li et al. 2017 (arXiv 1701.06547), figure 1.
 
-An iteration is one update. Who learns is a pure function of its number (`ReplyLearning.phase`): the discriminator on recorded
+An iteration is one update. Its number decides the learner (`ReplyLearning.phase`): the discriminator on recorded
 replies and the generator's, the generator by policy gradients on replies that it says, or by teacher forcing on recorded ones;
 a critic learns beside the policy gradients. Update i takes examples i N .. (i + 1) N - 1, and nothing is
 drawn that does not follow from the master seed and an index: so an update does not depend on the number of env runners, and a
 training goes on exactly where it was.
 
 The env runner of the reply game samples and scores replies with copies of all modules. Examples come in shards of one size,
-whoever works on them, so that no digit of what a network computes side by side depends on the number of runners. What an
-example is depends on its index and the master seed alone.
+for any number of runners, so that no digit of a batched network depends on that number. An
+example depends only on its index and the master seed.
 """
 
 from __future__ import annotations
@@ -67,14 +67,14 @@ from parley.policies.seq2seq.decoding import read, sample
 from parley.policies.seq2seq.scoring import load_seq2seq
 
 SHARD = 16
-"""Examples that are worked on side by side."""
+"""Examples of a batch."""
 
 
 class ReplyEnvRunner(ReproducibleRunner):
     """Says replies to recorded contexts and rewards them."""
 
     def make_env(self) -> None:
-        """The pairs that replies are said to."""
+        """Make the pairs that the generator answers."""
         self.env: ReplyWorld = self.config.make_world()
 
     def get_spaces(self) -> dict[str, tuple[Space, Space]]:
@@ -88,7 +88,7 @@ class ReplyEnvRunner(ReproducibleRunner):
         }
 
     def sample(self, *, dealt: Sequence[tuple[int, Phase, Sequence[int]]] = (), **_: Any) -> dict[str, Any]:
-        """Works on shards of examples.
+        """Sample and score shards of examples.
 
         Args:
             dealt: number of each shard, the phase that it is for, and the indices of its examples.
@@ -103,8 +103,8 @@ class ReplyEnvRunner(ReproducibleRunner):
             ClusterError: this machine has other code than the driver.
         """
         require(self.config.driver)
-        found = {number: self._shard(phase, indices) for number, phase, indices in dealt}
-        return {"index": list(found), "weights": self._weights_seq_no, "found": found}
+        results = {number: self._shard(phase, indices) for number, phase, indices in dealt}
+        return {"index": list(results), "weights": self._weights_seq_no, "found": results}
 
     @torch.no_grad()
     def _shard(self, phase: Phase, indices: Sequence[int]) -> dict[str, list[Any]]:
@@ -117,35 +117,35 @@ class ReplyEnvRunner(ReproducibleRunner):
             return {"replies": recorded, **self._judged(sources, reply_actions(recorded, world.max_words + 1))}
         seeds = [derive_seed(self.config.master_seed, "said reply", index) for index in indices]
         # As long as they may be, for a discriminator too: else it learns which of both writes longer ones.
-        said = [reply[: world.max_words] for reply in sample(generator, sources, seeds)]
+        replies = [reply[: world.max_words] for reply in sample(generator, sources, seeds)]
         if phase == "discriminator":
-            return {"replies": said}
-        actions = reply_actions(said, world.max_words)
-        return {"replies": said, **self._judged(sources, actions, seeds)}
+            return {"replies": replies}
+        actions = reply_actions(replies, world.max_words)
+        return {"replies": replies, **self._judged(sources, actions, seeds)}
 
     def _judged(self, sources: Sequence[Any], actions: ReplyActions, seeds: Sequence[int] = ()) -> dict[str, list[Any]]:
         discriminator, settings = self.module[DISCRIMINATOR].net, self.config.rewards
         contexts = context_batch(sources, discriminator.vocabulary, discriminator.sizes)
         memory = discriminator.read(contexts)
         human_B = actions.at_end(reply_rewards(discriminator, memory, actions))
-        found: dict[str, list[Any]] = {"human": human_B.tolist()}
+        columns: dict[str, list[Any]] = {"human": human_B.tolist()}
         lengths = actions.lengths_B.tolist()
         generator = self.module[GENERATOR].net
         if CRITIC in self.module:
             critic = self.module[CRITIC].net
             if settings.critic == "linear":
                 last_BH = read(generator, sources).last_BH
-                found["encoded"], expected_BT1 = list(last_BH.numpy()), critic(last_BH)
+                columns["encoded"], expected_BT1 = list(last_BH.numpy()), critic(last_BH)
             else:
                 expected_BT1 = critic.prefixes(contexts, actions.words_BT, actions.lengths_B)
-            found["expected"] = [row[: length + 1].numpy() for row, length in zip(expected_BT1, lengths, strict=True)]
+            columns["expected"] = [row[: length + 1].numpy() for row, length in zip(expected_BT1, lengths, strict=True)]
         if seeds:
             most = self.env.max_words
             if self.config.reward in UNJUDGED:
                 settings = replace(settings, method="reinforce")
             earned_BT = rewards(settings, generator, read(generator, sources), discriminator, memory, actions, seeds, most)
-            found["rewards"] = [row[:length].numpy() for row, length in zip(earned_BT, lengths, strict=True)]
-        return found
+            columns["rewards"] = [row[:length].numpy() for row, length in zip(earned_BT, lengths, strict=True)]
+        return columns
 
 
 CRITICS = ("critic", "prefix", "literal")
@@ -178,7 +178,7 @@ class ReplyMinMaxConfig(ReproducibleConfig):
         discriminator: str,
         seed: int,
     ) -> ReplyMinMaxConfig:
-        """Sets who learns, on what and how.
+        """Set the learners, their data and their settings.
 
         Args:
             learning: order and amounts of steps.
@@ -195,26 +195,26 @@ class ReplyMinMaxConfig(ReproducibleConfig):
         # Runners elsewhere compare it with theirs.
         self.driver = own_identity()
         self.environment(ReplyMultiAgentEnv)
-        own = {"checkpoint": discriminator}
+        discriminator_config = {"checkpoint": discriminator}
         specs = {
             GENERATOR: RLModuleSpec(module_class=GeneratorModule, model_config={"checkpoint": generator}),
-            DISCRIMINATOR: RLModuleSpec(module_class=DiscriminatorModule, model_config=own),
+            DISCRIMINATOR: RLModuleSpec(module_class=DiscriminatorModule, model_config=discriminator_config),
         }
         if rewards.chosen_baseline in CRITICS:
-            drawn = {**own, "seed": derive_seed(seed, "critic")}
+            drawn = {**discriminator_config, "seed": derive_seed(seed, "critic")}
             specs[CRITIC] = RLModuleSpec(module_class=CriticModule, model_config=drawn)
             if rewards.critic == "linear":
                 hidden = {"hidden": load_seq2seq(Path(generator)).sizes.hidden}
                 specs[CRITIC] = RLModuleSpec(module_class=LinearCriticModule, model_config=hidden)
         # A list: from a set, the order would change from process to process.
-        self.multi_agent(policies=list(specs), policy_mapping_fn=_itself, policies_to_train=list(specs))
+        self.multi_agent(policies=list(specs), policy_mapping_fn=_module_of_agent, policies_to_train=list(specs))
         self.rl_module(rl_module_spec=MultiRLModuleSpec(rl_module_specs=specs))
         self.training(grad_clip=learning.clip, grad_clip_by="global_norm")
         return self
 
 
-def _itself(agent: str, *_: Any, **__: Any) -> str:
-    """Asked by RLlib's own runners alone: modules are called as the agents are."""
+def _module_of_agent(agent: str, *_: Any, **__: Any) -> str:
+    """Return the agent: modules have the names of agents. RLlib's own runners alone call this."""
     return agent
 
 
@@ -224,7 +224,7 @@ class ReplyMinMax(DistributedAlgorithm):
     role, items, own_config = GENERATOR, "shards of examples", ReplyMinMaxConfig
 
     def setup(self, config: AlgorithmConfig) -> None:
-        """Builds runners and learner."""
+        """Build runners and learner."""
         super().setup(config)
         self.world: ReplyWorld = config.make_world()
         self.mean = RunningMean()
@@ -234,11 +234,11 @@ class ReplyMinMax(DistributedAlgorithm):
 
     @property
     def roles(self) -> tuple[str, ...]:
-        """All modules."""
+        """Return the names of all modules."""
         return tuple(self.config.policies)
 
     def records(self) -> dict[str, Any]:
-        """The running mean of rewards."""
+        """Return the running mean of rewards."""
         return {"mean": vars(self.mean)}
 
     def restore_records(self, records: Mapping[str, Any]) -> None:
@@ -246,7 +246,7 @@ class ReplyMinMax(DistributedAlgorithm):
         self.mean = RunningMean(**records["mean"])
 
     def training_step(self) -> None:
-        """One update, and the new weights to the runners.
+        """Run one update, and send the new weights to the runners.
 
         Raises:
             DivergenceError: a gradient is not finite.
@@ -255,26 +255,29 @@ class ReplyMinMax(DistributedAlgorithm):
         started, number = time.monotonic(), self.training_iteration
         phase, indices = self.config.learning.phase(number), self._indices(number)
         pairs = [self.world.pair(self.config.master_seed, index) for index in indices]
-        found = self._found(phase, indices)
+        results = self._gathered(phase, indices)
         sampled = time.monotonic()
-        make = {"discriminator": self._told_apart, "generator": self._rewarded, "teacher": self._forced}[phase]
-        rows, figures = make(number, [source for source, _ in pairs], [reply for _, reply in pairs], found)
+        make = {"discriminator": self._discriminator_rows, "generator": self._generator_rows, "teacher": self._teacher_rows}[
+            phase
+        ]
+        rows, figures = make(number, [source for source, _ in pairs], [reply for _, reply in pairs], results)
         batch = MultiAgentBatch({role: SampleBatch(columns) for role, columns in rows.items()}, env_steps=len(indices))
         learned = self.learner_group.update(batch=batch, timesteps=self.timesteps(len(indices)))
         self.metrics.aggregate(learned, key=LEARNER_RESULTS)
         self.send_weights(list(rows))
         figure = {DISCRIMINATOR: ACCURACY, GENERATOR: NATS}
-        told = {name: self.metrics.peek((LEARNER_RESULTS, role, name)) for role, name in figure.items() if role in rows}
+        peek = self.metrics.peek
+        learned_figures = {name: peek((LEARNER_RESULTS, role, name)) for role, name in figure.items() if role in rows}
         self.last = {
             "phase": phase,
             **figures,
-            **{f"{phase}_{name}": float(value) for name, value in told.items()},
+            **{f"{phase}_{name}": float(value) for name, value in learned_figures.items()},
             "seconds_sampling": sampled - started,
             "seconds": time.monotonic() - started,
         }
 
     def _indices(self, number: int) -> list[int]:
-        """The examples of an update; the released code forces the contexts of the last update of another kind."""
+        """Return the examples of an update; the released code forces the contexts of the last update of another kind."""
         learning = self.config.learning
         if learning.phase(number) == "teacher" and self.config.rewards.forced_batch == "last":
             # Where there are only steps of teacher forcing, each has its own.
@@ -283,21 +286,21 @@ class ReplyMinMax(DistributedAlgorithm):
         first = number * learning.examples_per_step
         return list(range(first, first + learning.examples_per_step))
 
-    def _found(self, phase: Phase, indices: Sequence[int]) -> dict[str, list[Any]]:
+    def _gathered(self, phase: Phase, indices: Sequence[int]) -> dict[str, list[Any]]:
         shards = [indices[start : start + SHARD] for start in range(0, len(indices), SHARD)]
         parts = self.gather({number: (number, phase, shard) for number, shard in enumerate(shards)})
-        by_shard = {number: found for part in parts for number, found in part["found"].items()}
-        return {name: [each for number in sorted(by_shard) for each in by_shard[number][name]] for name in by_shard[0]}
+        by_shard = {number: results for part in parts for number, results in part["found"].items()}
+        return {name: [value for number in sorted(by_shard) for value in by_shard[number][name]] for name in by_shard[0]}
 
-    def _told_apart(
-        self, number: int, sources: Sequence[Any], recorded: Sequence[Any], found: Mapping[str, list[Any]]
+    def _discriminator_rows(
+        self, number: int, sources: Sequence[Any], recorded: Sequence[Any], results: Mapping[str, list[Any]]
     ) -> tuple[dict[str, Any], dict[str, float]]:
-        """Rows and figures of a discriminator's step."""
+        """Return the rows and figures of a discriminator's step."""
         net = self.env_runner.module[DISCRIMINATOR].net
         seeds = [derive_seed(self.config.master_seed, "told beginning", index) for index in self._indices(number)]
         items = [
             JudgedReplies(source, pair, (True, False), seed)
-            for source, *pair, seed in zip(sources, recorded, found["replies"], seeds, strict=True)
+            for source, *pair, seed in zip(sources, recorded, results["replies"], seeds, strict=True)
         ]
         prefixes = self.config.rewards.method == "regs-partial"
         batch = ReplyExamples(items, net.vocabulary, net.sizes, prefixes=prefixes).batch(np.arange(len(items)))
@@ -309,50 +312,50 @@ class ReplyMinMax(DistributedAlgorithm):
         }
         return {DISCRIMINATOR: _arrays(columns)}, {}
 
-    def _rewarded(
-        self, number: int, sources: Sequence[Any], recorded: Sequence[Any], found: Mapping[str, list[Any]]
+    def _generator_rows(
+        self, number: int, sources: Sequence[Any], recorded: Sequence[Any], results: Mapping[str, list[Any]]
     ) -> tuple[dict[str, Any], dict[str, float]]:
-        """Rows and figures of a policy-gradient step, and of the critic's beside it."""
+        """Return the rows and figures of a policy-gradient step and of its critic's step."""
         settings, most = self.config.rewards, self.world.max_words
-        replies = reply_actions(found["replies"], most)
+        replies = reply_actions(results["replies"], most)
         width = replies.words_BT.shape[1]
         rng = stream(self.config.master_seed, "shuffled rewards", number)
-        rewards_BT = _padded(controlled(self.config.reward, found["rewards"], most, rng), width) * replies.real_BT
-        expected_BT1 = _padded(found["expected"], width + 1) if "expected" in found else None
+        rewards_BT = _padded(controlled(self.config.reward, results["rewards"], most, rng), width) * replies.real_BT
+        expected_BT1 = _padded(results["expected"], width + 1) if "expected" in results else None
         baseline_BT = baseline_values(settings.chosen_baseline, replies, self.mean, expected_BT1)
         self.mean = self.mean.after(rewards_BT, replies)
         advantages_BT = (rewards_BT - baseline_BT) * replies.real_BT
-        rows = {GENERATOR: self._said(sources, replies) | {"advantages": advantages_BT.numpy()}}
+        rows = {GENERATOR: self._reply_columns(sources, replies) | {"advantages": advantages_BT.numpy()}}
         if CRITIC in self.roles:
-            if "encoded" in found:
-                columns = {"encoded": torch.from_numpy(np.stack(found["encoded"]))}
+            if "encoded" in results:
+                columns = {"encoded": torch.from_numpy(np.stack(results["encoded"]))}
             else:
                 net = self.env_runner.module[CRITIC].net
                 contexts = context_batch(sources, net.vocabulary, net.sizes)
                 columns = {"context": contexts.words_BKN, "lengths": contexts.lengths_BK}
-            told = {"replies": replies.words_BT, "reply_lengths": replies.lengths_B, "is_cut": replies.is_cut_B}
-            rows[CRITIC] = _arrays({**columns, **told, "rewards": rewards_BT})
+            reply_columns = {"replies": replies.words_BT, "reply_lengths": replies.lengths_B, "is_cut": replies.is_cut_B}
+            rows[CRITIC] = _arrays({**columns, **reply_columns, "rewards": rewards_BT})
         earned = {
             "reward": float(rewards_BT[replies.real_BT].mean()),
             ADVANTAGE: float(advantages_BT[replies.real_BT].abs().mean()),
-            "human": float(np.mean(found["human"])),
+            "human": float(np.mean(results["human"])),
         }
-        return rows, earned | variety(found["replies"])
+        return rows, earned | variety(results["replies"])
 
-    def _forced(
-        self, number: int, sources: Sequence[Any], recorded: Sequence[Any], found: Mapping[str, list[Any]]
+    def _teacher_rows(
+        self, number: int, sources: Sequence[Any], recorded: Sequence[Any], results: Mapping[str, list[Any]]
     ) -> tuple[dict[str, Any], dict[str, float]]:
-        """Rows and figures of teacher forcing."""
+        """Return the rows and figures of a teacher-forcing step."""
         settings = self.config.rewards
         # A recorded reply ends by itself, at the limit too.
         replies = reply_actions(recorded, self.world.max_words + 1)
-        expected_BT1 = _padded(found["expected"], replies.words_BT.shape[1] + 1) if "expected" in found else None
+        expected_BT1 = _padded(results["expected"], replies.words_BT.shape[1] + 1) if "expected" in results else None
         baseline_B = baseline_values(settings.chosen_baseline, replies, self.mean, expected_BT1)[:, 0]
-        weights_B = forcing_rewards(settings, torch.tensor(found["human"]), baseline_B)
-        rows = {GENERATOR: self._said(sources, replies) | {"forced": weights_B.numpy()}}
-        return rows, {"human_recorded": float(np.mean(found["human"])), "forced": float((weights_B > 0).float().mean())}
+        weights_B = forcing_rewards(settings, torch.tensor(results["human"]), baseline_B)
+        rows = {GENERATOR: self._reply_columns(sources, replies) | {"forced": weights_B.numpy()}}
+        return rows, {"human_recorded": float(np.mean(results["human"])), "forced": float((weights_B > 0).float().mean())}
 
-    def _said(self, sources: Sequence[Any], replies: ReplyActions) -> dict[str, Any]:
+    def _reply_columns(self, sources: Sequence[Any], replies: ReplyActions) -> dict[str, Any]:
         batch = action_batch(self.env_runner.module[GENERATOR].net, sources, replies)
         words = [reply[:length].tolist() for reply, length in zip(replies.words_BT, replies.lengths_B - 1, strict=True)]
         weigh = self.world.response_weights if self.config.rewards.weighted else None
@@ -362,7 +365,7 @@ class ReplyMinMax(DistributedAlgorithm):
 
 
 def controlled(kind: Reward, rewards: Sequence[np.ndarray], max_words: int, rng: np.random.Generator) -> list[np.ndarray]:
-    """Rewards of the replies of a step, or what stands for them in a control.
+    """Return the rewards of a step's replies, or their substitutes in a control.
 
     Args:
         kind: which.
@@ -371,20 +374,21 @@ def controlled(kind: Reward, rewards: Sequence[np.ndarray], max_words: int, rng:
         rng: of the step.
     """
     if kind == "constant":
-        return [np.ones_like(each) for each in rewards]
+        return [np.ones_like(rewards_T) for rewards_T in rewards]
     if kind == "length":
-        return [np.full_like(each, min(len(each) - 1, max_words) / max_words) for each in rewards]
+        return [np.full_like(rewards_T, min(len(rewards_T) - 1, max_words) / max_words) for rewards_T in rewards]
     if kind == "shuffled":
-        others = [rewards[place] for place in rng.permutation(len(rewards))]
-        return [other[np.minimum(np.arange(len(own)), len(other) - 1)] for own, other in zip(rewards, others, strict=True)]
+        permuted = [rewards[index] for index in rng.permutation(len(rewards))]
+        pairs = zip(rewards, permuted, strict=True)
+        return [other_T[np.minimum(np.arange(len(own_T)), len(other_T) - 1)] for own_T, other_T in pairs]
     return list(rewards)
 
 
 def _padded(rows: Sequence[np.ndarray], width: int) -> Tensor:
-    found = np.zeros((len(rows), width), dtype=np.float32)
-    for row, values in zip(found, rows, strict=True):
+    padded = np.zeros((len(rows), width), dtype=np.float32)
+    for row, values in zip(padded, rows, strict=True):
         row[: len(values)] = values[:width]
-    return torch.from_numpy(found)
+    return torch.from_numpy(padded)
 
 
 def _arrays(columns: Mapping[str, Tensor]) -> dict[str, np.ndarray]:

@@ -74,21 +74,21 @@ class ReplyWorld:
     _orders: dict[tuple[int, int], np.ndarray] = field(default_factory=dict)
 
     def pair(self, seed: int, index: int) -> tuple[np.ndarray, np.ndarray]:
-        """Words of context and recorded reply of an example: endless passes over all pairs, each in an order of its own.
+        """Return the word ids of an example's context and recorded reply; each pass has its own order.
 
         Args:
             seed: master seed.
             index: of the example, from 0.
         """
-        turn, place = divmod(index, len(self.pairs))
-        if (seed, turn) not in self._orders:
-            self._orders = {(seed, turn): stream(seed, "order of pairs", turn).permutation(len(self.pairs))}
-        source, reply = self.pairs.pairs[self._orders[seed, turn][place]].tolist()
+        epoch, position = divmod(index, len(self.pairs))
+        if (seed, epoch) not in self._orders:
+            self._orders = {(seed, epoch): stream(seed, "order of pairs", epoch).permutation(len(self.pairs))}
+        source, reply = self.pairs.pairs[self._orders[seed, epoch][position]].tolist()
         return self.pairs.utterances[source], self.pairs.utterances[reply]
 
     @property
     def mean_words(self) -> float:
-        """Words of a recorded reply in the mean, `</s>` counted."""
+        """Return the mean words of a recorded reply, `</s>` counted."""
         return float(self.pairs.utterances.lengths[self.pairs.pairs[:, 1]].mean()) + 1
 
 
@@ -108,7 +108,7 @@ def listener_space(vocabulary: PairVocabulary, rules: ReplyRules) -> spaces.Dict
 
 
 class ReplyMultiAgentEnv(MultiAgentEnv):
-    """The "generator" says one reply to a context; the "discriminator" sees the context and one reply, and says who wrote it.
+    """A game of two: the "generator" replies to a context, the "discriminator" guesses who wrote a shown reply.
 
     The generator's action is that of `parley/Reply-v1`. The discriminator's is `Discrete(2)`: 0 for a machine, 1 for a person;
     it sees either the generator's reply or the recorded one, both alike likely. It earns 1 when it is right; the generator
@@ -150,7 +150,7 @@ class ReplyMultiAgentEnv(MultiAgentEnv):
         self._to_act: str | None = None
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Shows the next context to the generator.
+        """Show the next context to the generator.
 
         Args:
             seed: becomes part of the name of this episode and all later ones; the same seed given twice repeats none.
@@ -168,7 +168,7 @@ class ReplyMultiAgentEnv(MultiAgentEnv):
     def step(
         self, action_dict: Mapping[str, Any]
     ) -> tuple[dict[str, Any], dict[str, float], dict[str, bool], dict[str, bool], dict[str, Any]]:
-        """Carries out the action of the one agent to act.
+        """Carry out the action of the agent to act.
 
         Args:
             action_dict: {agent: action} of the agent in the last observations.
@@ -207,15 +207,15 @@ class ReplyMultiAgentEnv(MultiAgentEnv):
 
     def _returned(self, game: ReplyGame, observations: dict[str, Any], *, over: bool) -> tuple[Any, ...]:
         scores = [float(score[0]) if over else 0.0 for score in game.scores()]
-        told = {"key": game.examples[0].key, "is_recorded": bool(game.is_recorded_B[0]), "guess": int(game.guesses_B[0])}
+        info = {"key": game.examples[0].key, "is_recorded": bool(game.is_recorded_B[0]), "guess": int(game.guesses_B[0])}
         ended = dict.fromkeys((*self.possible_agents, "__all__"), over)
-        infos = {agent: dict(told) if over else {} for agent in observations}
+        infos = {agent: dict(info) if over else {} for agent in observations}
         rewards = dict(zip(self.possible_agents, scores, strict=True))
         return observations, rewards, ended, dict.fromkeys(ended, False), infos
 
 
 CRITIC = "critic"
-"""The module that says what reward to expect."""
+"""The module that predicts rewards."""
 ACCURACY, NATS = "accuracy", "nats"
 """Figures of an update: of the discriminator before it, and of a word that the generator chose, or is forced to choose."""
 
@@ -224,7 +224,7 @@ class GeneratorModule(TorchRLModule):
     """RLModule around a `Seq2Seq`; model config: `checkpoint`, the folder that it starts from."""
 
     def setup(self) -> None:
-        """Loads the model of the checkpoint."""
+        """Load the model of the checkpoint."""
         self.net: Seq2Seq = load_seq2seq(fetched_model(self.model_config["checkpoint"]))
 
     def _forward_train(self, batch: dict[str, Any], **_: Any) -> dict[str, Any]:
@@ -241,7 +241,7 @@ class DiscriminatorModule(TorchRLModule):
     """RLModule around a `Discriminator`; model config: `checkpoint`, the folder that it starts from."""
 
     def setup(self) -> None:
-        """Loads the model of the checkpoint."""
+        """Load the model of the checkpoint."""
         self.net: Discriminator = load_discriminator(fetched_model(self.model_config["checkpoint"]))
 
     def _forward_train(self, batch: dict[str, Any], **_: Any) -> dict[str, Any]:
@@ -265,7 +265,7 @@ class CriticModule(TorchRLModule):
     """RLModule around a `Critic`; model config: `checkpoint` of the discriminator whose words and sizes it has, `seed`."""
 
     def setup(self) -> None:
-        """Draws its weights, none of which it shares with the discriminator."""
+        """Draw the critic's weights; it shares none with the discriminator."""
         like = load_discriminator(fetched_model(self.model_config["checkpoint"]))
         self.net = Critic(like.vocabulary, like.sizes)
         self.net.initialise(torch.Generator().manual_seed(self.model_config["seed"]))
@@ -281,7 +281,7 @@ class LinearCriticModule(TorchRLModule):
     """RLModule around a `LinearCritic`; model config: `hidden` of the generator."""
 
     def setup(self) -> None:
-        """Zeros."""
+        """Make a layer of zeros."""
         self.net = LinearCritic(self.model_config["hidden"])
 
     def _forward_train(self, batch: dict[str, Any], **_: Any) -> dict[str, Any]:
@@ -293,7 +293,7 @@ class ReplyLearner(SeededLearner):
     """Updates whichever modules a batch has rows for; the others, and what their optimisers know, stay as they are."""
 
     def configure_optimizers_for_module(self, module_id: str, config: Any = None) -> None:
-        """Adam or SGD, at the module's rate."""
+        """Register Adam or SGD at the module's rate."""
         learning, parameters = self.config.learning, self.get_parameters(self._module[module_id])
         rate = {GENERATOR: learning.generator_rate, DISCRIMINATOR: learning.discriminator_rate, CRITIC: learning.critic_rate}
         kind = torch.optim.Adam if learning.optimiser == "adam" else torch.optim.SGD
@@ -305,7 +305,7 @@ class ReplyLearner(SeededLearner):
         return f"learning.{module}_rate"
 
     def compute_loss_for_module(self, *, module_id: str, config: Any, batch: dict[str, Any], fwd_out: dict[str, Any]) -> Tensor:
-        """Weighted likelihood, cross-entropy or squared error, by module."""
+        """Compute weighted likelihood, cross-entropy or squared error, by module."""
         if module_id == CRITIC:
             return self._critic_loss(batch, fwd_out["expected"])
         if module_id == GENERATOR:
@@ -318,11 +318,11 @@ class ReplyLearner(SeededLearner):
         return F.softplus(-signed_B2).mean()
 
     def _generator_loss(self, batch: dict[str, Tensor], nll_BT: Tensor) -> Tensor:
-        own, num_words = self.config, self.config.num_words
+        num_words = self.config.num_words
         self.metrics.log_value((GENERATOR, NATS), (nll_BT.sum() / (nll_BT > 0).sum().clamp(min=1)).item(), window=1)
         if "forced" in batch:
             return forcing_loss(nll_BT, batch["forced"] * batch["response_weights"], num_words)
-        return policy_loss(own.rewards, nll_BT, batch["advantages"], batch["response_weights"], num_words)
+        return policy_loss(self.config.rewards, nll_BT, batch["advantages"], batch["response_weights"], num_words)
 
     def _critic_loss(self, batch: dict[str, Tensor], expected_BT1: Tensor) -> Tensor:
         settings = self.config.rewards

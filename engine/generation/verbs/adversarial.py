@@ -9,7 +9,7 @@ A row of `JUDGED` is a judge in a fold of a scenario; its k-th source, label and
 with the `place` k. Texts stand here once and not in the rows of every judge; a flat file (`parley rows`) has both.
 
 A worker turns shards of (scenario, judge, fold) into rows of `JUDGED`. A row depends on its item and the seed alone: a judge
-is made afresh, fitted on the other folds, and asked about its own.
+is made anew, fitted on the other folds, and judges its own.
 """
 
 from __future__ import annotations
@@ -45,8 +45,7 @@ from parley.engine.generation.metrics.adversarial import (
     source_rows,
 )
 from parley.engine.generation.metrics.tables import JudgeSpecs, tables, verdicts
-from parley.engine.generation.verbs.adversarial_config import AdversarialConfig, absolute, labels_of
-from parley.engine.generation.verbs.discriminator import Pooled, pooled
+from parley.engine.generation.verbs.adversarial_config import AdversarialConfig, Pooled, absolute, labels_of, pooled
 from parley.envs.core.config import from_dict
 from parley.envs.core.errors import RefusedModelError, RunError
 from parley.envs.core.seeds import derive_seed
@@ -54,8 +53,8 @@ from parley.envs.corpora.own_files import without_options
 from parley.envs.corpora.pairs.compiled import SAMPLE
 from parley.policies.chat.answers import ANSWERS_FOLDER
 from parley.policies.chat.model import NO_REPLIES, by_kind
-from parley.policies.generation.judges.asked import judge_maker
 from parley.policies.generation.judges.judge import CONTROLS, Answering, Featured, Judge, JudgeSettings, Parsing, scores_by
+from parley.policies.generation.judges.prompted import judge_maker
 
 PAIRS_FILE = "pairs.parquet"
 JUDGED_PAIRS = pa.schema(
@@ -75,11 +74,11 @@ JUDGED_PAIRS = pa.schema(
 
 
 def write_pairs(path: Path, scenarios: Iterable[JudgedScenario]) -> None:
-    """Writes the pairs of all scenarios.
+    """Write the pairs of all scenarios.
 
     Args:
         path: the file.
-        scenarios: whose pairs stand in the order in which judges are asked.
+        scenarios: with their pairs in the order of judging.
 
     Raises:
         RunError: the disk refuses.
@@ -87,10 +86,10 @@ def write_pairs(path: Path, scenarios: Iterable[JudgedScenario]) -> None:
     rows = []
     for scenario in scenarios:
         places: Counter[int] = Counter()
-        for each, fold in zip(scenario.pairs, scenario.folds.tolist(), strict=True):
-            texts = {"context": [" ".join(turn) for turn in each.pair.context], "reply": " ".join(each.pair.reply)}
-            known = {"scenario": scenario.name, "fold": fold, "place": places[fold]}
-            rows.append({**known, "source": each.source, "label": each.label, **texts})
+        for sided, fold in zip(scenario.pairs, scenario.folds.tolist(), strict=True):
+            texts = {"context": [" ".join(turn) for turn in sided.pair.context], "reply": " ".join(sided.pair.reply)}
+            keys = {"scenario": scenario.name, "fold": fold, "place": places[fold]}
+            rows.append({**keys, "source": sided.source, "label": sided.label, **texts})
             places[fold] += 1
     content = io.BytesIO()
     pq.write_table(pa.Table.from_pylist(rows, schema=JUDGED_PAIRS), content, compression="zstd")
@@ -130,14 +129,14 @@ def flat_pairs(path: Path) -> FlatRows:
     with whole(path, "the command that made the run writes it again"):
         pairs = pq.read_table(path, schema=JUDGED_PAIRS)
         # Numbers of lines: as Python's own values all texts would take several times as much memory.
-        found: dict[tuple[str, int], list[int]] = {}
+        numbers_of: dict[tuple[str, int], list[int]] = {}
         for number, key in enumerate(zip(pairs["scenario"].to_pylist(), pairs["fold"].to_pylist(), strict=True)):
-            found.setdefault(key, []).append(number)
+            numbers_of.setdefault(key, []).append(number)
 
     def lines(row: Row) -> Iterator[Line]:
         about = {"judge": row["judge"], "system": row["scenario"].partition(".")[2] or None}
         with whole(path):
-            texts = pairs.take(found[row["scenario"], row["fold"]]).to_pylist()
+            texts = pairs.take(numbers_of[row["scenario"], row["fold"]]).to_pylist()
             yield from (about | pair | {"score": score} for pair, score in zip(texts, row["scores"], strict=True))
 
     return FlatRows(FLAT_JUDGED, lines)
@@ -218,7 +217,7 @@ class JudgingTask(Sharded[JudgedFold]):
         return Counter({self.unit: sum(row["status"] == OK for row in rows)})
 
     def shard_size(self, num_items: int, num_workers: int) -> int:
-        """A fit of a network takes up to a minute, which is as much as may be lost."""
+        """Return 1: a fit of a network takes up to a minute, and a lost shard should cost no more."""
         return 1
 
 
@@ -230,7 +229,7 @@ class JudgingWorker:
         self._makers: dict[str, Callable[[], Judge]] = {}
 
     def run(self, shard: Shard[JudgedFold]) -> list[dict[str, Any]]:
-        """One row per item; a judge that fails costs no other its row."""
+        """Return one row per item; a judge that fails costs no other its row."""
         rows = []
         for key, item in zip(shard.keys, shard.items, strict=True):
             seed = self._judging.seed(key)
@@ -249,11 +248,11 @@ class JudgingWorker:
 
     def _columns(self, item: JudgedFold, seed: int) -> dict[str, Any]:
         scenario = self._judging.scenarios[item.scenario]
-        labels = np.array([each.label for each in scenario.pairs])
+        labels = np.array([pair.label for pair in scenario.pairs])
         seen, unseen = (np.flatnonzero((scenario.folds == item.fold) == held_out) for held_out in (False, True))
         judge = self._maker(item.name)()
-        judge.fit([scenario.pairs[place].pair for place in seen], labels[seen], seed)
-        judged = [scenario.pairs[place] for place in unseen]
+        judge.fit([scenario.pairs[row].pair for row in seen], labels[seen], seed)
+        judged = [scenario.pairs[row] for row in unseen]
         pairs = [pair.pair for pair in judged]
         scores = scores_by(judge, pairs)
         lost = judge.no_replies(pairs) if isinstance(judge, Answering) else None
@@ -273,23 +272,23 @@ class JudgingWorker:
             ],
         }
 
-    def _examples(self, item: JudgedFold, asked: Sequence[Any], scores: np.ndarray) -> list[dict[str, Any]]:
+    def _examples(self, item: JudgedFold, judged: Sequence[Any], scores: np.ndarray) -> list[dict[str, Any]]:
         if item.scenario.partition(".")[0] != ADVERSUC:
             return []
-        order = sorted((place for place, each in enumerate(asked) if not each.label), key=lambda place: -scores[place])
+        order = sorted((row for row, pair in enumerate(judged) if not pair.label), key=lambda row: -scores[row])
         chosen = dict.fromkeys([*order[:NUM_EXAMPLES], *order[-NUM_EXAMPLES:]])
         return [
             {
-                "context": [" ".join(turn) for turn in asked[place].pair.context],
-                "reply": " ".join(asked[place].pair.reply),
-                "score": float(scores[place]),
+                "context": [" ".join(turn) for turn in judged[row].pair.context],
+                "reply": " ".join(judged[row].pair.reply),
+                "score": float(scores[row]),
             }
-            for place in chosen
+            for row in chosen
         ]
 
 
 SYSTEMS, VERDICTS, NOTES, NUM_FITS = "systems", "verdicts", "notes", "fits"
-"""Entries of the summary: labels of the machine files; what it comes to; what was left out; how many rows there are."""
+"""Entries of the summary: labels of the machine files, conclusions, notes on what was left out, number of rows."""
 
 
 @dataclass(frozen=True)
@@ -297,7 +296,7 @@ class PreparedJudging:
     """The checked inputs of a judging.
 
     Args:
-        config: what was asked for.
+        config: of the evaluation.
         pooled: the pairs.
         items: judge by scenario and fold, by key.
     """
@@ -308,7 +307,7 @@ class PreparedJudging:
 
 
 def sample() -> AdversarialConfig:
-    """The published sample of 768 sources, beside the published figures (Li et al. 2017)."""
+    """Judge the published sample of 768 sources, beside the published figures (Li et al. 2017)."""
     return AdversarialConfig()
 
 
@@ -327,21 +326,21 @@ class EvaluateAdversarial(Job[AdversarialConfig, PreparedJudging, PreparedJudgin
     resume_safe = RESUME_SAFE
 
     def prepare(self, config: AdversarialConfig, path: Path, reporter: Reporter) -> PreparedJudging:
-        """The pairs, and each judge made once."""
+        """Read the pairs, and make each judge once."""
         config.require_device()
-        found = pooled(config)
-        for note in found.notes:
+        prepared_pairs = pooled(config)
+        for note in prepared_pairs.notes:
             reporter.say(note)
         named = labels_of(config.judge_names)
         for name in named:
             judge_maker(name, config.settings)()
         items = {
             f"{scenario}/{label}/{fold:03d}": JudgedFold(scenario, label, absolute(name), fold)
-            for scenario in found.scenarios
+            for scenario in prepared_pairs.scenarios
             for name, label in {**named, **{name: name for name in CONTROLS}}.items()
             for fold in range(config.folds)
         }
-        return PreparedJudging(config, found, items)
+        return PreparedJudging(config, prepared_pairs, items)
 
     def work(self, run: RunFolder, prepared: PreparedJudging, reporter: Reporter) -> PreparedJudging:
         config = prepared.config
@@ -352,18 +351,18 @@ class EvaluateAdversarial(Job[AdversarialConfig, PreparedJudging, PreparedJudgin
         reporter.stage("computing metrics and their intervals", 0, "")
         return prepared
 
-    def measure(self, run: RunFolder, found: PreparedJudging) -> Summary:
-        config, systems = found.config, found.pooled.systems
-        asked = asked_of(config, systems)
-        metrics = adversarial_metrics(JudgedRows(run.read_rows().to_pylist()), asked.all_judges, systems, config.folds)
-        said = verdicts(metrics, asked)
+    def measure(self, run: RunFolder, prepared: PreparedJudging) -> Summary:
+        config, systems = prepared.config, prepared.pooled.systems
+        specs = judge_specs(config, systems)
+        metrics = adversarial_metrics(JudgedRows(run.read_rows().to_pylist()), specs.all_judges, systems, config.folds)
+        sentences = verdicts(metrics, specs)
         failed = [f"{num:,} fits failed: {reason}." for reason, num in run.outcomes().errors.most_common()]
-        notes = [*found.pooled.notes, *failed, *_unparsable(run)]
+        notes = [*prepared.pooled.notes, *failed, *_unparsable(run)]
         return Summary(
             f"replies of {', '.join(systems)} before judges",
-            f"Judges: {', '.join(asked.judges)}; {config.folds} folds, seed {config.seed}.",
+            f"Judges: {', '.join(specs.judges)}; {config.folds} folds, seed {config.seed}.",
             metrics,
-            {SYSTEMS: list(systems), VERDICTS: said, NOTES: notes, NUM_FITS: len(found.items)},
+            {SYSTEMS: list(systems), VERDICTS: sentences, NOTES: notes, NUM_FITS: len(prepared.items)},
         )
 
     def item_rows(self, run: RunFolder) -> Iterator[Sequence[Mapping[str, Any]]]:
@@ -371,7 +370,7 @@ class EvaluateAdversarial(Job[AdversarialConfig, PreparedJudging, PreparedJudgin
         yield source_rows(run.read_rows().to_pylist(), run.config["folds"])
 
     def models(self, config: AdversarialConfig) -> Mapping[str, str]:
-        """The files that are judged too: a run keeps to what is in them."""
+        """Return the judged files, judges and models; a run is tied to their contents."""
         files = {"human": config.human, "next utterances": config.next_utterances}
         files |= {f"machine {name}": name for name in config.machine_names}
         judging = {f"judge {name}": name for name in config.judge_names}
@@ -383,47 +382,47 @@ class EvaluateAdversarial(Job[AdversarialConfig, PreparedJudging, PreparedJudgin
         return len(self.prepare(config, Path(self.run_name), Silent()).items)
 
     def metrics_of(self, config: AdversarialConfig) -> None:
-        """Only a run can tell which scenarios there are pairs for."""
+        """Return None: only a run knows which scenarios have pairs."""
 
     def flat(self, run: RunFolder) -> FlatRows:
         return flat_pairs(run.path / PAIRS_FILE)
 
     def tables(self, run: RunFolder) -> dict[str, EstimateTable]:
-        """Tables 3 and 2 of the paper, then what else there is something to say in."""
+        """Return tables 3 and 2 of the paper, then the others."""
         metrics, summary = run.metrics(), run.summary() or {}
         if not metrics:
             return {}
         config = from_dict(AdversarialConfig, run.config)
         rows = run.read_rows().select(["status", "scenario", "judge", "features"]).to_pylist()
-        return tables(metrics, asked_of(config, summary[SYSTEMS]), rows)
+        return tables(metrics, judge_specs(config, summary[SYSTEMS]), rows)
 
     def note(self, run: RunFolder) -> str:
         return " ".join((run.summary() or {})[NOTES])
 
     def present(self, result: Result, run: RunFolder) -> Result:
-        """With what the metrics mean, tables 3 and 2 in their place and what they come to, and which judges judged nothing."""
+        """Add the metrics' meanings, tables 3 and 2 with the verdicts, and judges that judged nothing."""
         legend = {name: describe(name) for name in result.metrics}
-        said = (run.summary() or {}).get(VERDICTS, [])
-        tables = noted(dict(islice(self.tables(run).items(), 2)), " ".join([*said, *_unparsable(run)]))
+        sentences = (run.summary() or {}).get(VERDICTS, [])
+        tables = noted(dict(islice(self.tables(run).items(), 2)), " ".join([*sentences, *_unparsable(run)]))
         failure = result.failure or "; ".join(f"{judge} judged nothing: {reason}" for judge, reason in _silent(run).items())
         return replace(result, legend=legend, tables=tables, failure=failure)
 
 
 def _silent(run: RunFolder) -> dict[str, str]:
-    """Judges of which every fit failed, with the reason of the first."""
-    judged, found = set[str](), dict[str, str]()
+    """Return the judges whose every fit failed, with the reason of the first."""
+    judged, reasons = set[str](), dict[str, str]()
     for row in run.read_rows().select(["item_key", "status", "error"]).to_pylist():
         # A row of an error has no columns of its own; its key is that of `prepare`.
         judge = row["item_key"].rsplit("/", 2)[1]
         if row["status"] == OK:
             judged.add(judge)
         else:
-            found.setdefault(judge, str(row["error"]).removeprefix(f"{judge}: "))
-    return {judge: reason for judge, reason in found.items() if judge not in judged}
+            reasons.setdefault(judge, str(row["error"]).removeprefix(f"{judge}: "))
+    return {judge: reason for judge, reason in reasons.items() if judge not in judged}
 
 
 def _unparsable(run: RunFolder) -> list[str]:
-    """Return of chat models that judge how often they said neither word, and how often they gave no reply."""
+    """Report how often each chat judge said neither word, and how often it gave no reply."""
     odd, lost = Counter[str](), dict[str, Counter[str]]()
     for row in run.read_rows().select(["judge", "unparsable", "no_reply"]).to_pylist():
         odd[row["judge"]] += row["unparsable"] or 0
@@ -438,7 +437,7 @@ def _unparsable(run: RunFolder) -> list[str]:
     return unread + no_reply
 
 
-def asked_of(config: AdversarialConfig, systems: Sequence[str]) -> JudgeSpecs:
+def judge_specs(config: AdversarialConfig, systems: Sequence[str]) -> JudgeSpecs:
     """Return the judges of a run of a configuration, and its systems."""
     judges = list(labels_of(config.judge_names).values())
     return JudgeSpecs(judges, list(CONTROLS), systems, config.shows_published)

@@ -2,10 +2,10 @@
 
 A generator is measured by judges that its training never saw: AdverSuc and machine-vs-random on a held-out split. The judges
 are linear, on unigrams (Li et al. 2017, section 4), fitted on these replies alone and cross-fitted by source, so that each
-pair is judged by one that has not seen its source. A reply without a word is no question to them: whoever reads its length
-tells it, so that it counts as told, and so does the reply beside it.
+pair is judged by one that has not seen its source. A reply without a word is not judged: its length
+reveals it, so it counts as recognised, and so does the reply beside it.
 
-A `Contest` holds the checked generator, discriminator and pairs of a training.
+`PreparedReplies` holds the checked generator, discriminator and pairs of a training.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ REWARDS_OF_WORDS = "rewards of words"
 def word_rewards(
     settings: RewardSettings, generator: Seq2Seq, discriminator: Discriminator, pairs: PairSplit, max_words: int, seed: int
 ) -> list[dict[str, Any]]:
-    """Drawn replies to the first contexts of a split, with what REINFORCE and REGS say that each word earns.
+    """Draw replies to the first contexts of a split, with the rewards of their words by REINFORCE and REGS.
 
     Args:
         settings: whose method, of REGS, is shown; Monte Carlo with REINFORCE.
@@ -141,48 +141,48 @@ class HeldOut:
         self.recorded = [pairs.utterances[reply] for reply in pairs.pairs[:, 1].tolist()]
         """Word ids of the recorded replies."""
 
-    def said(self, generator: Seq2Seq) -> list[list[int]]:
-        """Return the reply of a generator, word ids without `</s>`."""
+    def replies(self, generator: Seq2Seq) -> list[list[int]]:
+        """Return the replies of a generator, word ids without `</s>`."""
         from parley.policies.seq2seq.decoding import ReplyDecoder
 
         seeds = [derive_seed(self._seed, "held-out reply", row) for row in range(len(self._sources))]
         return [reply[: self._max_words] for reply in ReplyDecoder(generator, self._decoder)(self._sources, seeds)]
 
-    def judged(self, said: Sequence[Sequence[int]]) -> dict[str, JudgedScores]:
+    def judged(self, replies: Sequence[Sequence[int]]) -> dict[str, JudgedScores]:
         """Return the scores of the judges, over all folds.
 
         Returns:
             `ADVERSUC`, of recorded replies, the first side, and those; `RANDOM`, of those, the first side, and recorded
             replies to other contexts.
         """
-        recorded, answers = self._pairs(self.recorded), self._pairs(said)
-        human = by_source(recorded, self._seed, len(said))
-        machine = by_source([pair for pair in answers if has_word(pair.reply)], self._seed, len(said))
+        recorded, answers = self._pairs(self.recorded), self._pairs(replies)
+        human = by_source(recorded, self._seed, len(replies))
+        machine = by_source([pair for pair in answers if has_word(pair.reply)], self._seed, len(replies))
         silent = [source_name(pair) for pair in answers if not has_word(pair.reply)]
         folds = assign_folds([human], human, NUM_FOLDS, self._seed)
-        others = random_replies(machine, human, folds, self._seed)
-        asked = against(ADVERSUC, human, machine, folds), against(RANDOM, machine, others, folds)
-        return {scenario.name: self._scores(scenario).with_told(silent) for scenario in asked}
+        randoms = random_replies(machine, human, folds, self._seed)
+        scenarios = against(ADVERSUC, human, machine, folds), against(RANDOM, machine, randoms, folds)
+        return {scenario.name: self._scores(scenario).with_judged_right(silent) for scenario in scenarios}
 
     def _scores(self, scenario: JudgedScenario) -> JudgedScores:
-        from parley.policies.generation.judges.asked import judge_maker
         from parley.policies.generation.judges.judge import JudgeSettings, scores_by
+        from parley.policies.generation.judges.prompted import judge_maker
 
-        pairs, labels = [each.pair for each in scenario.pairs], np.array([each.label for each in scenario.pairs])
+        pairs, labels = [sided.pair for sided in scenario.pairs], np.array([sided.label for sided in scenario.pairs])
         scores, make = np.zeros(len(pairs)), judge_maker(_JUDGE, JudgeSettings())
         for fold in range(NUM_FOLDS):
-            own = scenario.folds == fold
-            if own.all() or not own.any():
+            is_judged = scenario.folds == fold
+            if is_judged.all() or not is_judged.any():
                 # Nothing to learn from, and the pairs stay undecided, or nothing to judge.
                 continue
             judge = make()
             seed = derive_seed(self._seed, "held-out judge", fold)
-            judge.fit([pairs[row] for row in np.flatnonzero(~own)], labels[~own], seed)
-            scores[own] = scores_by(judge, [pairs[row] for row in np.flatnonzero(own)])
+            judge.fit([pairs[row] for row in np.flatnonzero(~is_judged)], labels[~is_judged], seed)
+            scores[is_judged] = scores_by(judge, [pairs[row] for row in np.flatnonzero(is_judged)])
         return JudgedScores(np.array([pair.source for pair in scenario.pairs]), labels, scores, NUM_FOLDS)
 
     def _pairs(self, replies: Sequence[Sequence[int] | np.ndarray]) -> list[RepliedPair]:
-        found = []
+        pairs = []
         for source, reply in zip(self._sources, replies, strict=True):
             turns: list[list[str]] = [[]]
             for word in self._words.decode(source):
@@ -190,13 +190,13 @@ class HeldOut:
                     turns.append([])
                 else:
                     turns[-1].append(word)
-            found.append(RepliedPair(tuple(map(tuple, turns)), tuple(self._words.decode(reply))))
-        return found
+            pairs.append(RepliedPair(tuple(map(tuple, turns)), tuple(self._words.decode(reply))))
+        return pairs
 
 
 @dataclass(frozen=True, kw_only=True)
 class Watch(Configuration):
-    """When a training has gone wrong."""
+    """Limits beyond which a training has gone wrong."""
 
     patience: PositiveInt = 50
     """Steps of a kind in a row for which a figure has to be out of its bounds."""
@@ -269,20 +269,20 @@ class ReplyTrainingConfig(RewardSettings):
 
     @property
     def longest(self) -> int:
-        """Words of a recorded reply at most, where the generator has these sizes."""
+        """Return the most words of a recorded reply, for a generator of these sizes."""
         return self.max_words or self.sizes.max_reply - 1
 
 
 @dataclass(frozen=True, kw_only=True)
 class MinMaxRepliesConfig(ReplyTrainingConfig):
-    """Which generator learns from which discriminator, on what and how long."""
+    """The generator, the discriminator, the reward and the length of an adversarial training."""
 
     start: str = ""
     """Run or checkpoint of the generator (parley train seq2seq); when empty one is trained first."""
     discriminator: str = ""
     """Run or checkpoint of the discriminator (parley train discriminator); when empty one is trained first."""
     reward: Reward = "discriminator"
-    """What the generator is rewarded by. Controls: constant, 1 for every word; shuffled, the discriminator's rewards of another
+    """The reward of the generator. Controls: constant, 1 for every word; shuffled, the discriminator's rewards of another
     example of the step; length, words of the reply as a share of the limit."""
     env_runners: NonNegativeInt = 0
     """Processes that say replies and reward them; 0: this one does. They change nothing of what is learned."""
@@ -290,11 +290,11 @@ class MinMaxRepliesConfig(ReplyTrainingConfig):
     @property
     def rewards(self) -> RewardSettings:
         """Return the rewards of words."""
-        return RewardSettings(**{each.name: getattr(self, each.name) for each in fields(RewardSettings)})
+        return RewardSettings(**{setting.name: getattr(self, setting.name) for setting in fields(RewardSettings)})
 
     @property
     def steps(self) -> ReplyLearning:
-        """The steps that are made: without teacher forcing where nobody is forced."""
+        """Return the steps of a round, without teacher forcing if it is off."""
         return replace(self.learning, teacher_steps=0) if self.teacher_forcing == "none" else self.learning
 
 
@@ -313,7 +313,7 @@ def helpdesk() -> MinMaxRepliesConfig:
 
 
 def released() -> MinMaxRepliesConfig:
-    """The authors' code, on Ubuntu: SGD, a linear critic, replies of 40 words; name --start, or one is trained first.
+    """Train as the authors' code, on Ubuntu: SGD, a linear critic, replies of 40 words; --start is optional.
 
     Released: Monte Carlo rewards alone, their options (`engine/generation/settings.py`), the rates, widths, dropout of
     .2, 64 contexts a step, 25,000 words, 50 words of source, and that a round is five discriminator steps, a generator step and
@@ -341,7 +341,7 @@ def released() -> MinMaxRepliesConfig:
 
 
 def li2017() -> MinMaxRepliesConfig:
-    """A thousand rounds of five discriminator steps on Ubuntu, 64 examples a step; name --start and --discriminator."""
+    """Train a thousand rounds of five discriminator steps on Ubuntu, 64 examples a step; name --start and --discriminator."""
     return MinMaxRepliesConfig(
         corpus="ubuntu_irc",
         discriminator_decoder="mmi",
@@ -355,7 +355,7 @@ BACKWARD = "backward"
 
 
 def require_decoders(config: ReplyTrainingConfig) -> None:
-    """Makes sure, before anything is trained, that both decoders are known and that the models which they name fit.
+    """Check both decoders, and the models that they name, before anything is trained.
 
     Args:
         config: its sizes are those of the generator.
@@ -367,9 +367,9 @@ def require_decoders(config: ReplyTrainingConfig) -> None:
     if config.backward:
         require_checkpoint(config.backward, "--backward", MAKERS[BACKWARD])
     decoders = [located(DecoderSettings.parse(config.decoder))]
-    told = DecoderSettings.parse(with_backward(config.discriminator_decoder, config.backward or BACKWARD))
+    for_discriminator = DecoderSettings.parse(with_backward(config.discriminator_decoder, config.backward or BACKWARD))
     if config.backward or not lacks_backward(config.discriminator_decoder):
-        decoders.append(located(told))
+        decoders.append(located(for_discriminator))
     for name in dict.fromkeys(filter(None, (config.backward, *(decoder.backward for decoder in decoders)))):
         from parley.policies.seq2seq.decoding import require_turns
         from parley.policies.seq2seq.scoring import load_backward
@@ -378,7 +378,7 @@ def require_decoders(config: ReplyTrainingConfig) -> None:
 
 
 def recorded_pairs(config: MinMaxRepliesConfig, generator: Seq2Seq) -> PairsInWords:
-    """The splits of the corpus in the words of a generator, and what is left out of them."""
+    """Return the splits of the corpus in the words of a generator, and a note on what is left out."""
     corpus = load_pairs(config.corpus, config.data_root, every_word=True).first(config.limit)
     sizes = generator.sizes
     lengths = {"min_reply": config.min_reply, "max_reply": config.max_words or sizes.max_reply - 1}
@@ -396,17 +396,17 @@ def training_world(config: MinMaxRepliesConfig, generator: str) -> ReplyWorld:
     model = load_seq2seq(Path(generator))
     pairs, words = recorded_pairs(config, model).splits["train"], model.vocabulary
     replies = (pairs.utterances[reply] for reply in pairs.pairs[:, 1].tolist())
-    stops = [place for place, word in enumerate(words.words) if not is_content(word)]
+    stops = [index for index, word in enumerate(words.words) if not is_content(word)]
     weights = ResponseWeights.of(replies, len(words), stops)
     return ReplyWorld(pairs, words, config.max_words or model.sizes.max_reply - 1, weights)
 
 
 @dataclass(frozen=True)
-class Contest:
+class PreparedReplies:
     """The checked generator, discriminator and pairs of a training.
 
     Args:
-        config: what was asked for.
+        config: of the training.
         generator: folder of its checkpoint.
         discriminator: folder of its checkpoint.
         model: the generator as it begins.
@@ -422,11 +422,11 @@ class Contest:
     note: str
 
 
-def contest_of(config: MinMaxRepliesConfig, generator: str, discriminator: str) -> Contest:
-    """Reads who learns from whom.
+def prepare_replies(config: MinMaxRepliesConfig, generator: str, discriminator: str) -> PreparedReplies:
+    """Open the generator, the discriminator and the pairs of a training.
 
     Args:
-        config: what is asked for.
+        config: of the training.
         generator: folder of a checkpoint.
         discriminator: folder of a checkpoint; empty for one that is yet to be trained.
 
@@ -444,7 +444,7 @@ def contest_of(config: MinMaxRepliesConfig, generator: str, discriminator: str) 
         if config.method == "regs-partial":
             require_prefixes(Path(discriminator))
         limit(config.rewards, model, load_discriminator(Path(discriminator)))
-    return Contest(config, generator, discriminator, model, *recorded_pairs(config, model))
+    return PreparedReplies(config, generator, discriminator, model, *recorded_pairs(config, model))
 
 
 TEMPERATURES = (0.4, 0.6, 0.8, 1.2)
@@ -494,27 +494,27 @@ class TrainedTableConfig(ReplyTrainingConfig):
 
     @property
     def row_names(self) -> tuple[str, ...]:
-        """The rows that are wanted, each once."""
+        """Return the rows, each once."""
         return tuple(dict.fromkeys(name for part in self.rows.split(",") if (name := part.strip())))
 
     @property
     def starts(self) -> tuple[str, ...]:
-        """The generators one by one."""
+        """Return the names of the generators."""
         return tuple(name for part in self.start.split(",") if (name := part.strip()))
 
     @property
     def judge_names(self) -> tuple[str, ...]:
-        """The judges one by one; those that stand beside in any case are not theirs."""
+        """Return the judges, without those that are always there."""
         names = (name for part in self.judges.split(",") if (name := part.strip()))
         return tuple(dict.fromkeys(name for name in names if name not in CONTROLS))
 
     @property
     def trainings(self) -> int:
-        """Trainings of each row."""
+        """Return the number of trainings of each row."""
         return max(self.num_trainings, len(self.starts))
 
     def training(self, row: str, number: int) -> dict[str, Any]:
-        """The settings of a row's training, but for what it starts from.
+        """Return the settings of a row's training, except for the models that it starts from.
 
         Rows that ask no discriminator leave it as it is, which changes nothing of theirs and saves its steps.
 
@@ -522,24 +522,24 @@ class TrainedTableConfig(ReplyTrainingConfig):
             row: one of `TRAINED`.
             number: of the training, from 1.
         """
-        known = shared(self, ReplyTrainingConfig) | {"seed": self.seed + number - 1}
+        settings_of_row = shared(self, ReplyTrainingConfig) | {"seed": self.seed + number - 1}
         # Its generator and its discriminator are there.
         done = ("vocabulary", "discriminator_decoder", "backward")
-        known = {name: value for name, value in known.items() if name not in done}
+        settings_of_row = {name: value for name, value in settings_of_row.items() if name not in done}
         learning = self.learning
         if row == "forced":
             steps = learning.generator_steps + learning.teacher_steps * (self.teacher_forcing != "none")
             learning = replace(learning, discriminator_steps=0, generator_steps=0, teacher_steps=steps)
-            return known | {"learning": learning, "teacher_forcing": "mle"}
+            return settings_of_row | {"learning": learning, "teacher_forcing": "mle"}
         if row in ("constant", "length"):
-            return known | {"learning": replace(learning, discriminator_steps=0), "reward": row}
+            return settings_of_row | {"learning": replace(learning, discriminator_steps=0), "reward": row}
         if row == "frozen":
-            return known | {"learning": replace(learning, discriminator_steps=0)}
-        return known | ({"reward": row} if row == "shuffled" else {"method": row})
+            return settings_of_row | {"learning": replace(learning, discriminator_steps=0)}
+        return settings_of_row | ({"reward": row} if row == "shuffled" else {"method": row})
 
 
 def _require_row(name: str) -> None:
-    """Makes sure that there is a row of a name.
+    """Check that a row of this name exists.
 
     Raises:
         ConfigError: there is none.
@@ -550,18 +550,18 @@ def _require_row(name: str) -> None:
     if name.startswith(AT):
         DecoderSettings.parse(f"sample:{name.removeprefix(AT)}", where=f"--rows {name}:")
         return
-    known = [*DECODED, *TRAINED, f"{AT}T"]
-    raise ConfigError(f"no row is called {name!r}{nearest(name, known)}", where="--rows", fix=f"rows: {','.join(known)}")
+    names = [*DECODED, *TRAINED, f"{AT}T"]
+    raise ConfigError(f"no row is called {name!r}{nearest(name, names)}", where="--rows", fix=f"rows: {','.join(names)}")
 
 
 def helpdesk_table() -> TrainedTableConfig:
     """Ten rounds a row on the built-in help desk, with small models that are trained first; minutes, offline."""
-    known = shared(helpdesk(), ReplyTrainingConfig)
-    return TrainedTableConfig(**known | {"keep": "last"}, contexts=200)
+    shared_settings = shared(helpdesk(), ReplyTrainingConfig)
+    return TrainedTableConfig(**shared_settings | {"keep": "last"}, contexts=200)
 
 
 def li2017_table() -> TrainedTableConfig:
     """Three hundred rounds a row on Ubuntu, three trainings; name --start."""
-    known = shared(li2017(), ReplyTrainingConfig)
-    known |= {"learning": ReplyLearning(rounds=300), "keep": "last", "vocabulary": 10_000, "published": "li2017"}
-    return TrainedTableConfig(**known, num_trainings=3)
+    shared_settings = shared(li2017(), ReplyTrainingConfig)
+    shared_settings |= {"learning": ReplyLearning(rounds=300), "keep": "last", "vocabulary": 10_000, "published": "li2017"}
+    return TrainedTableConfig(**shared_settings, num_trainings=3)

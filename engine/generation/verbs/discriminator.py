@@ -3,15 +3,15 @@
 Source: Li et al. 2017 (arXiv 1701.06547), section 3.3: recorded replies are positive examples; for each, the generator's reply
 to the same context is a negative one, half of them found by a beam with re-ranking by mutual information, half sampled.
 
-The file also decodes these replies, for discriminators and judges, and reads the files of an adversarial evaluation. Which
-way a context gets, and every draw, follows from the seed and its place in the corpus, so that a run that was killed goes on
-as if it had not been, and one that asks the same of the same generator may take what another has decoded.
+The file also decodes these replies, for discriminators and judges. The decoder of a context, and every draw, follows from the
+seed and the position in the corpus, so that a killed run goes on exactly, and a run with the same generator and settings may
+copy the decoded replies of another.
 """
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,47 +22,12 @@ from parley.engine.core.stats.statistics import Estimate
 from parley.engine.core.verbs.checkpoints import require_checkpoint, require_word_model, weights_digests
 from parley.engine.core.verbs.job import Reporter
 from parley.engine.core.verbs.supervised import RESUME_SAFE, FitJob, Fitting, PairFitConfig, open_pairs, require_splits
-from parley.engine.generation.metrics.adversarial import (
-    ADVERSUC,
-    CUT,
-    HUMAN_HUMAN,
-    HUMAN_NEXT,
-    HUMAN_RANDOM,
-    MACHINE_MACHINE,
-    MATCHED,
-    PER_FOLD,
-    RANDOM,
-    BySource,
-    JudgedScenario,
-    against,
-    assign_folds,
-    by_source,
-    cut,
-    halves,
-    matched,
-    next_utterances,
-    random_replies,
-    said_elsewhere,
-    source_name,
-)
 from parley.engine.generation.metrics.tables import DECODED, DISCRIMINATION, SAMPLED, accuracies, accuracy
-from parley.engine.generation.verbs.adversarial_config import AdversarialConfig, labels_of
 from parley.envs.core.config import PositiveInt
-from parley.envs.core.errors import CheckpointError, ConfigError, DataError
+from parley.envs.core.errors import CheckpointError, ConfigError
 from parley.envs.core.seeds import derive_seed, stream
-from parley.envs.core.storage.copies import fetched_file
 from parley.envs.core.storage.uris import display_path, local_copy
-from parley.envs.corpora.arrow import data_root, root_words
-from parley.envs.corpora.own_files import own_file, without_options
-from parley.envs.corpora.pairs.compiled import (
-    SAMPLE,
-    RepliedPair,
-    in_one_vocabulary,
-    read_replied,
-    read_sample_replies,
-    unknown_share,
-)
-from parley.envs.corpora.pairs.tokens import UNKNOWN
+from parley.envs.corpora.arrow import root_words
 from parley.envs.generation.game import pairs_in_words
 from parley.policies.core.responder import DecoderSettings, lacks_backward, with_backward
 from parley.policies.core.settings import FitConfig
@@ -92,9 +57,9 @@ class Negatives:
         generator: in evaluation mode.
         decoder: of the replies that are not sampled.
         seed: of the run.
-        reporter: who looks on.
-        origin: what replies follow from: weights, decoder, seed, contexts. It is noted in the file.
-        others: a file that another run keeps, of the same origin; need not be there.
+        reporter: of the progress.
+        origin: everything that decides the replies: weights, decoder, seed, contexts; stored in the file.
+        copied_from: the file of another run with the same origin; it need not exist.
 
     Raises:
         CheckpointError: a model that the decoder names is not there, or damaged.
@@ -107,17 +72,17 @@ class Negatives:
         seed: int,
         reporter: Reporter,
         origin: Mapping[str, str | int],
-        others: Path | None = None,
+        copied_from: Path | None = None,
     ) -> None:
         from parley.policies.seq2seq.decoding import ReplyDecoder
 
         ways = {DECODED: decoder, SAMPLED: DecoderSettings(rule="sample")}
         self._ways = {name: ReplyDecoder(generator, settings) for name, settings in ways.items()}
         self._seed, self._reporter = seed, reporter
-        self._origin, self._others = dict(origin), others
+        self._origin, self._copied_from = dict(origin), copied_from
 
     def of(self, name: str, pairs: PairSplit, path: Path) -> tuple[list[np.ndarray], np.ndarray]:
-        """The generator's replies to the contexts of a split.
+        """Return the generator's replies to the contexts of a split; decode what is missing.
 
         Args:
             name: of the split.
@@ -132,30 +97,30 @@ class Negatives:
         """
         coins = stream(self._seed, "how the generator replies", name).integers(2, size=len(pairs))
         ways = np.array([DECODED, SAMPLED])[coins]
-        known = self._read(path)
-        found = known.get(name, [])
-        if len(found) < len(pairs) and self._others is not None:
-            theirs = self._read(self._others).get(name, [])
-            if len(theirs) > len(found):
-                found = theirs
-                self._write(path, {**known, name: found})
-        if len(found) < len(pairs):
+        stored = self._read(path)
+        decoded = stored.get(name, [])
+        if len(decoded) < len(pairs) and self._copied_from is not None:
+            theirs = self._read(self._copied_from).get(name, [])
+            if len(theirs) > len(decoded):
+                decoded = theirs
+                self._write(path, {**stored, name: decoded})
+        if len(decoded) < len(pairs):
             self._reporter.stage(f"the generator's replies, {name}", len(pairs), "contexts")
-        while len(found) < len(pairs):
-            rows = range(len(found), min(len(found) + _PART, len(pairs)))
-            found = found + self._decoded(name, pairs, rows, ways)
-            self._write(path, {**known, name: found})
-            self._reporter.advance(len(found))
-        return found, ways
+        while len(decoded) < len(pairs):
+            rows = range(len(decoded), min(len(decoded) + _PART, len(pairs)))
+            decoded = decoded + self._decoded(name, pairs, rows, ways)
+            self._write(path, {**stored, name: decoded})
+            self._reporter.advance(len(decoded))
+        return decoded, ways
 
     def _decoded(self, name: str, pairs: PairSplit, rows: range, ways: np.ndarray) -> list[np.ndarray]:
-        found: dict[int, np.ndarray] = {}
+        replies_of: dict[int, np.ndarray] = {}
         for way, decode in self._ways.items():
             chosen = [row for row in rows if ways[row] == way]
             seeds = [derive_seed(self._seed, "reply of the generator", name, row) for row in chosen]
-            said = decode([pairs.utterances[int(pairs.pairs[row, 0])] for row in chosen], seeds) if chosen else []
-            found |= {row: np.array(words, dtype=np.int64) for row, words in zip(chosen, said, strict=True)}
-        return [found[row] for row in rows]
+            outputs = decode([pairs.utterances[int(pairs.pairs[row, 0])] for row in chosen], seeds) if chosen else []
+            replies_of |= {row: np.array(words, dtype=np.int64) for row, words in zip(chosen, outputs, strict=True)}
+        return [replies_of[row] for row in rows]
 
     def _read(self, path: Path) -> dict[str, list[np.ndarray]]:
         from parley.policies.core.checkpoint import load_state
@@ -164,7 +129,7 @@ class Negatives:
             return {}
         tensors, counters = load_state(path)
         if "origin" not in counters:
-            # An older version wrote it; nobody knows what of.
+            # An older version wrote it, without the origin.
             return {}
         if (origin := counters["origin"]) != self._origin:
             fix = "name a run with the same generator, decoder, seed and corpus"
@@ -174,193 +139,16 @@ class Negatives:
             for name in counters["splits"]
         }
 
-    def _write(self, path: Path, found: dict[str, list[np.ndarray]]) -> None:
+    def _write(self, path: Path, replies_of: dict[str, list[np.ndarray]]) -> None:
         import torch
 
         from parley.policies.core.checkpoint import save_state
 
         tensors = {}
-        for name, replies in found.items():
+        for name, replies in replies_of.items():
             tensors[f"{name}.words"] = torch.from_numpy(np.concatenate(replies))
             tensors[f"{name}.lengths"] = torch.tensor([len(reply) for reply in replies])
-        save_state(path, tensors, {"splits": list(found), "origin": self._origin})
-
-
-_HUMAN, _NEXT = "human", "next"
-_OFTEN = 0.02
-"""Share of the replies of a file that are as long as its longest one, from which on that is told."""
-_LARGELY = 0.5
-"""Share of a system's replies that people gave to other sources, from which on that is told."""
-_FEWEST = 2
-"""Pairs of a side that each fold of a scenario needs."""
-
-
-@dataclass(frozen=True)
-class Pooled:
-    """The pooled replies that are judged.
-
-    Args:
-        scenarios: by name.
-        systems: labels of the machine files.
-        notes: what was left out, in sentences.
-    """
-
-    scenarios: Mapping[str, JudgedScenario]
-    systems: Sequence[str]
-    notes: Sequence[str]
-
-
-@dataclass(frozen=True)
-class Sides:
-    """Two files that are compared, as judges read them.
-
-    Args:
-        human: pairs of the human file.
-        machine: of the other one.
-        note: what became `<unk>`, or is on both sides, in a sentence; may be empty.
-    """
-
-    human: BySource
-    machine: BySource
-    note: str = ""
-
-    @property
-    def shared(self) -> set[str]:
-        """Sources that both answer."""
-        return self.human.keys() & self.machine.keys()
-
-
-def pooled(config: AdversarialConfig) -> Pooled:
-    """Reads all files and makes the scenarios.
-
-    Raises:
-        DataError: a file cannot be read, a line is broken, a file is named twice, or too few sources are shared.
-    """
-    files, systems = _files(config)
-    human = by_source(files[_HUMAN], config.seed, config.most)
-    sides = {name: _sides(config, files, name) for name in files if name != _HUMAN}
-    notes = [note for name in sides if (note := sides[name].note)]
-    for name, pairs in files.items():
-        judged = sides[name].machine if name in sides else human
-        if (num_left := len(pairs) - sum(map(len, judged.values()))) > 0:
-            notes.append(f"{name}: {num_left:,} replies left out, more than {config.most} of one source.")
-    notes += [note for name, pairs in files.items() if name != _NEXT and (note := _longest_note(name, pairs))]
-    answered = {source for system in systems for source in sides[system].shared}
-    read = [human, *(pairs for side in sides.values() for pairs in (side.human, side.machine))]
-    folds = assign_folds(read, answered, config.folds, config.seed)
-    for system in systems:
-        _require_enough(config, system, sides[system].shared, folds)
-        lone = len(sides[system].human.keys() ^ sides[system].machine.keys())
-        if lone:
-            notes.append(f"{system}: {lone:,} sources left out, which one side alone answers.")
-        if (share := said_elsewhere(sides[system].human, sides[system].machine)) >= _LARGELY:
-            what = f"{system}: {share:.0%} of its replies are those of people to other sources"
-            notes.append(f"{what}; do not read its AdverSuc, {HUMAN_RANDOM} asks the same and no fit sees a judged reply.")
-    made, told = _scenarios(config, human, sides, systems, folds, next_utterances(files[_HUMAN]))
-    kept = {name: each for name, each in made.items() if each.least(config.folds) >= _FEWEST}
-    notes += [f"{name} is left out: a fold has too few pairs of it." for name in made if name not in kept]
-    return Pooled(kept, systems, [*notes, *told])
-
-
-def _longest_note(name: str, pairs: Sequence[RepliedPair]) -> str:
-    """The sentence about replies that are as long as the longest one of a file: a limit may have cut them."""
-    lengths = [len(pair.reply) for pair in pairs]
-    share = lengths.count(max(lengths)) / len(lengths)
-    return f"{name}: {share:.0%} of the replies have {max(lengths):,} words, as the longest one." if share >= _OFTEN else ""
-
-
-def _sides(config: AdversarialConfig, files: Mapping[str, Sequence[RepliedPair]], name: str) -> Sides:
-    """The human file and another one, in the words of the one whose vocabulary is closed, whatever further files are like."""
-    human, other = files[_HUMAN], files[name]
-    read = in_one_vocabulary(human, other) if config.normalise else (human, other)
-    names: dict[str, str] = {}
-    for pair, same in zip(human, read[0], strict=True):
-        # Sources that differ in unknown words alone become one, which is called as one of them is.
-        written, known = source_name(pair), source_name(same)
-        names[known] = min(written, names.get(known, written))
-    found = [by_source(pairs, config.seed, config.most, names) for pairs in read]
-    shares = [unknown_share(pairs) for pairs in (human, other)]
-    note = ""
-    if read[0] is not human or read[1] is not other:
-        mapped = _HUMAN if read[0] is not human else name
-        beside = name if mapped == _HUMAN else _HUMAN
-        share = shares[beside != _HUMAN]
-        note = f"{mapped} beside {beside}: words that do not stand there became {UNKNOWN}, as {share:.2%} of its words are."
-    elif config.normalise and all(shares):
-        note = f"{name}: both sides write {UNKNOWN}, {shares[0]:.2%} of the words of human and {shares[1]:.2%} of {name}."
-    return Sides(found[0], found[1], note)
-
-
-def _files(config: AdversarialConfig) -> tuple[dict[str, list[RepliedPair]], list[str]]:
-    labels = labels_of(config.machine_names, (_HUMAN, _NEXT))
-    named = {_HUMAN: config.human} | {label: name for name, label in labels.items()}
-    seen: dict[str, str] = {}
-    for name in (config.human, *config.machine_names):
-        spelled = name if name.startswith(f"{SAMPLE}:") else str(Path(without_options(name)).resolve())
-        if spelled in seen:
-            raise DataError("a file is named twice", where=name, got=f"{seen[spelled]} and {name}", fix="name each file once")
-        seen[spelled] = name
-    files = {label: _read(name, config) for label, name in named.items()}
-    if config.next_utterances and (followed := _read(config.next_utterances, config, may_be_empty=True)):
-        files[_NEXT] = followed
-    return files, list(labels.values())
-
-
-def _read(name: str, config: AdversarialConfig, *, may_be_empty: bool = False) -> list[RepliedPair]:
-    if name.startswith(f"{SAMPLE}:"):
-        return read_sample_replies(data_root(config.data_root), name.removeprefix(f"{SAMPLE}:"))
-    path = fetched_file(without_options(name))
-    if not path.is_file():
-        fix = "name a file of lines source<TAB>reply, or a table with columns such as source and reply"
-        raise DataError("there is no such file", where=path, fix=fix)
-    # Where a corpus knows of no next utterance, parley reply writes a file without a line.
-    return [] if may_be_empty and not path.stat().st_size else read_replied(own_file(name).of(path), normalise=config.normalise)
-
-
-def _scenarios(
-    config: AdversarialConfig,
-    human: BySource,
-    sides: Mapping[str, Sides],
-    systems: Sequence[str],
-    folds: Mapping[str, int],
-    followed: Sequence[RepliedPair],
-) -> tuple[dict[str, JudgedScenario], list[str]]:
-    seed, notes = config.seed, []
-    found = [halves(HUMAN_HUMAN, human, folds, seed)]
-    found.append(against(HUMAN_RANDOM, human, random_replies(human, human, folds, seed), folds))
-    after = sides.get(_NEXT) or Sides(human, by_source(followed, seed, config.most))
-    following = against(HUMAN_NEXT, after.human, after.machine, folds, most=1)
-    if following.pairs:
-        found.append(following)
-    else:
-        notes.append(f"{HUMAN_NEXT} is left out: no utterance is known that followed a human reply (--next-utterances).")
-    for system in systems:
-        human, machine = sides[system].human, sides[system].machine
-        main = against(f"{ADVERSUC}.{system}", human, machine, folds)
-        shortened, length = cut(f"{CUT}.{system}", main)
-        notes.append(f"{CUT}.{system}: all replies cut to {length:,} words.")
-        others = random_replies(machine, human, folds, seed)
-        found += [
-            main,
-            matched(f"{MATCHED}.{system}", main, seed),
-            shortened,
-            against(f"{RANDOM}.{system}", machine, others, folds),
-            halves(f"{MACHINE_MACHINE}.{system}", {name: machine[name] for name in machine.keys() & human.keys()}, folds, seed),
-        ]
-    return {each.name: each for each in found}, notes
-
-
-def _require_enough(config: AdversarialConfig, system: str, shared: Collection[str], folds: Mapping[str, int]) -> None:
-    counts = [sum(folds[source] == fold for source in shared) for fold in range(config.folds)]
-    if min(counts) >= PER_FOLD:
-        return
-    raise DataError(
-        f"too few sources stand in the human file and in {system}",
-        where=f"--folds {config.folds}",
-        got=f"{len(shared):,}, {min(counts)} of them in the smallest fold",
-        fix=f"every fold needs {PER_FOLD}: give {PER_FOLD * config.folds:,} shared sources at least, or fewer folds; "
-        "sources are compared with all turns before them, and those of one last turn are in one fold",
-    )
+        save_state(path, tensors, {"splits": list(replies_of), "origin": self._origin})
 
 
 NEGATIVES = "negatives.safetensors"
@@ -391,7 +179,7 @@ class TrainDiscriminatorConfig(PairFitConfig):
 
     @property
     def decoding(self) -> str:
-        """The decoder with the backward model that it needs.
+        """Return the decoder with the backward model that it needs.
 
         Raises:
             ConfigError: none is named.
@@ -408,12 +196,12 @@ class TrainDiscriminatorConfig(PairFitConfig):
 
 
 def small() -> TrainDiscriminatorConfig:
-    """A model for a laptop, fitted with Adam: a quarter of the published widths, the built-in help desk."""
+    """Train a model for a laptop with Adam: a quarter of the published widths, the built-in help desk."""
     return TrainDiscriminatorConfig(sizes=discriminator_small())
 
 
 def li2017() -> TrainDiscriminatorConfig:
-    """The published widths and negatives (name --backward), the released recipe (SGD at 0.01), on Ubuntu."""
+    """Train with the published widths and negatives (name --backward), and the released recipe (SGD at 0.01), on Ubuntu."""
     return TrainDiscriminatorConfig(corpus="ubuntu_irc", decoder="mmi", fit=discriminator_released())
 
 
@@ -435,31 +223,31 @@ class TrainDiscriminator(FitJob[TrainDiscriminatorConfig]):
             require_checkpoint(config.backward, "--backward", "parley train seq2seq --backward")
         generator = load_seq2seq(require_word_model(config.generator, "--generator", "parley train seq2seq")).to(config.device)
         corpus, words, sizes = open_pairs(config, every_word=True), generator.vocabulary, generator.sizes
-        asked = {name: getattr(config, name) for name in ("seed", "limit", "min_reply")}
-        origin = {**weights_digests(self.models(config)), "decoder": config.decoding, **asked, "corpus": corpus.folder.name}
-        others = local_copy(config.replies) / NEGATIVES if config.replies else None
-        negatives = Negatives(generator, DecoderSettings.parse(config.decoding), config.seed, reporter, origin, others)
+        settings = {name: getattr(config, name) for name in ("seed", "limit", "min_reply")}
+        origin = {**weights_digests(self.models(config)), "decoder": config.decoding, **settings, "corpus": corpus.folder.name}
+        copied_from = local_copy(config.replies) / NEGATIVES if config.replies else None
+        negatives = Negatives(generator, DecoderSettings.parse(config.decoding), config.seed, reporter, origin, copied_from)
         lengths = {"min_reply": config.min_reply, "max_reply": sizes.max_reply - 1}
         pairs = pairs_in_words(corpus, words, turns=sizes.turns, **lengths)
         require_splits(corpus.name, pairs.splits)
         if pairs.note:
             reporter.say(pairs.note)
         model = Discriminator(words, config.sizes).to(config.device)
-        told = _Told(config, model, pairs.splits, negatives)
+        data = _LabelledData(config, model, pairs.splits, negatives)
         about = {"generator": config.generator, "decoder": config.decoding, PREFIXES: config.prefixes}
         what = f"{len(words):,} words, {len(pairs.splits['train']):,} training contexts"
         return Fitting(
             config=config,
             corpus=corpus,
             model=model,
-            splits=told.splits,
-            fit=told.fit,
+            splits=data.splits,
+            fit=data.fit,
             save=DISCRIMINATOR.save,
             provenance={"role": "supervised", "vocabulary": len(words), **about},
             what=f"discriminator, {config.sizes.kind}",
             words=f"{what}, negatives half by {config.decoding}, half sampled",
-            measure=told.measure,
-            finish=told.finish,
+            measure=data.measure,
+            finish=data.finish,
         )
 
     def next_commands(self, config: TrainDiscriminatorConfig, path: Path) -> tuple[str, ...]:
@@ -472,8 +260,8 @@ class TrainDiscriminator(FitJob[TrainDiscriminatorConfig]):
         return {"generator": config.generator, **DecoderSettings.parse(config.decoding).models}
 
 
-class _Told:
-    """Recorded and decoded replies of each split, and what a discriminator makes of them.
+class _LabelledData:
+    """Recorded and decoded replies of each split, and the fit on them.
 
     Args:
         config: of the training.
@@ -488,47 +276,48 @@ class _Told:
         self._config, self._model, self._pairs, self._negatives = config, model, pairs, negatives
         self._kinds: dict[str, np.ndarray] = {}
         self.splits: dict[str, ReplyExamples] = {}
-        """What the model is fitted to and measured on, once it is decoded."""
+        """The examples of the fit and its measurements, once they are decoded."""
         self._whole: dict[str, ReplyExamples] = {}
         """The same with whole replies."""
 
     def fit(self, state: Path) -> Fit[Any]:
-        """Decodes what is not decoded yet, and makes the fit."""
+        """Decode what is missing, and make the fit."""
         from parley.policies.core.fitting.loop import Fit
 
         config, model = self._config, self._model
         for split, pairs in self._pairs.items():
-            said, self._kinds[split] = self._negatives.of(split, pairs, state.with_name(NEGATIVES))
-            self.splits[split] = labelled(model, pairs, said, config.seed, prefixes=config.prefixes)
-            self._whole[split] = labelled(model, pairs, said, config.seed)
+            replies, self._kinds[split] = self._negatives.of(split, pairs, state.with_name(NEGATIVES))
+            self.splits[split] = labelled(model, pairs, replies, config.seed, prefixes=config.prefixes)
+            self._whole[split] = labelled(model, pairs, replies, config.seed)
         return Fit(model, self.splits["train"], self.splits["val"], config.fit, config.seed, state)
 
     def measure(self) -> dict[str, float]:
-        """After an epoch."""
+        """Return the validation accuracy after an epoch."""
         from parley.policies.generation.discriminator.batches import judge
 
         return {"validation_accuracy": judge(self._model, self._whole["val"]).accuracy}
 
     def finish(self, test: Fitness) -> dict[str, Estimate]:
-        """Figures of the fitted model."""
+        """Return the figures of the fitted model."""
         from parley.policies.generation.discriminator.batches import judge
 
-        found: dict[str, Estimate] = {}
+        estimates: dict[str, Estimate] = {}
         for name, split in MEASURED.items():
             contexts = np.repeat(np.arange(len(self._whole[split])), 2)
             kinds = np.repeat(self._kinds[split], 2)
-            told = judge(self._model, self._whole[split])
-            found |= {f"{name}_{key}": each for key, each in accuracies(told.log_odds, told.human, contexts, kinds).items()}
+            judgements = judge(self._model, self._whole[split])
+            by_kind = accuracies(judgements.log_odds, judgements.human, contexts, kinds)
+            estimates |= {f"{name}_{key}": estimate for key, estimate in by_kind.items()}
             if self._config.prefixes:
                 begun = judge(self._model, self.splits[split])
-                found[f"{name}_accuracy_beginnings"] = accuracy(begun.log_odds, begun.human, contexts)
-        return found
+                estimates[f"{name}_accuracy_beginnings"] = accuracy(begun.log_odds, begun.human, contexts)
+        return estimates
 
 
 def labelled(
     model: Discriminator, pairs: PairSplit, negatives: Sequence[np.ndarray], seed: int, *, prefixes: bool = False
 ) -> ReplyExamples:
-    """Contexts, each with the recorded reply and a machine's.
+    """Pair each context with the recorded reply and a machine's.
 
     Args:
         model: whose words and lengths they are read with.
@@ -540,9 +329,9 @@ def labelled(
     from parley.policies.generation.discriminator.batches import JudgedReplies, ReplyExamples
 
     read, items = pairs.utterances, []
-    for row, ((source, recorded), said) in enumerate(zip(pairs.pairs.tolist(), negatives, strict=True)):
-        own = derive_seed(seed, "beginning", row)
-        items.append(JudgedReplies(read[source], (read[recorded], said), (True, False), own))
+    for row, ((source, recorded), negative) in enumerate(zip(pairs.pairs.tolist(), negatives, strict=True)):
+        item_seed = derive_seed(seed, "beginning", row)
+        items.append(JudgedReplies(read[source], (read[recorded], negative), (True, False), item_seed))
     return ReplyExamples(items, model.vocabulary, model.sizes, prefixes=prefixes)
 
 

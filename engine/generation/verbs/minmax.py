@@ -1,6 +1,6 @@
 """Adversarial training of a generator against a discriminator: `parley minmax replies` (RLlib).
 
-Source: Li et al. 2017 (arXiv 1701.06547), figure 1. What is not named is trained first, as runs of their own below the run's
+Source: Li et al. 2017 (arXiv 1701.06547), figure 1. Models that are not named are trained first, as runs below the run's
 folder. Updates are events of the run; every `check_every` rounds the generator answers the validation contexts, and judges that
 training never sees say how often they are deceived: the best of these states, the start among them, is the checkpoint.
 
@@ -47,13 +47,13 @@ from parley.engine.generation.verbs.config import (
     BACKWARD,
     NUM_FOLDS,
     REWARDS_OF_WORDS,
-    Contest,
     HeldOut,
     MinMaxRepliesConfig,
+    PreparedReplies,
     Watch,
-    contest_of,
     helpdesk,
     li2017,
+    prepare_replies,
     released,
     require_decoders,
     training_world,
@@ -73,14 +73,14 @@ if TYPE_CHECKING:
 
 
 class CollapseError(ParleyError):
-    """A training has gone wrong, and was asked to end there."""
+    """A training that went wrong and stops, because `watch.stop` is set."""
 
 
 class Alarm(NamedTuple):
     """A figure that has been out of bounds too long.
 
     Args:
-        name: of what has happened.
+        name: of the alarm.
         figure: of an update.
         value: the newest.
     """
@@ -121,15 +121,15 @@ class Watcher:
         return not any(self._streaks)
 
     def see(self, figures: Mapping[str, Any]) -> list[Alarm]:
-        """Return the new alarms of an update; each comes once until the figure has been within its bounds again."""
+        """Return the new alarms of an update; a figure alarms again only after it was within its bounds."""
         alarms = []
-        for place, (name, figure, is_out) in enumerate(_SIGNS):
+        for index, (name, figure, is_out) in enumerate(_SIGNS):
             if figure not in figures:
                 continue
-            # An event says null for what is no number, as distinct-1 of replies without a word.
+            # Events store null for no number, such as distinct-1 of replies without a word.
             value = math.nan if figures[figure] is None else float(figures[figure])
-            self._streaks[place] = self._streaks[place] + 1 if is_out(value, self._watch) else 0
-            if self._streaks[place] == self._watch.patience:
+            self._streaks[index] = self._streaks[index] + 1 if is_out(value, self._watch) else 0
+            if self._streaks[index] == self._watch.patience:
                 alarms.append(Alarm(name, figure, value))
         return alarms
 
@@ -162,7 +162,7 @@ class MinMaxReplies(Composite[MinMaxRepliesConfig, MinMaxRepliesConfig, Summary]
     steps = Steps(ITERATION, "updates", _updates)
 
     def prepare(self, config: MinMaxRepliesConfig, path: Path, reporter: Reporter) -> MinMaxRepliesConfig:
-        """Checks what is named; the rest is trained, a backward model in the sizes of the generator."""
+        """Check what is named; the rest is trained, a backward model in the sizes of the generator."""
         from parley.policies.seq2seq.scoring import load_seq2seq
 
         if config.discriminator and not config.start:
@@ -175,34 +175,35 @@ class MinMaxReplies(Composite[MinMaxRepliesConfig, MinMaxRepliesConfig, Summary]
             named = config.discriminator
             if named:
                 named = str(require_checkpoint(named, "--discriminator", "parley train discriminator"))
-            contest_of(config, start, named)
+            prepare_replies(config, start, named)
         return config
 
     def stages(self, config: MinMaxRepliesConfig, path: Path) -> Mapping[str, Stage]:
         """Return the stages that are trained first."""
         planned: dict[str, Stage] = {}
-        known: dict[str, Any] = {name: getattr(config, name) for name in ("corpus", "limit", "data_root", "seed", "threads")}
-        fitted = known | {name: getattr(config, name) for name in ("sizes", "fit", "min_reply", "vocabulary")}
+        names = ("corpus", "limit", "data_root", "seed", "threads")
+        shared_settings: dict[str, Any] = {name: getattr(config, name) for name in names}
+        fitted = shared_settings | {name: getattr(config, name) for name in ("sizes", "fit", "min_reply", "vocabulary")}
         fitted |= {"max_reply": config.longest}
         if not config.start:
             planned[GENERATOR] = TRAIN_SEQ2SEQ, TrainSeq2SeqConfig(**fitted)
         if not config.discriminator:
             if lacks_backward(config.discriminator_decoder) and not config.backward:
                 planned[BACKWARD] = TRAIN_SEQ2SEQ, TrainSeq2SeqConfig(backward=True, **fitted)
-            told = TrainDiscriminatorConfig(
+            discriminator_config = TrainDiscriminatorConfig(
                 generator=config.start or display_path(path / GENERATOR),
                 decoder=with_backward(config.discriminator_decoder, config.backward or display_path(path / BACKWARD)),
                 prefixes=config.method == "regs-partial",
                 min_reply=config.min_reply,
                 sizes=config.discriminator_sizes,
                 fit=config.discriminator_fit,
-                **known,
+                **shared_settings,
             )
-            planned[DISCRIMINATOR] = TRAIN_DISCRIMINATOR, told
+            planned[DISCRIMINATOR] = TRAIN_DISCRIMINATOR, discriminator_config
         return planned
 
     def work(self, run: RunFolder, prepared: MinMaxRepliesConfig, reporter: Reporter) -> Summary:
-        """Trains what is not named, then both by turns; measures, and stores the best generator as `checkpoint`.
+        """Train what is not named, then both by turns; measure, and store the best generator as `checkpoint`.
 
         Raises:
             DivergenceError: a gradient is not finite.
@@ -214,12 +215,12 @@ class MinMaxReplies(Composite[MinMaxRepliesConfig, MinMaxRepliesConfig, Summary]
         generator = require_word_model(config.start or display_path(path / GENERATOR), "--start", "parley train seq2seq")
         named = config.discriminator or display_path(path / DISCRIMINATOR)
         discriminator = require_checkpoint(named, "--discriminator", "parley train discriminator")
-        contest = contest_of(config, str(generator), str(discriminator))
-        if contest.note:
-            reporter.say(contest.note)
+        opened = prepare_replies(config, str(generator), str(discriminator))
+        if opened.note:
+            reporter.say(opened.note)
         with threads(config.threads), session(config.env_runners + 1, config.address) as here:
             runners = fitting_runners(config.env_runners, {"CPU": 0, "GPU": 0}, here, reporter) if config.env_runners else 0
-            training = _ReplyTraining(contest, run, reporter)
+            training = _ReplyTraining(opened, run, reporter)
             training.finish(runners)
         metrics = training.figures()
         kept = {name: metrics[name] for name in self.legend if name in metrics}
@@ -227,7 +228,7 @@ class MinMaxReplies(Composite[MinMaxRepliesConfig, MinMaxRepliesConfig, Summary]
         steps = f"{learning.rounds:,} rounds of {', '.join(learning.cycle)}, {learning.examples_per_step} examples a step"
         return Summary(
             f"{config.start or 'a small generator'} against a discriminator, {config.method}",
-            " ".join(filter(None, [f"{steps}, on {config.corpus}, reward {config.reward}, seed {config.seed}.", contest.note])),
+            " ".join(filter(None, [f"{steps}, on {config.corpus}, reward {config.reward}, seed {config.seed}.", opened.note])),
             kept,
         )
 
@@ -239,26 +240,26 @@ class MinMaxReplies(Composite[MinMaxRepliesConfig, MinMaxRepliesConfig, Summary]
 class _ReplyTraining:
     """A training in a run folder, from where it stands to its end."""
 
-    def __init__(self, contest: Contest, run: RunFolder, reporter: Reporter) -> None:
-        self._contest, self._run, self._reporter = contest, run, reporter
-        config = contest.config
+    def __init__(self, prepared: PreparedReplies, run: RunFolder, reporter: Reporter) -> None:
+        self._prepared, self._run, self._reporter = prepared, run, reporter
+        config = prepared.config
         self._config, self._learning = config, config.steps
-        how = contest.model.vocabulary, DecoderSettings.parse(config.decoder), config.longest, config.seed
-        self._held = {split: HeldOut(contest.pairs[split].first(config.checked), *how) for split in ("val", "test")}
+        how = prepared.model.vocabulary, DecoderSettings.parse(config.decoder), config.longest, config.seed
+        self._held = {split: HeldOut(prepared.pairs[split].first(config.checked), *how) for split in ("val", "test")}
         # Updates after the last saved state are made again, and count as they were made last.
         needs: dict[str, dict[str, type]] = {ITERATION: {"number": int}, CHECK: {"number": int, "estimates": dict}}
         events = run.events(needs)
         self._watcher: Watcher | None = None
-        self._told = any(event["kind"] == REWARDS_OF_WORDS for event in events)
+        self._has_word_rewards = any(event["kind"] == REWARDS_OF_WORDS for event in events)
         self._history = {event["number"]: event for event in events if event["kind"] == ITERATION}
         self._checks = {
-            event["number"]: {name: Estimate.from_json(each) for name, each in event["estimates"].items()}
+            event["number"]: {name: Estimate.from_json(value) for name, value in event["estimates"].items()}
             for event in events
             if event["kind"] == CHECK
         }
 
     def finish(self, num_runners: int) -> None:
-        """Makes what is left of the updates."""
+        """Make the remaining updates."""
         from parley.engine.core.rllib.reproducible import DivergenceError
 
         updates, has_begun = self._learning.updates, (self._run.path / STATE).exists()
@@ -269,8 +270,8 @@ class _ReplyTraining:
                 self._reporter.stage("generator against discriminator", updates, "updates")
                 note = partial(self._note, algorithm)
                 make_updates(algorithm, self._run, updates, self._config.save_every, self._reporter, note)
-                if not self._told:
-                    self._tell_rewards(algorithm)
+                if not self._has_word_rewards:
+                    self._record_word_rewards(algorithm)
             except DivergenceError as error:
                 fix = f"{error.fix}; {self._best_so_far()}"
                 raise DivergenceError(error.what, where=error.where, got=error.got, fix=fix) from error
@@ -278,22 +279,22 @@ class _ReplyTraining:
     def _settings(self, num_runners: int) -> ReplyMinMaxConfig:
         from parley.engine.generation.rl.replies import ReplyMinMaxConfig
 
-        config, contest = self._config, self._contest
-        make_world = partial(training_world, config, contest.generator)
+        config, prepared = self._config, self._prepared
+        make_world = partial(training_world, config, prepared.generator)
         settings = ReplyMinMaxConfig().replies(
             learning=self._learning,
             rewards=config.rewards,
             reward=config.reward,
             make_world=make_world,
-            generator=contest.generator,
-            discriminator=contest.discriminator,
+            generator=prepared.generator,
+            discriminator=prepared.discriminator,
             seed=config.seed,
         )
         settings.env_runners(num_env_runners=num_runners)
         return settings
 
     def _note(self, algorithm: ReplyMinMax, number: int, scalars: Scalars) -> str:
-        """Writes down the newest update; measures where it is time to."""
+        """Record the newest update, and measure when it is due."""
         last = algorithm.last
         if self._watcher is None:
             self._watcher = Watcher(self._config.watch, [self._history[n] for n in sorted(self._history) if n < number])
@@ -310,40 +311,41 @@ class _ReplyTraining:
 
     def _alarm(self, number: int, alarm: Alarm) -> None:
         self._run.event(ALARM, number=number, **alarm._asdict())
-        told = f"{alarm.name}: {alarm.figure.replace('_', ' ')} {alarm.value:.3g} for {self._config.watch.patience} steps"
-        self._reporter.say(f"update {number}: {told}")
+        text = f"{alarm.name}: {alarm.figure.replace('_', ' ')} {alarm.value:.3g} for {self._config.watch.patience} steps"
+        self._reporter.say(f"update {number}: {text}")
         if self._config.watch.stop:
             what = "the training has gone wrong, and watch.stop is set"
             fix = f"change learning or watch; {self._best_so_far()}"
-            raise CollapseError(what, where=f"update {number}", got=told, fix=fix)
+            raise CollapseError(what, where=f"update {number}", got=text, fix=fix)
 
     def _check(self, algorithm: ReplyMinMax, rounds: int) -> None:
-        """Measures the generator on the validation split, and keeps it where it is the best so far."""
+        """Measure the generator on the validation split, and keep it if it is the best so far."""
         from parley.engine.core.rllib import reproducible as state
         from parley.policies.core.fitting.batches import evaluate
         from parley.policies.seq2seq.model import PairExamples
         from parley.policies.seq2seq.scoring import save_model
 
-        model = self._contest.model
+        model = self._prepared.model
         model.load_state_dict(state.learned_weights(algorithm))
-        said = self._held["val"].said(model)
-        judged = self._held["val"].judged(said)
-        found = {ADVERSUC: judged[ADVERSUC].adversuc(), RANDOM: judged[RANDOM].accuracy()}
-        loss = evaluate(model, PairExamples(self._contest.pairs["val"], model.sizes)).nll
-        figures = {**{name: each.value for name, each in found.items()}, NATS: loss, **variety(said)}
+        replies = self._held["val"].replies(model)
+        judged = self._held["val"].judged(replies)
+        estimates = {ADVERSUC: judged[ADVERSUC].adversuc(), RANDOM: judged[RANDOM].accuracy()}
+        loss = evaluate(model, PairExamples(self._prepared.pairs["val"], model.sizes)).nll
+        figures = {**{name: estimate.value for name, estimate in estimates.items()}, NATS: loss, **variety(replies)}
         # Before the event, so that a round that counts as measured has left its model.
         earlier = [other[ADVERSUC].value for number, other in self._checks.items() if number < rounds]
-        if self._config.keep == "last" or all(found[ADVERSUC].value > value for value in earlier):
+        if self._config.keep == "last" or all(estimates[ADVERSUC].value > value for value in earlier):
             save_model(model, self._run.path / BEST, {"round": rounds})
             if self._watcher is None or self._watcher.is_calm:
                 save_model(model, self._run.path / GOOD, {"round": rounds})
-        self._run.event(CHECK, number=rounds, estimates={name: each.to_json() for name, each in found.items()}, **figures)
-        both = f"AdverSuc {found[ADVERSUC]}, machine-vs-random {found[RANDOM]}"
+        stored = {name: estimate.to_json() for name, estimate in estimates.items()}
+        self._run.event(CHECK, number=rounds, estimates=stored, **figures)
+        both = f"AdverSuc {estimates[ADVERSUC]}, machine-vs-random {estimates[RANDOM]}"
         alike = f", one reply to {figures[COMMONEST]:.0%} of contexts" * (figures[COMMONEST] > self._config.watch.max_commonest)
         self._reporter.say(f"round {rounds}: {both}, {loss:.3f} nats a word, {figures[WORDS]:.1f} words a reply{alike}")
-        self._checks[rounds] = found
+        self._checks[rounds] = estimates
 
-    def _tell_rewards(self, algorithm: ReplyMinMax) -> None:
+    def _record_word_rewards(self, algorithm: ReplyMinMax) -> None:
         """Print the rewards of words of replies at the end, for a reader to look at."""
         from parley.engine.generation.rewards.rewards import limit
         from parley.engine.generation.rl.reply_modules import DISCRIMINATOR as LISTENER
@@ -352,7 +354,7 @@ class _ReplyTraining:
         config, modules = self._config, algorithm.env_runner.module
         generator, discriminator = modules[SPEAKER].net, modules[LISTENER].net
         most = limit(config.rewards, generator, discriminator)
-        shown = word_rewards(config.rewards, generator, discriminator, self._contest.pairs["test"], most, config.seed)
+        shown = word_rewards(config.rewards, generator, discriminator, self._prepared.pairs["test"], most, config.seed)
         self._run.event(REWARDS_OF_WORDS, replies=shown)
 
     def _best_so_far(self) -> str:
@@ -374,31 +376,31 @@ class _ReplyTraining:
         from parley.policies.seq2seq.model import PairExamples
         from parley.policies.seq2seq.scoring import load_seq2seq, save_model
 
-        config, contest, picked = self._config, self._contest, self._picked()
+        config, prepared, picked = self._config, self._prepared, self._picked()
         best = load_seq2seq(self._run.path / BEST)
-        found: dict[str, Estimate] = {}
+        metrics: dict[str, Estimate] = {}
         judged: dict[str, JudgedScores] = {}
-        for suffix, model in ((BEFORE, load_seq2seq(Path(contest.generator))), ("", best)):
-            said = self._held["test"].said(model)
-            scores = self._held["test"].judged(said)
+        for suffix, model in ((BEFORE, load_seq2seq(Path(prepared.generator))), ("", best)):
+            replies = self._held["test"].replies(model)
+            scores = self._held["test"].judged(replies)
             judged[suffix] = scores[ADVERSUC]
-            found[f"test_{ADVERSUC}{suffix}"] = judged[suffix].adversuc()
-            found[f"test_{RANDOM}{suffix}"] = scores[RANDOM].accuracy()
-            fitness = evaluate(model, PairExamples(contest.pairs["val"], model.sizes))
-            found[f"{NATS}{suffix}"] = ratio_of_sums(fitness.nll_sums, fitness.num_targets)
-            words = [list(map(model.vocabulary.decode, replies)) for replies in (said, self._held["test"].recorded)]
-            found |= {f"{name}{suffix}": figure for name, figure in reply_metrics(words[0], words[1], config.longest).items()}
+            metrics[f"test_{ADVERSUC}{suffix}"] = judged[suffix].adversuc()
+            metrics[f"test_{RANDOM}{suffix}"] = scores[RANDOM].accuracy()
+            fitness = evaluate(model, PairExamples(prepared.pairs["val"], model.sizes))
+            metrics[f"{NATS}{suffix}"] = ratio_of_sums(fitness.nll_sums, fitness.num_targets)
+            words = [list(map(model.vocabulary.decode, replies)) for replies in (replies, self._held["test"].recorded)]
+            metrics |= {f"{name}{suffix}": figure for name, figure in reply_metrics(words[0], words[1], config.longest).items()}
         sources = sorted(judged[""].by_source)
         after, before = ([judged[suffix].by_source[source] for source in sources] for suffix in ("", BEFORE))
-        found[GAIN] = rate_difference(after, before, spread=refit_spread(NUM_FOLDS))
-        found |= {f"validation_{name}": each for name, each in self._checks[picked].items()}
-        found[PICKED] = count(picked, len(self._checks))
-        found |= step_figures([event for _, event in sorted(self._history.items())])
-        test = evaluate(best, PairExamples(contest.pairs["test"], best.sizes))
+        metrics[GAIN] = rate_difference(after, before, spread=refit_spread(NUM_FOLDS))
+        metrics |= {f"validation_{name}": estimate for name, estimate in self._checks[picked].items()}
+        metrics[PICKED] = count(picked, len(self._checks))
+        metrics |= step_figures([event for _, event in sorted(self._history.items())])
+        test = evaluate(best, PairExamples(prepared.pairs["test"], best.sizes))
         who = {"role": "adversarial", "start": config.start, "discriminator": config.discriminator, "corpus": config.corpus}
         how = {"method": config.method, "reward": config.reward, "round": picked, "seed": config.seed, "test_nll": test.nll}
         save_model(best, self._run.path / CHECKPOINT, who | how)
-        return found
+        return metrics
 
 
 MINMAX_REPLIES = MinMaxReplies()

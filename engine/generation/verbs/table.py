@@ -115,14 +115,14 @@ class System(NamedTuple):
 
 def models(config: TrainedTableConfig, path: Path) -> dict[str, Stage]:
     """Return the models that are trained first where no run is named; none of them needs another."""
-    fitted = _known(config) | {"vocabulary": config.vocabulary, "fit": config.fit}
+    fitted = _shared_settings(config) | {"vocabulary": config.vocabulary, "fit": config.fit}
     lengths: dict[str, Any] = {"min_reply": config.min_reply, "max_reply": config.longest}
     sizes = LanguageModelSizes(embed=config.sizes.embed, hidden=config.sizes.hidden, max_length=config.sizes.max_reply)
     again = fitted | {"seed": derive_seed(config.seed, JUDGE_LM)}
     planned: dict[str, Stage] = {}
     if not config.starts:
         planned[START] = TRAIN_SEQ2SEQ, TrainSeq2SeqConfig(sizes=config.sizes, **fitted, **lengths)
-    is_asked_back = lacks_backward(config.discriminator_decoder) and bool(_told_kinds(config))
+    is_asked_back = lacks_backward(config.discriminator_decoder) and bool(_discriminator_kinds(config))
     if ("mmi" in config.row_names or is_asked_back) and not config.backward:
         planned[BACKWARD] = TRAIN_SEQ2SEQ, TrainSeq2SeqConfig(sizes=config.sizes, backward=True, **fitted, **lengths)
     if "mmi-antilm" in config.row_names and not config.lm:
@@ -137,43 +137,43 @@ def discriminators(config: TrainedTableConfig, path: Path) -> dict[str, Stage]:
     planned: dict[str, Stage] = {}
     backward = config.backward or display_path(path / BACKWARD)
     for number, start in enumerate(starts(config, path), start=1):
-        for prefixes in _told_kinds(config):
-            own, other = f"{DISCRIMINATOR}-{number}", f"{BEGINNINGS}-{number}"
-            own, other = (other, own) if prefixes else (own, other)
-            told = TrainDiscriminatorConfig(
+        for prefixes in _discriminator_kinds(config):
+            name, other_name = f"{DISCRIMINATOR}-{number}", f"{BEGINNINGS}-{number}"
+            name, other_name = (other_name, name) if prefixes else (name, other_name)
+            settings = TrainDiscriminatorConfig(
                 generator=start,
                 decoder=with_backward(config.discriminator_decoder, backward),
                 # Both learn from the same replies, and the one that comes first decodes them.
-                replies=display_path(path / other),
+                replies=display_path(path / other_name),
                 prefixes=prefixes,
                 min_reply=config.min_reply,
                 sizes=config.discriminator_sizes,
                 fit=config.discriminator_fit,
-                **_known(config),
+                **_shared_settings(config),
             )
-            planned[own] = TRAIN_DISCRIMINATOR, told
+            planned[name] = TRAIN_DISCRIMINATOR, settings
     return planned
 
 
 def trainings(config: TrainedTableConfig, path: Path) -> dict[str, Stage]:
-    """The trainings of all rows, those of the first seed first."""
+    """Return the trainings of all rows, those of the first seed first."""
     planned: dict[str, Stage] = {}
     begun = starts(config, path)
     for number in range(1, config.trainings + 1):
         start = (number - 1) % len(begun)
         for row in (row for row in TRAINED if row in config.row_names):
             settings = config.training(row, number)
-            told = f"{BEGINNINGS if settings['method'] == PARTIAL else DISCRIMINATOR}-{start + 1}"
-            named: dict[str, Any] = {"start": begun[start], "discriminator": display_path(path / told)}
+            discriminator_name = f"{BEGINNINGS if settings['method'] == PARTIAL else DISCRIMINATOR}-{start + 1}"
+            named: dict[str, Any] = {"start": begun[start], "discriminator": display_path(path / discriminator_name)}
             planned[f"{row}-{number}"] = MINMAX_REPLIES, MinMaxRepliesConfig(**settings, **named)
     return planned
 
 
 def measured(config: TrainedTableConfig, path: Path, system: System) -> dict[str, Stage]:
-    """Replies of a system, and their evaluation."""
+    """Return the stages of a system's replies and of their evaluation."""
     how: dict[str, Any] = {"seed": config.seed, "workers": config.workers, "data_root": config.data_root}
     how["address"] = config.address if config.workers else ""
-    asked = ReplyConfig(
+    reply_config = ReplyConfig(
         model=system.model,
         decoder=system.decoder,
         corpus=config.corpus,
@@ -185,15 +185,15 @@ def measured(config: TrainedTableConfig, path: Path, system: System) -> dict[str
     )
     files: dict[str, Any] = {side: display_path(path / system.replies / name) for side, name in FILES.items()}
     judged = AdversarialConfig(judges=config.judges, published="none", **files, **how)
-    return {system.replies: (REPLY, asked), system.judged: (EVALUATE_ADVERSARIAL, judged)}
+    return {system.replies: (REPLY, reply_config), system.judged: (EVALUATE_ADVERSARIAL, judged)}
 
 
-def _known(config: TrainedTableConfig) -> dict[str, Any]:
+def _shared_settings(config: TrainedTableConfig) -> dict[str, Any]:
     return {name: getattr(config, name) for name in ("corpus", "limit", "data_root", "seed", "threads")}
 
 
-def _told_kinds(config: TrainedTableConfig) -> list[bool]:
-    """Return whether discriminators are fitted to beginnings of replies: of those that the rows need."""
+def _discriminator_kinds(config: TrainedTableConfig) -> list[bool]:
+    """Return the kinds of discriminators that the rows need: True for those fitted to beginnings of replies."""
     return sorted({str(config.training(row, 1)["method"]) == PARTIAL for row in config.row_names if row in TRAINED})
 
 
@@ -214,25 +214,25 @@ def systems(config: TrainedTableConfig, path: Path, rows: Collection[str]) -> It
 
 
 def in_order(rows: Collection[str]) -> list[str]:
-    """Names of rows in the order of the table; of a training also the row whose replies are drawn."""
+    """Return names of rows in the order of the table, with the sampled row of each training."""
     decoded = [row for row in DECODED if row in rows]
     temperatures = sorted((row for row in rows if row.startswith(AT)), key=lambda row: float(row.removeprefix(AT)))
     return [*decoded, *temperatures, *(f"{row}{ending}" for row in TRAINED if row in rows for ending in ("", SAMPLED))]
 
 
 def starts(config: TrainedTableConfig, path: Path) -> tuple[str, ...]:
-    """Names of the generators that trainings start from."""
+    """Return the names of the generators that trainings start from."""
     return config.starts or (display_path(path / START),)
 
 
 CONCLUDED, PLACED = "conclusions", "placements"
-"""Entries of the summary: what the table comes to, and where trainings lie beside the temperature curve, in sentences."""
+"""Entries of the summary: the conclusions, and the position of trainings to the temperature curve, in sentences."""
 NUM_SHOWN = 20
-"""Contexts whose replies stand side by side."""
+"""Contexts whose replies are shown together."""
 _JUDGED = "-judged"
-"""Ends the name of the folder of an evaluation."""
+"""The suffix of an evaluation's folder."""
 SYSTEM = label_of(MACHINE_FILE)
-"""What evaluations call the row's replies."""
+"""The label of the row's replies in evaluations."""
 
 
 class EvaluateGeneration(Composite[TrainedTableConfig, TrainedTableConfig, TrainedTableConfig]):
@@ -254,11 +254,11 @@ class EvaluateGeneration(Composite[TrainedTableConfig, TrainedTableConfig, Train
         return planned
 
     def finished(self, config: TrainedTableConfig, path: Path, weights: Mapping[str, str]) -> bool:
-        """Rows that were measured under another `--rows` may have joined: the stages say themselves what is finished."""
+        """Return False: rows may be new under another `--rows`, and stages know themselves whether they are finished."""
         return False
 
     def prepare(self, config: TrainedTableConfig, path: Path, reporter: Reporter) -> TrainedTableConfig:
-        """Checks what is named, and takes the sizes of what is trained beside from the first start."""
+        """Check what is named, and take the sizes of other models from the first start."""
         begun = [require_word_model(name, "--start", "parley train seq2seq") for name in config.starts]
         for name, option, maker in (
             (config.lm, "--lm", "parley train lm"),
@@ -275,42 +275,43 @@ class EvaluateGeneration(Composite[TrainedTableConfig, TrainedTableConfig, Train
         require_decoders(config)
         longest = max(sizes.max_reply for sizes in read) - 1
         if 0 < config.max_words < longest:
-            # What a training says is cut, and what the start says would be longer than all of it.
+            # A training's replies are cut, and the start's would be longer.
             fix = f"leave it out, or start from generators with sizes.max_reply={config.max_words + 1}"
             got = f"{config.max_words}, a start says up to {longest} words"
             raise ConfigError("replies of a start may be longer than --max-words", got=got, fix=fix)
         lengths = {"min_reply": config.min_reply, "max_reply": config.longest}
         corpus = load_pairs(config.corpus, config.data_root, every_word=True)
-        asked = examples(corpus, "test", config.sizes.turns, **lengths, unseen=True)
-        num, folds = len({each.context for each in asked}), AdversarialConfig().folds
+        test_examples = examples(corpus, "test", config.sizes.turns, **lengths, unseen=True)
+        num, folds = len({example.context for example in test_examples}), AdversarialConfig().folds
         if num < PER_FOLD * folds:
             what, fix = "too few different contexts in the test split for judges", f"{PER_FOLD * folds} are needed"
             raise DataError(what, where=f"{config.corpus}, replies of {config.min_reply} words or more", got=f"{num}", fix=fix)
         return config
 
     def work(self, run: RunFolder, prepared: TrainedTableConfig, reporter: Reporter) -> TrainedTableConfig:
-        """Does what is left of the stages: rows of the starts, then trainings, side by side where there are trainers."""
+        """Run the remaining stages: rows of the starts, then trainings, in parallel with trainers."""
         config, path = prepared, run.path
 
         def train(title: str, stages: Mapping[str, Stage], chains: Sequence[Sequence[str]]) -> None:
             run_beside(stages, chains, path, config.trainers, reporter, title, config.address)
 
-        first, told, trained = (each(config, path) for each in (models, discriminators, trainings))
-        asked = list(systems(config, path, config.row_names))
+        first, judging, trained = (stages_of(config, path) for stages_of in (models, discriminators, trainings))
+        planned = list(systems(config, path, config.row_names))
         train("models", first, [[name] for name in first])
         # Trainings take hours, and begin with what is seen here.
-        self._answer(config, path, [system for system in asked if not system.is_trained], reporter)
-        pairs = [[name for name in told if name.endswith(f"-{number}")] for number in range(1, len(starts(config, path)) + 1)]
-        train("discriminators", told, pairs)
+        self._answer(config, path, [system for system in planned if not system.is_trained], reporter)
+        numbers = range(1, len(starts(config, path)) + 1)
+        pairs = [[name for name in judging if name.endswith(f"-{number}")] for number in numbers]
+        train("discriminators", judging, pairs)
         train("trainings", trained, [[name] for name in trained])
-        self._answer(config, path, [system for system in asked if system.is_trained], reporter)
+        self._answer(config, path, [system for system in planned if system.is_trained], reporter)
         reporter.stage("computing metrics and their intervals", 0, "")
         return config
 
-    def _answer(self, config: TrainedTableConfig, path: Path, asked: Sequence[System], reporter: Reporter) -> None:
-        """Replies of some systems, and what judges say of them."""
+    def _answer(self, config: TrainedTableConfig, path: Path, planned: Sequence[System], reporter: Reporter) -> None:
+        """Run the replies and evaluations of systems."""
         with session(config.workers, config.address) if config.workers else nullcontext():
-            for system in asked:
+            for system in planned:
                 reporter.say(f"row {system.row}, {system.number}")
                 try:
                     run_stages(measured(config, path, system), path, reporter)
@@ -321,11 +322,11 @@ class EvaluateGeneration(Composite[TrainedTableConfig, TrainedTableConfig, Train
                     # A generator that has collapsed may say nothing to most contexts, which judges cannot be fitted to.
                     reporter.say(f"{system.row} is left out: {error.what}, {error.got}")
 
-    def measure(self, run: RunFolder, found: TrainedTableConfig) -> Summary:
-        """The figures of every row that is finished, whichever `--rows` it was measured under."""
+    def measure(self, run: RunFolder, config: TrainedTableConfig) -> Summary:
+        """Return the figures of every finished row, under whichever `--rows` it was measured."""
         from parley.policies.seq2seq.scoring import WordScores, load_language_model, load_seq2seq
 
-        config, path = found, run.path
+        path = run.path
         done = measured_systems(config, path)
         if not done:
             fix = "train the starts longer, or name others with --start"
@@ -339,14 +340,15 @@ class EvaluateGeneration(Composite[TrainedTableConfig, TrainedTableConfig, Train
         judges = list(labels_of(config.judge_names).values())
         rows: dict[str, list[AnsweredRow]] = {}
         for system in done:
-            said = reader.read(path / system.replies / MACHINE_FILE)
-            figures = reply_figures(said, people, config.seed)
+            replies = reader.read(path / system.replies / MACHINE_FILE)
+            figures = reply_figures(replies, people, config.seed)
             figures[EMPTY] = RunFolder.load(path / system.replies).metrics()[EMPTY]
             trained = path / f"{system.row.removesuffix(SAMPLED)}-{system.number}"
             if (trained / SUMMARY).is_file():
                 figures[ROUND] = count(RunFolder.load(trained).metrics()[PICKED].value, 1)
-            told = RunFolder.load(path / system.judged).metrics()
-            errors = {judge: told[name] for judge in (*judges, CONSTANT) if (name := f"{ERE}.{judge}") in told}
+            judged_metrics = RunFolder.load(path / system.judged).metrics()
+            names = {judge: f"{ERE}.{judge}" for judge in (*judges, CONSTANT)}
+            errors = {judge: judged_metrics[name] for judge, name in names.items() if name in judged_metrics}
             begun = (system.number - 1) % len(starts(config, path)) + 1
             answered = AnsweredRow(judged_shares(path, system, judges), figures, errors, system.number, begun)
             rows.setdefault(system.row, []).append(answered)
@@ -354,7 +356,8 @@ class EvaluateGeneration(Composite[TrainedTableConfig, TrainedTableConfig, Train
         recorded[OVERLAP] = count(overlap(people.vectors_NE[::2], people.vectors_NE[1::2], config.seed), len(people.words))
         metrics = table_metrics(rows, judges, recorded)
         learning, num = config.learning, config.trainings
-        lost = [f"{row_title(each.row)}, {each.number}" for each in systems(config, path, config.row_names) if each not in done]
+        absent = [system for system in systems(config, path, config.row_names) if system not in done]
+        lost = [f"{row_title(system.row)}, {system.number}" for system in absent]
         left_out = f"Left out, because judges cannot be fitted to what they say: {'; '.join(lost)}." if lost else ""
         how = f"{learning.rounds:,} rounds of {learning.examples_per_step} examples a step, {num} trained a row"
         return Summary(
@@ -392,12 +395,12 @@ class EvaluateGeneration(Composite[TrainedTableConfig, TrainedTableConfig, Train
         return " ".join((*summary.get(CONCLUDED, ()), *summary.get(PLACED, ())))
 
     def present(self, result: Result, run: RunFolder) -> Result:
-        """With what the metrics mean, and the tables in their place."""
+        """Add the metrics' meanings and the tables."""
         legend = {name: describe(name) for name in result.metrics}
         return replace(result, legend=legend, tables=noted(self.tables(run), self.note(run)))
 
     def metrics_of(self, config: TrainedTableConfig) -> None:
-        """Rows that were measured before stay."""
+        """Return None: rows that were measured before stay."""
 
 
 class _ReplyReader:
@@ -412,41 +415,43 @@ class _ReplyReader:
         self._scores, self._vocabulary = scores, vocabulary
 
     def read(self, path: Path) -> ReadReplies:
-        """The replies of a file."""
-        said = [pair.reply for pair in read_replied(path, normalise=False)]
-        words = [self._vocabulary.decode(self._vocabulary.encode(list(reply)).tolist()) for reply in said]
-        nats = [-each.sum() for each in self._scores.log_probabilities(words)]
+        """Return the replies of a file, scored by the language model."""
+        replies = [pair.reply for pair in read_replied(path, normalise=False)]
+        words = [self._vocabulary.decode(self._vocabulary.encode(list(reply)).tolist()) for reply in replies]
+        nats = [-scores.sum() for scores in self._scores.log_probabilities(words)]
         return ReadReplies(words, np.array(nats), self._scores.vectors(words))
 
 
 def measured_systems(config: TrainedTableConfig, path: Path) -> list[System]:
-    """The systems of all rows that were measured, whichever of them was left out."""
+    """Return the measured systems of all rows, without those that were left out."""
     named = [folder.name.removesuffix(_JUDGED).rpartition("-")[0] for folder in path.glob(f"*{_JUDGED}")]
-    found = systems(config, path, {row.removesuffix(SAMPLED) for row in named})
-    return [each for each in found if all((path / name / SUMMARY).is_file() for name in (each.replies, each.judged))]
+    measurable = systems(config, path, {row.removesuffix(SAMPLED) for row in named})
+    return [
+        system for system in measurable if all((path / name / SUMMARY).is_file() for name in (system.replies, system.judged))
+    ]
 
 
 def judged_shares(path: Path, system: System, judges: Sequence[str]) -> dict[tuple[str, str], dict[str, float]]:
-    """Return the judged shares of a system by figure and judge, for each source; a reply without a word counts as told."""
+    """Return the shares of a system by figure, judge and source; a reply without a word counts as recognised."""
     scored = JudgedRows(RunFolder.load(path / system.judged).read_rows().to_pylist()).scored
     files = (path / system.replies / name for name in (HUMAN_FILE, MACHINE_FILE))
-    recorded, said = ({source_name(each) for each in read_replied(file)} for file in files)
-    silent = sorted(recorded - said)
-    found = {}
+    recorded, answered = ({source_name(pair) for pair in read_replied(file)} for file in files)
+    silent = sorted(recorded - answered)
+    shares_of = {}
     for kind in JUDGED:
         for judge in judges:
             if (judged := scored.get((f"{kind}.{SYSTEM}", judge))) is not None:
-                # Where lengths are matched nothing stands beside no word.
-                shares = (judged if kind == MATCHED else judged.with_told(silent)).by_source
-                # Of random replies it is told what is right, of others what is wrong.
-                found[kind, judge] = {name: 1 - share if kind == RANDOM else share for name, share in shares.items()}
-    return found
+                # Matched lengths leave no counterpart for a reply without a word.
+                shares = (judged if kind == MATCHED else judged.with_judged_right(silent)).by_source
+                # Random replies count what is right, others what is wrong.
+                shares_of[kind, judge] = {name: 1 - share if kind == RANDOM else share for name, share in shares.items()}
+    return shares_of
 
 
 def commonest_share(file: Path) -> float:
     """Return the share of the commonest reply of a file."""
-    said = [pair.reply for pair in read_replied(file, normalise=False)]
-    return max(Counter(said).values()) / len(said)
+    replies = [pair.reply for pair in read_replied(file, normalise=False)]
+    return max(Counter(replies).values()) / len(replies)
 
 
 def replies_side_by_side(path: Path) -> list[dict[str, Any]]:
@@ -455,21 +460,22 @@ def replies_side_by_side(path: Path) -> list[dict[str, Any]]:
     Args:
         path: the folder of the table; of several trainings the first one is read.
     """
-    found: dict[str, dict[str, Any]] = {}
+    contexts: dict[str, dict[str, Any]] = {}
     ending = "-1-replies"
     there = {folder.name.removesuffix(ending) for folder in path.glob(f"*{ending}") if (folder / SUMMARY).is_file()}
     for row in [row for row in in_order(there) if (path / f"{row}{ending}").is_dir()]:
         rows = RunFolder.load(path / f"{row}{ending}").read_rows().select(["item_key", "context", "truth", "reply"]).to_pylist()
-        for each in sorted(rows, key=lambda each: str(each["item_key"])):
-            known = {"context": [turn.strip() for turn in each["context"].split(EOT)], "replies": {PEOPLE: each["truth"]}}
-            if each["item_key"] in found or len(found) < NUM_SHOWN:
-                found.setdefault(each["item_key"], known)["replies"][row] = each["reply"]
-    return list(found.values())
+        for reply_row in sorted(rows, key=lambda reply_row: str(reply_row["item_key"])):
+            turns = [turn.strip() for turn in reply_row["context"].split(EOT)]
+            entry = {"context": turns, "replies": {PEOPLE: reply_row["truth"]}}
+            if reply_row["item_key"] in contexts or len(contexts) < NUM_SHOWN:
+                contexts.setdefault(reply_row["item_key"], entry)["replies"][row] = reply_row["reply"]
+    return list(contexts.values())
 
 
 def _unreliable(done: Sequence[System], path: Path, judge: str) -> set[str]:
-    """Rows in one evaluation of which a judge was no better than a constant."""
-    return {each.row for each in done if not is_reliable(RunFolder.load(path / each.judged).metrics(), judge)}
+    """Return the rows in some evaluation of which a judge was no better than a constant."""
+    return {system.row for system in done if not is_reliable(RunFolder.load(path / system.judged).metrics(), judge)}
 
 
 EVALUATE_GENERATION = EvaluateGeneration()

@@ -1,1 +1,1 @@
-"""Words, tags and phrases that perturbations lean on. Read `opposites.py` first."""
+"""Words, tags and phrases for perturbations. Read `opposites.py` first."""

@@ -227,36 +227,36 @@ class BuiltInLexicon:
         return [*self._tags(tuple(words))]
 
     def tag_all(self, utterances: Sequence[tuple[str, ...]]) -> list[list[str]]:
-        """The tags of many utterances."""
+        """Return the tags of many utterances."""
         return [self.tag(words) for words in utterances]
 
     def are_tags(self, utterances: Sequence[tuple[str, ...]], tags: Sequence[Sequence[str]]) -> list[bool]:
         """Return whether utterances have these tags; see `Lexicon`."""
-        return [self._tags(words) == tuple(own) for words, own in zip(utterances, tags, strict=True)]
+        return [self._tags(words) == tuple(expected) for words, expected in zip(utterances, tags, strict=True)]
 
     def antonyms(self, word: str, part_of_speech: str | None) -> tuple[str, ...]:
-        """Listed opposites of a word's base form, see `Lexicon`."""
-        found: dict[str, None] = {}
+        """Return the listed opposites of a word's base form."""
+        antonyms: dict[str, None] = {}
         for kind in _PLAIN if part_of_speech is None else (part_of_speech,):
             for base in dict.fromkeys((word, *self._bases(word, _PLAIN[kind]))):
-                found.update(dict.fromkeys(self._antonyms.get((base, kind), ())))
-        return tuple(other for other in found if other != word)
+                antonyms.update(dict.fromkeys(self._antonyms.get((base, kind), ())))
+        return tuple(other for other in antonyms if other != word)
 
     def opposites(self, word: str, part_of_speech: str) -> tuple[str, ...]:
         """None beside the project's own, see `Lexicon`."""
         return ()
 
     def same_sense(self, word: str, other: str, part_of_speech: str) -> bool:
-        """Return whether both are listed as that part of speech: pairs were listed for the sense that a help desk uses."""
+        """Return whether both words are listed as that part of speech; lists have one sense a word."""
         tag = _PLAIN[part_of_speech]
         return (word, tag) in self._forms and (other, tag) in self._forms
 
     def synonyms(self, word: str, part_of_speech: str, *, every_sense: bool = False, names: bool = False) -> tuple[str, ...]:
-        """Listed synonyms, of one sense; see `Lexicon`."""
+        """Return the listed synonyms, which have one sense."""
         return self._synonyms.get((word, part_of_speech), ())
 
     def inflect(self, word: str, tag: str) -> str | None:
-        """The form of a listed word that has a tag; None for other words."""
+        """Return the form of a listed word that has a tag; None for other words."""
         return next((self._forms[base, tag] for base in self._bases(word, tag[:2]) if (base, tag) in self._forms), None)
 
     @cached_property
@@ -266,9 +266,9 @@ class BuiltInLexicon:
 
     @cached_property
     def paraphrases(self) -> Mapping[Phrase, tuple[Phrase, ...]]:
-        """Phrases that say the same, and synonyms."""
-        phrases = ((phrase, other) for phrase, others in phrasings(help_channel=True).items() for other in others)
-        words = (((word,), (other,)) for (word, _), others in synonyms(help_channel=True).items() for other in others)
+        """Return phrases and words of equal meaning, both ways."""
+        phrases = ((phrase, other) for phrase, right in phrasings(help_channel=True).items() for other in right)
+        words = (((word,), (other,)) for (word, _), same in synonyms(help_channel=True).items() for other in same)
         return two_way(chain(phrases, words))
 
     def _tags_of(self, words: tuple[str, ...]) -> tuple[str, ...]:
@@ -281,9 +281,9 @@ class BuiltInLexicon:
     def _tags_in_order(self, words: tuple[str, ...]) -> tuple[str, ...]:
         tags: list[str] = []
         awaits_verb = False
-        for place, word in enumerate(words):
-            following = words[place + 1] if place + 1 < len(words) else ""
-            tag = self._tag(word, words[:place], tags, following, awaits_verb)
+        for index, word in enumerate(words):
+            following = words[index + 1] if index + 1 < len(words) else ""
+            tag = self._tag(word, words[:index], tags, following, awaits_verb)
             if tag == "VB":
                 awaits_verb = False
             if tag in ("TO", "MD") or word in _HELPERS:
@@ -294,7 +294,7 @@ class BuiltInLexicon:
         return tuple(tags)
 
     def _tag(self, word: str, before: Sequence[str], tags: Sequence[str], following: str, awaits_verb: bool) -> str:
-        """The tag of a word after words that have theirs."""
+        """Return the tag of a word, given the tags of the words before it."""
         if word == "'s" and tags and tags[-1] in _BEFORE_IS:
             return "VBZ"
         if word in ("do", "have") and following in _SUBJECTS:
@@ -303,7 +303,7 @@ class BuiltInLexicon:
         if len(possible) == 1:
             return possible[0]
         # What an adverb or "not" stands between belongs together.
-        last = next((place for place in range(len(tags) - 1, -1, -1) if tags[place] != "RB"), None)
+        last = next((index for index in range(len(tags) - 1, -1, -1) if tags[index] != "RB"), None)
         tag_1, word_1 = ("", "") if last is None else (tags[last], before[last])
         if tag_1 == "DT" and word_1 in _SUBJECTS and following in ("", ".", "?", "!"):
             tag_1 = "PRP"
@@ -316,17 +316,17 @@ class BuiltInLexicon:
     @cached_property
     def _possible(self) -> dict[str, tuple[str, ...]]:
         """Words and all tags they may have; those of one tag first of all."""
-        found: dict[str, dict[str, None]] = {}
+        tags_of: dict[str, dict[str, None]] = {}
         for tag, text in FIXED.items():
             for word in text.split():
-                found.setdefault(word, {})[tag] = None
-        fixed = frozenset(found)
+                tags_of.setdefault(word, {})[tag] = None
+        fixed = frozenset(tags_of)
         for (_, tag), form in self._forms.items():
             if form not in fixed:
-                found.setdefault(form, {})[tag] = None
+                tags_of.setdefault(form, {})[tag] = None
         for word in ("have", "do", "had"):
-            found[word] = dict.fromkeys(("VBD", "VBN") if word == "had" else ("VBP", "VB"))
-        return {word: tuple(tags) for word, tags in found.items()}
+            tags_of[word] = dict.fromkeys(("VBD", "VBN") if word == "had" else ("VBP", "VB"))
+        return {word: tuple(tags) for word, tags in tags_of.items()}
 
     @cached_property
     def _forms(self) -> dict[tuple[str, str], str]:
@@ -356,7 +356,7 @@ class BuiltInLexicon:
         bases: dict[tuple[str, str], dict[str, None]] = {}
         for (base, tag), form in self._forms.items():
             bases.setdefault((form, tag[:2]), {})[base] = None
-        return {key: tuple(found) for key, found in bases.items()}
+        return {key: tuple(listed) for key, listed in bases.items()}
 
     def _bases(self, word: str, kind: str) -> tuple[str, ...]:
         return self._base_of.get((word, kind), ())
@@ -424,7 +424,7 @@ def _with_ing(word: str, doubles: bool) -> str:
 
 
 def open_lexicon(name: str) -> Lexicon:
-    """The lexicon of a name of `PerturbSettings.lexicon`.
+    """Open a lexicon by its name in `PerturbSettings.lexicon`.
 
     Raises:
         DataError: its data are not there; says how to get them.

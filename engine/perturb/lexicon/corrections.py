@@ -9,7 +9,7 @@ A replacement is a word that alone stands in the place of another in an alignmen
 letters. It counts by the number of sentences that it occurs in, and is an error of people in general from the second on: nine
 of ten that JFLEG's corrections show occur once, most of them because a corrector wrote another sentence.
 
-The lists of errors by kind, and the words that `engine/perturb/strategies/clauses.py` knows, were written for this project.
+The lists of errors by kind, and the words that `engine/perturb/strategies/negation.py` knows, were written for this project.
 
 Not here: the kind of a replacement, and where a kind may occur (`engine/perturb/strategies/grammar.py`,
 `engine/perturb/strategies/noise.py`).
@@ -142,33 +142,33 @@ def read_corrections(path: Path) -> Corrections:
     for wrong, right in _folder_pairs(path) if path.is_dir() else _tabbed_pairs(path):
         for pair in replaced_words(right, wrong):
             sentences.setdefault(pair, set()).add(tuple(wrong))
-    found: dict[str, dict[str, int]] = {}
+    replaced: dict[str, dict[str, int]] = {}
     for (good, bad), seen in sorted(sentences.items()):
         if len(seen) >= MIN_SENTENCES:
-            found.setdefault(good, {})[bad] = len(seen)
+            replaced.setdefault(good, {})[bad] = len(seen)
     dictionary = path / DICTIONARY
-    return Corrections(found, read_misspellings(dictionary) if dictionary.is_file() else {})
+    return Corrections(replaced, read_misspellings(dictionary) if dictionary.is_file() else {})
 
 
 def read_misspellings(path: Path) -> dict[str, tuple[str, ...]]:
-    """From words to their misspellings, of a file of `wrong->right` lines; those with several right words are left out.
+    """Read the misspellings of each word from `wrong->right` lines; lines with several right words are skipped.
 
     Raises:
         DataError: it cannot be read, or a line is another.
     """
-    found: dict[str, list[str]] = {}
+    misspellings: dict[str, list[str]] = {}
     for number, line in enumerate(read_lines(path), 1):
         wrong, arrow, right = line.partition("->")
         if not arrow and line.strip():
             raise located(broken_rule("a line is wrong->right", line), str(path), number)
         # "wrong->right, other, why not to mend it"
         if right.strip().isalpha() and wrong.isalpha():
-            found.setdefault(right.strip().lower(), []).append(wrong.lower())
-    return {word: tuple(misspelt) for word, misspelt in found.items()}
+            misspellings.setdefault(right.strip().lower(), []).append(wrong.lower())
+    return {word: tuple(misspelt) for word, misspelt in misspellings.items()}
 
 
 def replaced_words(right: Sequence[str], wrong: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Pairs of words that stand in each other's place, alone.
+    """Yield the pairs of single words that replace one another.
 
     Args:
         right: the corrected sentence.
@@ -311,7 +311,7 @@ TAKE_CLAUSES = word_set(
 """Words behind which a subject may begin a clause."""
 _OF_MINE = word_set("mean guess wonder hope wish bet suppose assume gather swear thank promise take forget fail hate")
 _SAID = ("it comes", "you know", "you mean", "there you", "see you", "see ya", "go ahead", "have fun", "take care")
-SAYINGS = frozenset({*(("i", verb) for verb in _OF_MINE), *(tuple(said.split()) for said in _SAID)})
+SAYINGS = frozenset({*(("i", verb) for verb in _OF_MINE), *(tuple(phrase.split()) for phrase in _SAID)})
 """Phrases that are not negated."""
 NO_FULL_VERBS = word_set("be been being thank thanks welcome sorry ta i a s m d ve re ll doubt lack")
 STATES = word_set(

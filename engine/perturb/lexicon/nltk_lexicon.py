@@ -1,6 +1,6 @@
 """A lexicon of English: NLTK's data, inflections by lemminflect, and text restored for NLTK's tagger.
 
-Source: the released code of Niu & Bansal 2018 leans on NLTK's tagger, WordNet (Fellbaum 1998) and stop words, on Pattern and on
+Source: the released code of Niu & Bansal 2018 uses NLTK's tagger, WordNet (Fellbaum 1998) and stop words, Pattern and
 PPDB 2.0 (Pavlick et al. 2015).
 
 Departures:
@@ -170,7 +170,7 @@ WORDNET = "corpora/wordnet"
 STOPWORDS = "corpora/stopwords"
 PARAPHRASES = "misc/mwa_ppdb"
 FOLDERS = (TAGGER, WORDNET, STOPWORDS, PARAPHRASES)
-"""What is needed, as folders of NLTK's data; the last part of each is the package's name."""
+"""The folders of NLTK's data; the last part of each is the package's name."""
 
 _PARAPHRASE_FILE = "ppdb-1.0-xxxl-lexical.extended.synonyms.uniquepairs"
 _FIX = "parley data get nltk, or --set perturb.lexicon=built-in for the small lexicon of this project"
@@ -180,7 +180,7 @@ _SLIPS = {"unmaked": "unmade", "overspended": "overspent"}
 _USUAL = 2
 """How often WordNet's own texts hold a usual sense of a word."""
 SELDOM = 5
-"""How often these texts hold a thing, rather than somebody who is called so, at least."""
+"""Fewest times that these texts use a word as no name."""
 _MAIN = 0.5
 """Share of a word's counted places that its main sense has at least."""
 MISREAD = frozenset({"NNP", "NNPS", "PDT"})
@@ -193,7 +193,7 @@ _NUM_WORDS = 1 << 17
 
 
 class NltkLexicon:
-    """NLTK's tagger, WordNet, stop words and paraphrase pairs; everything is loaded when it is first asked for.
+    """NLTK's tagger, WordNet, stop words and paraphrase pairs; each is loaded at its first use.
 
     Raises:
         DataError: the tagger, WordNet or the stop words are not among NLTK's data.
@@ -201,7 +201,7 @@ class NltkLexicon:
 
     def __init__(self) -> None:
         for folder in (TAGGER, WORDNET, STOPWORDS):
-            _found(folder)
+            _find(folder)
         self._tags: dict[tuple[str, ...], list[str]] = {}
         self._antonyms = lru_cache(_NUM_WORDS)(self._antonyms_of)
         self._form = lru_cache(_NUM_WORDS)(_form)
@@ -212,40 +212,40 @@ class NltkLexicon:
         return [*self.tag_all([tuple(words)])[0]]
 
     def tag_all(self, utterances: Sequence[tuple[str, ...]]) -> list[list[str]]:
-        """The tags of many utterances; strategies that ask for the same ones again get them from memory."""
-        known = self._tags
-        new = [words for words in dict.fromkeys(utterances) if words not in known]
-        if len(known) + len(new) > _NUM_UTTERANCES:
-            known.clear()
+        """Return the tags of many utterances; equal utterances are tagged once and remembered."""
+        memory = self._tags
+        new = [words for words in dict.fromkeys(utterances) if words not in memory]
+        if len(memory) + len(new) > _NUM_UTTERANCES:
+            memory.clear()
             new = list(dict.fromkeys(utterances))
-        # Some at once, so that what is made here is gone before Python's collector looks through all that the lexicon holds.
+        # In parts, so that temporary objects are gone before Python's collector walks the whole lexicon.
         for start in range(0, len(new), _AT_ONCE):
             some = new[start : start + _AT_ONCE]
-            known.update(zip(some, self._tags_of(some), strict=True))
-        return [known[words] for words in utterances]
+            memory.update(zip(some, self._tags_of(some), strict=True))
+        return [memory[words] for words in utterances]
 
     def are_tags(self, utterances: Sequence[tuple[str, ...]], tags: Sequence[Sequence[str]]) -> list[bool]:
         """Return whether utterances have these tags; see `Lexicon`."""
         read = list(map(self.newswire.restored, utterances))
-        asked = [
-            own if each.origins is None else _at(each.origins, own, len(each.words))
-            for own, each in zip(tags, read, strict=True)
+        expected = [
+            word_tags if text.origins is None else _align_tags(text.origins, word_tags, len(text.words))
+            for word_tags, text in zip(tags, read, strict=True)
         ]
-        found = self._tagger.are_tags([each.words for each in read], asked)
+        is_right = self._tagger.are_tags([text.words for text in read], expected)
         # A beginning may have been taken for a name, and then be read without its capital.
-        again = [row for row, each in enumerate(read) if each.beginnings and not found[row]]
-        plain = self._tagger.are_tags([read[row].plain for row in again], [asked[row] for row in again])
-        possible = [row for row, is_right in zip(again, plain, strict=True) if is_right]
-        for row, own in zip(possible, self._tags_of([utterances[row] for row in possible]), strict=True):
-            found[row] = own == list(tags[row])
-        return found
+        again = [row for row, text in enumerate(read) if text.beginnings and not is_right[row]]
+        plain = self._tagger.are_tags([read[row].plain for row in again], [expected[row] for row in again])
+        possible = [row for row, is_plain_right in zip(again, plain, strict=True) if is_plain_right]
+        for row, word_tags in zip(possible, self._tags_of([utterances[row] for row in possible]), strict=True):
+            is_right[row] = word_tags == list(tags[row])
+        return is_right
 
     def antonyms(self, word: str, part_of_speech: str | None) -> tuple[str, ...]:
-        """The first opposite of every lemma of every sense, in WordNet's order; see `Lexicon`."""
+        """Return the first opposite of every lemma of every sense, in WordNet's order."""
         return self._antonyms(word, part_of_speech)
 
     def opposites(self, word: str, part_of_speech: str) -> tuple[str, ...]:
-        """The opposite of a base form's first sense, where WordNet counted both often enough in text; see `Lexicon`."""
+        """Return the opposite of a base form's first sense, if WordNet counted both often enough in text."""
         for synset in self._first_sense(word, part_of_speech):
             for lemma in synset.lemmas():
                 for other in lemma.antonyms()[:1]:
@@ -259,7 +259,7 @@ class NltkLexicon:
         return senses[0] is not None and senses[0] == senses[1]
 
     def synonyms(self, word: str, part_of_speech: str, *, every_sense: bool = False, names: bool = False) -> tuple[str, ...]:
-        """The other words of a base form's synsets, in WordNet's order; see `Lexicon`."""
+        """Return the other words of a base form's synsets, in WordNet's order."""
         if part_of_speech == "n" and not names and self._is_name(word):
             return ()
         synsets = (self._wordnet.synsets if every_sense else self._first_sense)(word, part_of_speech)
@@ -271,12 +271,12 @@ class NltkLexicon:
         return tuple(dict.fromkeys(name for name in lemmas if name != word and name.isalpha()))
 
     def inflect(self, word: str, tag: str) -> str | None:
-        """The form of a word's base that has a tag; of verbs and nouns that are in no dictionary the base alone, by rule."""
+        """Return the form of a word's base that has a tag; for unknown words only the base, by rule."""
         return self._form(word, tag)
 
     @cached_property
     def stopwords(self) -> frozenset[str]:
-        """NLTK's stop words; of a contraction, the part behind the word ("n't", "'ve") and the parts that stand in the list."""
+        """Return NLTK's stop words; contractions as the part behind the word and the listed parts ("n't", "'ve")."""
         from nltk.corpus import stopwords
 
         listed = frozenset(_guarded(STOPWORDS, lambda: stopwords.words("english")))
@@ -284,7 +284,7 @@ class NltkLexicon:
 
     @cached_property
     def paraphrases(self) -> Mapping[Phrase, tuple[Phrase, ...]]:
-        """Pairs of words of PPDB 1.0 that share a sense, both ways.
+        """Return the pairs of words of PPDB 1.0 that share a sense, both ways.
 
         Raises:
             DataError: they are not among NLTK's data.
@@ -305,20 +305,20 @@ class NltkLexicon:
         return Tagger(_guarded(TAGGER, PerceptronTagger))
 
     def _tags_of(self, utterances: Sequence[Sequence[str]]) -> list[list[str]]:
-        """The tags of utterances as newspapers write them."""
+        """Tag utterances as newspapers would write them."""
         read = list(map(self.newswire.restored, utterances))
-        found: list[list[str]] = self._tagger.tag([each.words for each in read])
-        # What is taken for a name because of its capital alone is none.
+        tags_of: list[list[str]] = self._tagger.tag([text.words for text in read])
+        # A word that is a name only because of its capital is none.
         again = [
             row
-            for row, (each, tags) in enumerate(zip(read, found, strict=True))
-            if not MISREAD.isdisjoint(map(tags.__getitem__, each.beginnings))
+            for row, (text, tags) in enumerate(zip(read, tags_of, strict=True))
+            if not MISREAD.isdisjoint(map(tags.__getitem__, text.beginnings))
         ]
         for row, tags in zip(again, self._tagger.tag([read[row].plain for row in again]), strict=True):
-            found[row] = tags
+            tags_of[row] = tags
         return [
-            tags if each.origins is None else [tags[place] for place in each.origins]
-            for each, tags in zip(read, found, strict=True)
+            tags if text.origins is None else [tags[index] for index in text.origins]
+            for text, tags in zip(read, tags_of, strict=True)
         ]
 
     @cached_property
@@ -328,7 +328,7 @@ class NltkLexicon:
 
     @cached_property
     def _only_names(self) -> frozenset[str]:
-        """Words that name one person, place or thing in each of their senses, with those of the calendar and of peoples."""
+        """Return words that are names in each of their senses, with those of the calendar and of peoples."""
         senses = {word: count for word, count in self._named.items() if len(word) >= _SHORTEST_NAME and word.isalpha()}
         for kind in ("noun", "verb", "adj", "adv"):
             for line in _lines(WORDNET, f"index.{kind}"):
@@ -356,24 +356,24 @@ class NltkLexicon:
         return wordnet
 
     def _first_sense(self, word: str, part_of_speech: str) -> list[Any]:
-        """The first of WordNet's `synsets`, if there is one; the others are not read."""
+        """Return the first of WordNet's `synsets`, if there is one, without reading the rest."""
         base = self._wordnet.morphy(word, part_of_speech)
         return [] if base is None else [self._wordnet.synset(f"{base}.{part_of_speech}.01")]
 
     def _is_name(self, word: str) -> bool:
-        """Return whether a noun is a name in WordNet too, and seldom anything else in the texts that its makers counted.
+        """Return whether a noun is a name in WordNet, and seldom anything else in the texts that WordNet counted.
 
         Texts are in lower case, so that no tag tells a john from John.
         """
         if word not in self._named:
             return False
         synsets = (synset for synset in self._wordnet.synsets(word, pos="n") if not synset.instance_hypernyms())
-        others = (lemma for synset in synsets for lemma in synset.lemmas())
-        return sum(self._num_met(lemma) for lemma in others if lemma.name().lower() == word) < SELDOM
+        lemmas = (lemma for synset in synsets for lemma in synset.lemmas())
+        return sum(self._num_met(lemma) for lemma in lemmas if lemma.name().lower() == word) < SELDOM
 
     @cached_property
     def _named(self) -> Counter[str]:
-        """Nouns with the number of their senses that are an instance, from the file (wndb(5WN)).
+        """Count for each noun its senses that are instances, from the data file (wndb(5WN)).
 
         Asking for all senses of each word takes long.
         """
@@ -390,7 +390,7 @@ class NltkLexicon:
         return {key: int(count) for key, _, count in fields}
 
     def _main_sense_of(self, word: str, part_of_speech: str) -> str | None:
-        """The name of a word's first synset, if it is its main one; half a place is added to each sense's count."""
+        """Return a word's first synset if it is its main sense; each sense's count is raised by a half."""
         counts: dict[str, float] = {}
         for synset in self._wordnet.synsets(word, pos=part_of_speech):
             same = (lemma for lemma in synset.lemmas() if lemma.name().lower() == word)
@@ -411,13 +411,13 @@ def missing_folders() -> list[str]:
 
 def _is_there(folder: str) -> bool:
     try:
-        _found(folder)
+        _find(folder)
     except DataError:
         return False
     return True
 
 
-def _found(folder: str, *names: str) -> Any:
+def _find(folder: str, *names: str) -> Any:
     import nltk
 
     return _guarded(folder, lambda: nltk.data.find("/".join((folder, *names))))
@@ -438,16 +438,16 @@ def _guarded(folder: str, load: Callable[[], Any]) -> Any:
         ) from None
 
 
-def _at(places: Sequence[int], tags: Sequence[str], num: int) -> list[str | None]:
+def _align_tags(indices: Sequence[int], tags: Sequence[str], num: int) -> list[str | None]:
     """Tags at some places, none at the others."""
-    asked: list[str | None] = [None] * num
-    for place, tag in zip(places, tags, strict=True):
-        asked[place] = tag
-    return asked
+    spread: list[str | None] = [None] * num
+    for index, tag in zip(indices, tags, strict=True):
+        spread[index] = tag
+    return spread
 
 
 def _lines(folder: str, name: str) -> list[str]:
-    with _found(folder, name).open() as file:
+    with _find(folder, name).open() as file:
         return split_lines(file.read())
 
 

@@ -34,7 +34,7 @@ from parley.envs.corpora.pairs.tokens import tokenise
 
 
 def word_set(text: str) -> frozenset[str]:
-    """The words of a list that is written with blanks between them."""
+    """Return the words of a list that are separated by blanks."""
     return frozenset(text.split())
 
 
@@ -45,13 +45,13 @@ class Lexicon(Protocol):
         """Penn Treebank tags of the words of an utterance."""
 
     def tag_all(self, utterances: Sequence[tuple[str, ...]]) -> list[list[str]]:
-        """The tags of many utterances, sooner than one by one; not to be changed by whoever gets them."""
+        """Return the tags of many utterances, faster than one by one; callers must not change them."""
 
     def are_tags(self, utterances: Sequence[tuple[str, ...]], tags: Sequence[Sequence[str]]) -> list[bool]:
-        """Return whether utterances have these tags; sooner than tagging them, and not remembered."""
+        """Return whether utterances have these tags; faster than tagging them, and not remembered."""
 
     def antonyms(self, word: str, part_of_speech: str | None) -> tuple[str, ...]:
-        """Opposites of a word in any of its senses, in a fixed order, without repetition.
+        """Return the opposites of a word in any of its senses, in a fixed order, without repetition.
 
         Args:
             word: lower case.
@@ -59,7 +59,7 @@ class Lexicon(Protocol):
         """
 
     def opposites(self, word: str, part_of_speech: str) -> tuple[str, ...]:
-        """Opposites of a base form in the sense that it mostly has, beside the project's own (`opposites.py`).
+        """Return the opposites of a base form in its main sense, beyond this project's own (`opposites.py`).
 
         Args:
             word: lower case.
@@ -67,7 +67,7 @@ class Lexicon(Protocol):
         """
 
     def same_sense(self, word: str, other: str, part_of_speech: str) -> bool:
-        """Return whether two words mean the same where each is used as it mostly is.
+        """Return whether two words have the same main sense.
 
         Args:
             word: base form, lower case.
@@ -76,7 +76,7 @@ class Lexicon(Protocol):
         """
 
     def synonyms(self, word: str, part_of_speech: str, *, every_sense: bool = False, names: bool = False) -> tuple[str, ...]:
-        """Base forms that mean the same as a base form, single words, the most usual first.
+        """Return base forms with the meaning of a base form, single words, the most usual first.
 
         Args:
             word: lower case.
@@ -86,7 +86,7 @@ class Lexicon(Protocol):
         """
 
     def inflect(self, word: str, tag: str) -> str | None:
-        """The form of a word's base that has a Penn Treebank tag, such as ("installed", "VB") -> "install"; None if unknown."""
+        """Return the form of a word's base with this tag, such as ("installed", "VB") -> "install"; None if unknown."""
 
     @property
     def stopwords(self) -> frozenset[str]:
@@ -107,7 +107,7 @@ _logger = logging.getLogger(__name__)
 
 
 def read_paraphrases(path: Path, *, equivalent: bool = False) -> dict[Phrase, tuple[Phrase, ...]]:
-    """Reads a file.
+    """Read a file of paraphrases.
 
     Args:
         path: a file of lines as above; empty lines are passed over.
@@ -123,7 +123,8 @@ def read_paraphrases(path: Path, *, equivalent: bool = False) -> dict[Phrase, tu
     broken: list[tuple[int, DataError]] = []
     num_gaps = 0
     lines = read_lines(path)
-    parse = _PARSERS[_kind(next((line for line in lines if line.strip()), ""))]
+    first = next((line for line in lines if line.strip()), "")
+    parse = _PARSERS[_BAR if _BAR in first else "\t" if "\t" in first else " "]
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
@@ -137,11 +138,11 @@ def read_paraphrases(path: Path, *, equivalent: bool = False) -> dict[Phrase, tu
         except DataError as error:
             broken.append((number, error))
     if broken:
-        number, first = broken[0]
+        number, example = broken[0]
         raise DataError(
-            f"a broken line: {first.what} ({len(broken)} broken in all)",
+            f"a broken line: {example.what} ({len(broken)} broken in all)",
             where=FileLine(str(path), number),
-            got=first.got,
+            got=example.got,
             fix="mend the line or take it out",
         )
     if num_gaps:
@@ -155,23 +156,19 @@ def read_paraphrases(path: Path, *, equivalent: bool = False) -> dict[Phrase, tu
 
 def two_way(pairs: Iterable[tuple[Phrase, Phrase]]) -> dict[Phrase, tuple[Phrase, ...]]:
     """Phrases and all their paraphrases, none twice; a phrase is none of itself."""
-    found: dict[Phrase, list[Phrase]] = {}
+    paraphrases_of: dict[Phrase, list[Phrase]] = {}
     for left, right in pairs:
         if left != right:
-            found.setdefault(left, []).append(right)
-            found.setdefault(right, []).append(left)
-    return {phrase: tuple(dict.fromkeys(paraphrases)) for phrase, paraphrases in found.items()}
-
-
-def _kind(line: str) -> str:
-    return _BAR if _BAR in line else "\t" if "\t" in line else " "
+            paraphrases_of.setdefault(left, []).append(right)
+            paraphrases_of.setdefault(right, []).append(left)
+    return {phrase: tuple(dict.fromkeys(paraphrases)) for phrase, paraphrases in paraphrases_of.items()}
 
 
 def _ppdb(line: str) -> tuple[str, str, str | None]:
     fields = [field.strip() for field in line.split(_BAR)]
     if len(fields) not in (5, 6):
         raise broken_rule("a line of PPDB has five or six fields between |||", line)
-    # The features of PPDB 1.0 say nothing of entailment, so that none of its pairs can be told apart.
+    # The features of PPDB 1.0 say nothing of entailment, so all its pairs are alike.
     return fields[1], fields[2], fields[5] if len(fields) == 6 else None
 
 
@@ -460,14 +457,14 @@ OF_OBJECTS = word_set(
 
 
 def _table(texts: Mapping[str, str], back: bool) -> dict[tuple[str, str], tuple[str, ...]]:
-    found: dict[tuple[str, str], dict[str, None]] = {}
+    opposites_of: dict[tuple[str, str], dict[str, None]] = {}
     for kind, text in texts.items():
         listed = iter(text.split())
         for left, right in zip(listed, listed, strict=True):
-            found.setdefault((left, kind), {})[right] = None
+            opposites_of.setdefault((left, kind), {})[right] = None
             if back and right not in _NOT_BACK[kind].split():
-                found.setdefault((right, kind), {})[left] = None
-    return {key: tuple(others) for key, others in found.items()}
+                opposites_of.setdefault((right, kind), {})[left] = None
+    return {key: tuple(opposites) for key, opposites in opposites_of.items()}
 
 
 def _fixed(text: str) -> tuple[dict[str, frozenset[str]], dict[str, frozenset[str]]]:

@@ -350,37 +350,37 @@ UNTOUCHED = NAMES | frozenset(_GRAMMAR.split())
 
 
 def phrasings(*, help_channel: bool = False) -> Mapping[Phrase, tuple[Phrase, ...]]:
-    """Return phrases and what may be said instead, in the order of the list.
+    """Return phrases and their paraphrases, in the order of the list.
 
     Args:
         help_channel: whether people ask for help with computers; else only what says the same in any chat.
     """
-    found: dict[Phrase, dict[Phrase, None]] = {}
+    paraphrases: dict[Phrase, dict[Phrase, None]] = {}
     for left, right in _sides(_EVERYWHERE + _IN_HELP_CHANNELS if help_channel else _EVERYWHERE):
-        found.setdefault(left, {})[right] = None
-    return {phrase: tuple(others) for phrase, others in found.items()}
+        paraphrases.setdefault(left, {})[right] = None
+    return {phrase: tuple(right_sides) for phrase, right_sides in paraphrases.items()}
 
 
 def synonyms(*, help_channel: bool = False) -> Mapping[tuple[str, str], tuple[str, ...]]:
-    """Return base forms and what may be said instead, by word and part of speech ("v", "n", "a", "r").
+    """Return base forms and their synonyms, by word and part of speech ("v", "n", "a", "r").
 
     Args:
         help_channel: see `phrasings`.
     """
-    found: dict[tuple[str, str], dict[str, None]] = {}
+    synonyms_of: dict[tuple[str, str], dict[str, None]] = {}
     for kind, text in (_SYNONYMS_IN_HELP_CHANNELS if help_channel else _SYNONYMS_EVERYWHERE).items():
         for group in text.split(","):
             words = group.split()
             for word in words:
-                found.setdefault((word, kind), {}).update(dict.fromkeys(other for other in words if other != word))
-    return {key: tuple(others) for key, others in found.items()}
+                synonyms_of.setdefault((word, kind), {}).update(dict.fromkeys(other for other in words if other != word))
+    return {key: tuple(words_of_sense) for key, words_of_sense in synonyms_of.items()}
 
 
 def _sides(text: str) -> Iterator[tuple[Phrase, Phrase]]:
     for line in filter(None, text.splitlines()):
         both = " = " in line
-        left, _, others = line.partition(" = " if both else " > ")
-        for right in others.split("|"):
+        left, _, alternatives = line.partition(" = " if both else " > ")
+        for right in alternatives.split("|"):
             yield _words(left), _words(right)
             if both:
                 yield _words(right), _words(left)
@@ -420,11 +420,13 @@ class Synonyms:
         self._lexicon, self._usual, self._listed = lexicon, usual, listed
         self._barred = frozenset[str]() if is_judged else UNTOUCHED
         self._table = {
-            phrase[0]: [other[0] for other in others if len(other) == 1] for phrase, others in table.items() if len(phrase) == 1
+            phrase[0]: [other[0] for other in paraphrases if len(other) == 1]
+            for phrase, paraphrases in table.items()
+            if len(phrase) == 1
         }
 
     def of(self, word: str, tag: str) -> tuple[Phrase, ...]:
-        """Forms of synonyms, one word each, in the order of the table.
+        """Return the synonyms of a word in its form, one word each, in the order of the table.
 
         Args:
             word: lower case.
@@ -437,15 +439,15 @@ class Synonyms:
         if base is None:
             return ()
         listed = () if base in self._barred else self._listed.get((base, kind), ())
-        others = (*(other for other in listed if other not in self._barred), *self._of_one_sense(word, base, kind))
-        forms = (self._lexicon.inflect(other, tag) for other in others)
+        bases = (*(other for other in listed if other not in self._barred), *self._of_one_sense(word, base, kind))
+        forms = (self._lexicon.inflect(other, tag) for other in bases)
         fitting = (form for form in forms if form is not None and form != word and self._usual(form))
         return tuple((form,) for form in dict.fromkeys(fitting))
 
     def _of_one_sense(self, word: str, base: str, kind: str) -> Iterator[str]:
         if _is_plain(word) and _is_plain(base):
             for other in self._table.get(base, ()):
-                if _is_plain(other) and not _one_stem(base, other) and self._lexicon.same_sense(base, other, kind):
+                if _is_plain(other) and not _share_stem(base, other) and self._lexicon.same_sense(base, other, kind):
                     yield other
 
 
@@ -464,6 +466,6 @@ def _is_plain(word: str) -> bool:
     return len(word) > 1 and word.isalpha() and word not in UNTOUCHED
 
 
-def _one_stem(word: str, other: str) -> bool:
+def _share_stem(word: str, other: str) -> bool:
     shorter = min(len(word), len(other), _SAME_STEM)
     return word[:shorter] == other[:shorter]

@@ -4,7 +4,7 @@ Source: NLTK's `averaged_perceptron_tagger_eng`, the tagger of Niu & Bansal's (2
 `nltk.pos_tag`, word for word; only the arithmetic differs:
 
   * weights are thousandths, so that integers hold them exactly; where two tags tie, NLTK's order of adding floats decides, and
-    NLTK is asked itself;
+    NLTK's own tagger decides;
   * every feature is a row of one matrix; what a word adds to the scores of its own tag and of its neighbours' is summed once a
     word, for all new words in one pass, not assembled from strings once a position;
   * utterances are tagged side by side, so that a position of all of them is one pass of numpy, and what their words say of it,
@@ -13,7 +13,7 @@ Source: NLTK's `averaged_perceptron_tagger_eng`, the tagger of Niu & Bansal's (2
 Not here: which data it needs and where they lie (`nltk_lexicon.py`).
 
 Shapes: B utterances, P their words and the marks around them one after the other, A those of P whose tag the words around
-decide, F features (the first is none and says nothing), W words known so far, R roles of a word, T tags in falling order (so
+decide, F features (the first is none and says nothing), W words met so far, R roles of a word, T tags in falling order (so
 that the first of equal scores is the one NLTK prefers), U tags and the two that stand before an utterance.
 
 The trigram model: interpolated Kneser-Ney smoothing with one discount of each order (Chen & Goodman 1999, "An empirical study
@@ -38,7 +38,7 @@ from parley.envs.corpora.pairs.turns import Utterance
 ORDER = 3
 _UNKNOWN, _BEGIN, _END = 0, 1, 2
 BEGIN, END = "<begin>", "<end>"
-"""What stands in a window before an utterance's first word, and behind its last."""
+"""Marks in a window before an utterance's first word and behind its last."""
 _EDGES = {BEGIN: _BEGIN, END: _END}
 Window = Sequence[str]
 """Neighbouring words: two that are only read, and at least one behind them that is judged; with `BEGIN` and `END`."""
@@ -46,25 +46,27 @@ _FIRST = 3
 """The number of the most frequent word."""
 
 
-def window(words: Utterance, start: int, end: int, others: Sequence[str], first: int = 0, last: int | None = None) -> Window:
-    """Some words in the place of others, two before and two behind them, none of another utterance.
+def window(
+    words: Utterance, start: int, end: int, replacement: Sequence[str], first: int = 0, last: int | None = None
+) -> Window:
+    """Return some words between two neighbours on each side, none from another utterance.
 
     Args:
         words: among which they stand.
-        start: where what they replace begins.
-        end: and ends.
-        others: what stands there instead; the words themselves for the window as it was.
-        first: where the utterance begins among the words.
-        last: and where it ends; with the words when not given.
+        start: position of the first replaced word.
+        end: position behind the last one.
+        replacement: the new words; the old ones for the window before the edit.
+        first: start of the utterance among the words.
+        last: its end; the end of the words when not given.
     """
     last = len(words) if last is None else last
     left = (BEGIN, BEGIN, *words[max(first, start - 2) : start])[-2:]
     right = (*words[end : min(last, end + 2)], END)[:2]
-    return (*left, *others, *right)
+    return (*left, *replacement, *right)
 
 
 class NGrams:
-    """The model.
+    """A trigram model with Kneser-Ney smoothing.
 
     Args:
         utterances: of the corpus' training split, words; read once.
@@ -73,16 +75,16 @@ class NGrams:
     """
 
     def __init__(self, utterances: Iterable[Utterance]) -> None:
-        said = list(utterances)
-        self.counts = Counter(chain.from_iterable(said))
+        corpus_utterances = list(utterances)
+        self.counts = Counter(chain.from_iterable(corpus_utterances))
         """How often each word of the corpus occurs."""
-        # Words that occur once are not told apart.
-        known = [word for word, count in self.counts.most_common() if count > 1]
-        self._ids = {word: i for i, word in enumerate(known, _FIRST)}
-        self._size = len(known) + _FIRST
+        # Words that occur once are one unknown word.
+        frequent = [word for word, count in self.counts.most_common() if count > 1]
+        self._ids = {word: i for i, word in enumerate(frequent, _FIRST)}
+        self._size = len(frequent) + _FIRST
         self.num_words = self.counts.total()
         """Of the training split."""
-        text = self._text(said)
+        text = self._text(corpus_utterances)
         self._levels = [_OrderCounts(_grams(text, order, self._size)) for order in range(ORDER, 0, -1)][::-1]
         # Kneser and Ney: a shorter n-gram counts by how many words stand before it, not by how often it is said.
         for order, (shorter, longer) in enumerate(pairwise(self._levels), 1):
@@ -97,12 +99,12 @@ class NGrams:
         edges = np.cumsum([len(words) + 1 for words in utterances])
         return np.split(scores, edges[:-1]) if len(utterances) else []
 
-    def ratios(self, windows: Sequence[Window], others: Sequence[Window]) -> np.ndarray:
-        """Perplexities of some windows, each divided by that of another (windows,) float64; above 1: less fluent."""
-        return np.asarray(np.exp(self._surprise(windows) - self._surprise(others)))
+    def ratios(self, windows: Sequence[Window], references: Sequence[Window]) -> np.ndarray:
+        """Return the perplexities of windows divided by those of others (windows,) float64; above 1: less fluent."""
+        return np.asarray(np.exp(self._surprise(windows) - self._surprise(references)))
 
     def _surprise(self, windows: Sequence[Window]) -> np.ndarray:
-        """Nats a word of each window (windows,) float64."""
+        """Return the mean surprise of each window's words, in nats (windows,) float64."""
         find = self._ids.get
         numbers: list[int] = []
         for words in windows:
@@ -110,27 +112,27 @@ class NGrams:
         text = np.array(numbers, dtype=np.int64)
         counts = np.fromiter(map(len, windows), dtype=np.int64, count=len(windows)) - 2
         starts = np.cumsum(counts + 2) - counts
-        places = np.repeat(starts - (np.cumsum(counts) - counts), counts) + np.arange(counts.sum())
-        nats = -np.log(self._probabilities(text, places))
+        positions = np.repeat(starts - (np.cumsum(counts) - counts), counts) + np.arange(counts.sum())
+        nats = -np.log(self._probabilities(text, positions))
         return np.add.reduceat(nats, np.cumsum(counts) - counts) / counts if len(counts) else np.zeros(0)
 
     def _text(self, utterances: Sequence[Utterance]) -> np.ndarray:
-        """Numbers of all words, two beginnings before and an end behind each utterance (N,) int64."""
+        """Turn words into numbers, with two beginnings before and an end behind each utterance (N,) int64."""
         find = self._ids.get
         numbers: list[int] = []
         for words in utterances:
             numbers += (_BEGIN, _BEGIN, *[find(word, _UNKNOWN) for word in words], _END)
         return np.array(numbers, dtype=np.int64)
 
-    def _probabilities(self, text: np.ndarray, places: np.ndarray) -> np.ndarray:
+    def _probabilities(self, text: np.ndarray, positions: np.ndarray) -> np.ndarray:
         """Return the probabilities of the words at some places, each given two others before it."""
-        found = np.full(len(places), 1.0 / self._size)
-        keys, power = np.zeros(len(places), dtype=np.int64), 1
+        probabilities = np.full(len(positions), 1.0 / self._size)
+        keys, power = np.zeros(len(positions), dtype=np.int64), 1
         for order, level in enumerate(self._levels):
-            keys = keys + text[places - order] * power
+            keys = keys + text[positions - order] * power
             power *= self._size
-            found = level.interpolated(keys, keys // self._size, found)
-        return found
+            probabilities = level.interpolated(keys, keys // self._size, probabilities)
+        return probabilities
 
 
 class _OrderCounts:
@@ -144,13 +146,13 @@ class _OrderCounts:
         self.keys, self.counts = np.unique(grams, return_counts=True)
 
     def count_by(self, endings: np.ndarray) -> None:
-        """Counts n-grams by the longer ones that end with them instead; those that end none stay as they are."""
-        places = np.searchsorted(self.keys, endings)
-        different = np.bincount(places, minlength=len(self.keys))
+        """Count n-grams by the number of longer ones that end with them; those that end none keep their counts."""
+        rows = np.searchsorted(self.keys, endings)
+        different = np.bincount(rows, minlength=len(self.keys))
         self.counts = np.where(different > 0, different, self.counts)
 
     def sum_contexts(self, size: int) -> None:
-        """Prepares look-ups: what all words behind a context count, how many they are, and the discount."""
+        """Prepare look-ups: the total and number of followers of each context, and the discount."""
         ones, twos = np.count_nonzero(self.counts == 1), np.count_nonzero(self.counts == 2)
         self._discount = ones / (ones + 2 * twos) if twos else 0.5
         self._contexts, where = np.unique(self.keys // size, return_inverse=True)
@@ -158,22 +160,22 @@ class _OrderCounts:
         self._followers = np.bincount(where)
 
     def interpolated(self, keys: np.ndarray, contexts: np.ndarray, shorter: np.ndarray) -> np.ndarray:
-        """Probabilities of n-grams' last words (N,), given those after one word less."""
-        place = np.minimum(np.searchsorted(self._contexts, contexts), len(self._contexts) - 1)
-        seen = self._contexts[place] == contexts
-        total = np.where(seen, self._totals[place], 1.0)
+        """Return the probabilities of n-grams' last words (N,), interpolated with those of the shorter contexts."""
+        context_row = np.minimum(np.searchsorted(self._contexts, contexts), len(self._contexts) - 1)
+        seen = self._contexts[context_row] == contexts
+        total = np.where(seen, self._totals[context_row], 1.0)
         row = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
         count = np.where(self.keys[row] == keys, self.counts[row], 0)
-        left = self._discount * np.where(seen, self._followers[place], 0)
+        left = self._discount * np.where(seen, self._followers[context_row], 0)
         return np.where(seen, (np.maximum(count - self._discount, 0.0) + left * shorter) / total, shorter)
 
 
 def _grams(text: np.ndarray, order: int, size: int) -> np.ndarray:
-    """A number for each n-gram of an order that ends at a word or an end of an utterance."""
-    places = np.flatnonzero(text != _BEGIN)
-    keys = np.zeros(len(places), dtype=np.int64)
+    """Return a number for each n-gram of an order that ends at a word or an utterance's end."""
+    positions = np.flatnonzero(text != _BEGIN)
+    keys = np.zeros(len(positions), dtype=np.int64)
     for back in range(order):
-        keys += text[places - back] * size**back
+        keys += text[positions - back] * size**back
     return keys
 
 
@@ -185,17 +187,17 @@ _ROOM = 1 << 12
 """Words that the tables begin with room for."""
 _UNKNOWN_TAGGER = -1
 _FREE = -2
-"""Stands for a tag that is not asked about."""
+"""Marks a word whose tag is not checked."""
 _LAST_MARK = 3
-"""Of the rows of the marks around an utterance, the last; words stand behind them."""
+"""The last row of the marks around an utterance; rows of words follow."""
 _NONE = 0
 """Row of the feature that no weights are known for."""
 _ROLES = range(2, -3, -1)
-"""Whose tag a word speaks for: that of the word two after it, ..., of itself, ..., of the word two before it."""
+"""Offsets of the word whose tag a word's features score: two after it, ..., itself, ..., two before it."""
 
 
 class Tagger:
-    """The tags of `nltk.pos_tag`, sooner.
+    """A faster `nltk.pos_tag`, with equal tags.
 
     Args:
         perceptron: an `nltk.tag.PerceptronTagger` with weights of at most three decimals.
@@ -204,23 +206,23 @@ class Tagger:
     def __init__(self, perceptron: Any) -> None:
         self._perceptron = perceptron
         tags: list[str] = sorted(perceptron.classes, reverse=True)
-        self._place = {tag: place for place, tag in enumerate(tags)}
+        self._column = {tag: index for index, tag in enumerate(tags)}
         weights: dict[str, dict[str, float]] = perceptron.model.weights
         self._weights_FT = np.zeros((1 + len(weights), len(tags)), dtype=np.int32)
-        rows = np.repeat(np.arange(1, 1 + len(weights)), [len(said) for said in weights.values()])
-        steps = np.array([weight for said in weights.values() for weight in said.values()]) * _SCALE
-        self._weights_FT[rows, [self._place[tag] for said in weights.values() for tag in said]] = np.rint(steps)
+        rows = np.repeat(np.arange(1, 1 + len(weights)), [len(by_tag) for by_tag in weights.values()])
+        steps = np.array([weight for by_tag in weights.values() for weight in by_tag.values()]) * _SCALE
+        self._weights_FT[rows, [self._column[tag] for by_tag in weights.values() for tag in by_tag]] = np.rint(steps)
         self._features: dict[str, dict[str, int]] = {}
         for row, feature in enumerate(weights, 1):
             kind, _, value = feature.rpartition(" ")
             self._features.setdefault(kind, {})[value] = row
-        # What comes before an utterance has tags of its own, behind the others.
+        # The marks before an utterance have tags of their own, behind the others.
         self._names = [*tags, *perceptron.START]
         self._before_UUT = np.stack([self._before(tag) for tag in self._names])
         self._tags_before: dict[str, list[tuple[int, int]]] = {}
-        for place, tag in enumerate(self._names):
+        for index, tag in enumerate(self._names):
             for word, row in self._kind(f"i-1 tag+i word {tag}").items():
-                self._tags_before.setdefault(word, []).append((place, row))
+                self._tags_before.setdefault(word, []).append((index, row))
         self._ids: dict[str, int] = {}
         self._num_words = 0
         self._roles_RWT = np.zeros((len(_ROLES), _ROOM, len(tags)), dtype=np.int32)
@@ -228,50 +230,51 @@ class Tagger:
         self._after_UW = np.full((len(self._names), _ROOM), _NONE)
         marks = [*perceptron.START, *perceptron.END]
         self._learn(marks, marks)
-        # The tag before the first word is the first of the two, that before it the second; nobody asks for those at the end.
+        # The tag before the first word is the first of the two, that before it the second; tags at the end are not used.
         self._certain_W[: len(marks)] = len(tags) + 1, len(tags), 0, 0
 
     def tag(self, utterances: Sequence[Sequence[str]]) -> list[list[str]]:
-        """Penn Treebank tags.
+        """Return Penn Treebank tags.
 
         Args:
-            utterances: words; many at once are much sooner tagged than one by one.
+            utterances: words; a list is tagged much faster than one by one.
         """
         self._take_in(utterances)
         order = sorted(range(len(utterances)), key=lambda row: -len(utterances[row]))
-        found: list[list[str]] = [[]] * len(order)
+        tags_of: list[list[str]] = [[]] * len(order)
         for start in range(0, len(order), _SIDE_BY_SIDE):
             rows = order[start : start + _SIDE_BY_SIDE]
             for row, tags in zip(rows, self._side_by_side([utterances[row] for row in rows]), strict=True):
-                found[row] = tags
-        return found
+                tags_of[row] = tags
+        return tags_of
 
     def are_tags(self, utterances: Sequence[Sequence[str]], tags: Sequence[Sequence[str | None]]) -> list[bool]:
-        """Return whether `tag` would give just these tags; sooner, for the tags before each word are known.
+        """Return whether `tag` would give these tags; faster, because the tags before each word are given.
 
         Args:
             utterances: words.
             tags: as many for each; None where any will do.
         """
         self._take_in(utterances)
-        found = []
+        are_right = []
         for start in range(0, len(utterances), _SIDE_BY_SIDE):
             end = start + _SIDE_BY_SIDE
-            found += self._confirmed(utterances[start:end], tags[start:end])
-        return found
+            are_right += self._confirmed(utterances[start:end], tags[start:end])
+        return are_right
 
     def _confirmed(self, utterances: Sequence[Sequence[str]], tags: Sequence[Sequence[str | None]]) -> list[bool]:
         """Return whether each word has its tag, given that all words before it have theirs."""
         ids_P, _, ends_B = self._joined(utterances)
         certain_P = self._certain_W[ids_P]
         wanted_P, is_word_P = certain_P.copy(), ids_P > _LAST_MARK
-        wanted_P[is_word_P] = [_FREE if tag is None else self._place.get(tag, _UNKNOWN_TAGGER) for own in tags for tag in own]
+        all_tags = chain.from_iterable(tags)
+        wanted_P[is_word_P] = [_FREE if tag is None else self._column.get(tag, _UNKNOWN_TAGGER) for tag in all_tags]
         where_F = np.flatnonzero(wanted_P == _FREE)
         wanted_P[where_F] = certain_P[where_F]
         where_F = where_F[certain_P[where_F] == _UNKNOWN_TAGGER]
         row_F = np.searchsorted(ends_B, where_F, side="right")
         number_F = np.arange(len(row_F)) - np.searchsorted(row_F, row_F)
-        # The first free word of each utterance, then the second: what it is taken for speaks for the words after it.
+        # The first free word of each utterance, then the second: its tag scores the words after it.
         for number in range(int(number_F.max(initial=_UNKNOWN_TAGGER)) + 1):
             where = where_F[number_F == number]
             wanted_P[where] = (self._around(ids_P, where) + self._from_before(wanted_P, ids_P, where)).argmax(axis=1)
@@ -283,14 +286,16 @@ class Tagger:
         is_wrong_B[np.searchsorted(ends_B, np.flatnonzero(is_wrong_P), side="right")] = True
         is_tied_B[np.searchsorted(ends_B, where_A[_are_tied(score_AT)], side="right")] = True
         return [
-            all(asked in (tag, None) for (_, tag), asked in zip(self._perceptron.tag(words), own, strict=True))
+            all(expected in (tag, None) for (_, tag), expected in zip(self._perceptron.tag(words), row_tags, strict=True))
             if is_tied
             else not is_wrong
-            for words, own, is_tied, is_wrong in zip(utterances, tags, is_tied_B.tolist(), is_wrong_B.tolist(), strict=True)
+            for words, row_tags, is_tied, is_wrong in zip(
+                utterances, tags, is_tied_B.tolist(), is_wrong_B.tolist(), strict=True
+            )
         ]
 
     def _joined(self, utterances: Sequence[Sequence[str]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Words and marks of utterances one after the other (P,), where each begins (B,) and ends (B,)."""
+        """Join words and marks of utterances (P,), with the start (B,) and end (B,) of each utterance."""
         id_of = self._ids.__getitem__
         ids_P = np.array([row for words in utterances for row in (0, 1, *map(id_of, words), 2, _LAST_MARK)])
         ends_B = np.cumsum([len(words) + 4 for words in utterances])
@@ -306,12 +311,12 @@ class Tagger:
     def _from_before(self, tags_P: np.ndarray, ids_P: np.ndarray, where: np.ndarray) -> np.ndarray:
         """Return the scores of tags from the two tags before some words (words, T)."""
         tag_1 = tags_P[where - 1]
-        said = self._before_UUT[tag_1, tags_P[where - 2]]
-        said += self._weights_FT.take(self._after_UW[tag_1, ids_P[where]], axis=0)
-        return said
+        scores = self._before_UUT[tag_1, tags_P[where - 2]]
+        scores += self._weights_FT.take(self._after_UW[tag_1, ids_P[where]], axis=0)
+        return scores
 
     def _side_by_side(self, utterances: Sequence[Sequence[str]]) -> list[list[str]]:
-        """The tags of some utterances: all first words, then all second ones."""
+        """Tag utterances in parallel: all first words, then all second words."""
         ids_P, starts_B, ends_B = self._joined(utterances)
         tags_P = self._certain_W[ids_P]
         where_A = np.flatnonzero(tags_P == _UNKNOWN_TAGGER)
@@ -335,14 +340,14 @@ class Tagger:
         ]
 
     def _take_in(self, utterances: Sequence[Sequence[str]]) -> None:
-        """Learns words that are new."""
+        """Learn words that are new."""
         new = [word for word in dict.fromkeys(chain.from_iterable(utterances)) if word not in self._ids]
         if new:
             self._ids.update(zip(new, range(self._num_words, self._num_words + len(new)), strict=True))
             self._learn(new, list(map(self._perceptron.normalize, new)))
 
     def _learn(self, words: Sequence[str], normal: Sequence[str]) -> None:
-        """Adds rows for words that are new, or for the marks of the two ends, which are nobody's word."""
+        """Add rows for new words, or for the marks around utterances."""
         start, end = self._num_words, self._num_words + len(words)
         while end > len(self._certain_W):
             self._roles_RWT = np.concatenate([self._roles_RWT, np.zeros_like(self._roles_RWT)], axis=1)
@@ -365,8 +370,8 @@ class Tagger:
         for number, role in enumerate(_ROLES):
             self._roles_RWT[number, start:end] = sum(self._weights(kind, values) for kind, values in spoken[role].items())
         certain = self._perceptron.tagdict
-        self._certain_W[start:end] = [self._place[certain[word]] if word in certain else _UNKNOWN_TAGGER for word in words]
-        before = [(*said, row) for row, word in enumerate(normal, start) for said in self._tags_before.get(word, ())]
+        self._certain_W[start:end] = [self._column[certain[word]] if word in certain else _UNKNOWN_TAGGER for word in words]
+        before = [(*pair, row) for row, word in enumerate(normal, start) for pair in self._tags_before.get(word, ())]
         places, features, rows = np.array(before, dtype=np.int64).reshape(-1, 3).T
         self._after_UW[places, rows] = features
 
@@ -376,7 +381,7 @@ class Tagger:
         return first + self._weights("i-2 tag", self._names) + self._weights(f"i tag+i-2 tag {tag}", self._names)
 
     def _weights(self, kind: str, values: Iterable[str]) -> np.ndarray:
-        """The weights of features of a kind (values, T)."""
+        """Return the weights of features of one kind (values, T)."""
         return self._weights_FT.take(list(map(self._kind(kind).get, values, repeat(_NONE))), axis=0)
 
     def _kind(self, kind: str) -> Mapping[str, int]:
@@ -385,5 +390,5 @@ class Tagger:
 
 def _are_tied(score_AT: np.ndarray) -> np.ndarray:
     """Mark the words of which several tags have the highest score (A,)."""
-    found: np.ndarray = np.count_nonzero(score_AT == score_AT.max(axis=1, keepdims=True), axis=1) > 1
-    return found
+    is_tied: np.ndarray = np.count_nonzero(score_AT == score_AT.max(axis=1, keepdims=True), axis=1) > 1
+    return is_tied

@@ -58,27 +58,29 @@ Vectors = Callable[[Sequence[str]], np.ndarray]
 """Embeddings of words, one row each; words without one have no row (`policies.core.responder.TrainableResponder.vectors`)."""
 
 
-def average_similarity(texts: Sequence[Sequence[str]], others: Sequence[Sequence[str]], vectors: Vectors) -> list[float | None]:
-    """Cosines of the mean embeddings of pairs of texts.
+def average_similarity(
+    texts: Sequence[Sequence[str]], compared: Sequence[Sequence[str]], vectors: Vectors
+) -> list[float | None]:
+    """Return the cosines of the mean embeddings of pairs of texts.
 
     Args:
-        texts: words of what is compared with: clean contexts, or the replies to them.
-        others: words of what is compared, in the same order.
+        texts: words of the references: clean contexts, or the replies to them.
+        compared: words of the texts that are compared with them, in the same order.
         vectors: of words.
 
     Returns:
-        -1 to 1 for each pair; None where no word of the text has a vector, 0 where none of the other's has.
+        -1 to 1 for each pair; None if no word of the reference has a vector, 0 if no word of the other text has.
     """
-    assert len(texts) == len(others), f"pairs are wanted, got {len(texts)} and {len(others)} texts"
+    assert len(texts) == len(compared), f"pairs are wanted, got {len(texts)} and {len(compared)} texts"
     if not texts:
         return []
-    first, second = (_directions(several, vectors) for several in (texts, others))
+    first, second = (_directions(several, vectors) for several in (texts, compared))
     cosines = np.einsum("ne,ne->n", first, second).clip(-1.0, 1.0)
     return [float(cosine) if direction.any() else None for cosine, direction in zip(cosines, first, strict=True)]
 
 
 def sentence_bleu(reply: Sequence[str], reference: Sequence[str]) -> float:
-    """BLEU of a reply against another, 0 to 1; 1 exactly for equal ones."""
+    """Return the BLEU of a reply against another, 0 to 1; exactly 1 for equal ones."""
     from nltk.translate import bleu_score
 
     if list(reply) == list(reference):
@@ -90,7 +92,7 @@ def sentence_bleu(reply: Sequence[str], reference: Sequence[str]) -> float:
 
 
 def _directions(texts: Sequence[Sequence[str]], vectors: Vectors) -> np.ndarray:
-    """The mean embedding of each text, of length 1; zeros where it has none."""
+    """Return the mean embedding of each text, of length 1; zeros where a text has none."""
     sums = np.stack([vectors(words).astype(np.float64).sum(axis=0) for words in texts])
     lengths = np.linalg.norm(sums, axis=1, keepdims=True)
     return np.divide(sums, lengths, out=np.zeros_like(sums), where=lengths > 0)
@@ -125,12 +127,12 @@ class ActivityTables:
     conflicts: frozenset[str]
 
     def activity(self, verb: str) -> str | None:
-        """The activity that a verb names."""
+        """Return the activity that a verb names."""
         bare = verb.replace("-", "").replace("_", "")
         return self.present.get(bare) or self.past.get(bare)
 
     def entity(self, word: str) -> str | None:
-        """The entity that a word names; words are tried as they are, in other cases, then by their beginnings.
+        """Return the entity that a word names, tried as it is, in other cases, then by its beginning.
 
         Args:
             word: as `parley.envs.corpora.pairs.tokens` writes it, or two of these with "_" between them.
@@ -149,7 +151,7 @@ _FEWEST_LETTERS = 4
 
 
 def read_activity_tables(data_root: Path) -> ActivityTables:
-    """Reads the tables.
+    """Read the tables.
 
     Args:
         data_root: holds the folder `ubuntu_actent`.
@@ -165,7 +167,7 @@ def read_activity_tables(data_root: Path) -> ActivityTables:
 
 
 def _read_activities(present_file: Path, past_file: Path) -> tuple[dict[str, str], dict[str, str]]:
-    """Line n of both files is one activity; a word that stands in several lines is of the last, as in the released code."""
+    """Read activities: line n of both files names one; a word of several lines belongs to the last, as released."""
     present_lines, past_lines = (
         [line.lower().replace("-", "").split() for line in read_lines(path)] for path in (present_file, past_file)
     )
@@ -252,18 +254,18 @@ class ActivityExtractor:
         return ActEnt(frozenset().union(*utterances), frozenset(entities), complete)
 
     def _entities(self, words: Sequence[str]) -> tuple[list[str], list[str]]:
-        """The entities, and the words with a placeholder for every run of words that name some."""
-        found: list[str] = []
+        """Return the entities, and the words with one placeholder for each run of words that name some."""
+        entities: list[str] = []
         replaced = list(words)
-        for place, (word, following) in enumerate(pairwise(words)):
+        for index, (word, following) in enumerate(pairwise(words)):
             if word == EOU:
                 continue
             pair = None if following == EOU else self._pair_entity(word, following)
             entity = pair or (word if word in (URL, PATH) else self.tables.entity(word))
             if entity:
-                found.append(entity)
-                replaced[place : place + 1 + bool(pair)] = [_ENTITY] * (1 + bool(pair))
-        return found, _without_runs(replaced, _ENTITY)
+                entities.append(entity)
+                replaced[index : index + 1 + bool(pair)] = [_ENTITY] * (1 + bool(pair))
+        return entities, _without_runs(replaced, _ENTITY)
 
     def _pair_entity(self, word: str, following: str) -> str | None:
         if URL in (word, following):
@@ -271,15 +273,15 @@ class ActivityExtractor:
         return PATH if word == PATH else self.tables.entity(f"{word}_{following}")
 
     def _commands(self, words: Sequence[str]) -> list[bool]:
-        """Return whether each word is of a command line."""
+        """Mark the words of a command line."""
         marked = [word in self.tables.commands and word not in self.tables.conflicts for word in words]
         spreading = any(marked)
         while spreading:
             spreading = False
-            for place, word in enumerate(words):
-                beside = [*marked[max(place - 1, 0) : place], *marked[place + 1 : place + 2]]
-                if not marked[place] and self._is_drawn_in(word, beside):
-                    marked[place] = spreading = True
+            for index, word in enumerate(words):
+                beside = [*marked[max(index - 1, 0) : index], *marked[index + 1 : index + 2]]
+                if not marked[index] and self._is_drawn_in(word, beside):
+                    marked[index] = spreading = True
         _mark_quotations(words, marked)
         return marked
 
@@ -289,15 +291,15 @@ class ActivityExtractor:
         return all(neighbours) or (any(neighbours) and (word in self.tables.commands or "-" in word))
 
     def _activities(self, words: Sequence[str]) -> frozenset[str]:
-        """The activities of an utterance."""
+        """Return the activities of an utterance."""
         if not words:
             return frozenset()
         shown = [_SOMETHING if word in (_ENTITY, _COMMAND, UNKNOWN) else word for word in words]
         tags = self.tag(shown)
-        places = [place for place, tag in enumerate(tags) if tag.startswith("VB")]
-        verbs = [shown[place] for place in places]
+        indices = [index for index, tag in enumerate(tags) if tag.startswith("VB")]
+        verbs = [shown[index] for index in indices]
         # "Log in" is the activity "login".
-        verbs += ["".join(shown[place : place + 2]) for place in places]
+        verbs += ["".join(shown[index : index + 2]) for index in indices]
         if not verbs and tags[0].startswith("NN") and shown[0] != _SOMETHING:
             verbs = shown[:1]
         return frozenset(filter(None, map(self.tables.activity, verbs)))
@@ -335,15 +337,11 @@ def reference_metrics(truths: Sequence[ActEnt]) -> dict[str, Estimate]:
     metrics: dict[str, Estimate] = {}
     for name in (*CONSTANTS, CEILING):
         answers = [CONSTANTS.get(name, truth) for truth in counted]
-        for kind, values in zip(("activity_f1", "entity_f1"), _columns(answers, counted), strict=True):
-            metrics[f"{kind}.{name}"] = clustered_rate(values)
+        pairs = list(zip(answers, counted, strict=True))
+        activities = [_f1(answer.activities, truth.activities) for answer, truth in pairs]
+        metrics[f"activity_f1.{name}"] = clustered_rate(activities)
+        metrics[f"entity_f1.{name}"] = clustered_rate([_f1(answer.entities, truth.entities) for answer, truth in pairs])
     return metrics
-
-
-def _columns(answers: Sequence[ActEnt], truths: Sequence[ActEnt]) -> tuple[list[float], list[float]]:
-    pairs = list(zip(answers, truths, strict=True))
-    activities = [_f1(answer.activities, truth.activities) for answer, truth in pairs]
-    return activities, [_f1(answer.entities, truth.entities) for answer, truth in pairs]
 
 
 def _f1(predicted: frozenset[str], truth: frozenset[str]) -> float:
@@ -353,12 +351,12 @@ def _f1(predicted: frozenset[str], truth: frozenset[str]) -> float:
 
 
 def _without_runs(words: Iterable[str], placeholder: str) -> list[str]:
-    """The words, several of the placeholder in a row being one."""
+    """Merge runs of the placeholder into one."""
     return [word for name, run in groupby(words) for word in ([name] if name == placeholder else run)]
 
 
 def _utterances(words: Iterable[str]) -> list[list[str]]:
-    """The words before each mark of an end; the last of the words is one."""
+    """Split words at the marks of an end; the last word is one."""
     utterances: list[list[str]] = [[]]
     for word in words:
         if word == EOU:
@@ -369,16 +367,16 @@ def _utterances(words: Iterable[str]) -> list[list[str]]:
 
 
 def _mark_quotations(words: Sequence[str], marked: list[bool]) -> None:
-    """Marks short quotations as commands, in place; see the module's list of what was kept."""
+    """Mark short quotations as commands, in place; see the module's list of kept behaviour."""
     start, has_command = -1, False
-    for place, word in enumerate(words):
+    for index, word in enumerate(words):
         if word in _QUOTES and start < 0:
-            start = place
+            start = index
         elif word in _QUOTES:
-            if 1 < place - start <= _LONGEST_QUOTATION and has_command:
-                marked[start : place + 1] = [True] * (place + 1 - start)
+            if 1 < index - start <= _LONGEST_QUOTATION and has_command:
+                marked[start : index + 1] = [True] * (index + 1 - start)
             start = -1
-        if marked[place] and start > 0:
+        if marked[index] and start > 0:
             has_command = True
         if word in _ENDS_QUOTATION or any(mark in word for mark in "!?."):
             start = -1

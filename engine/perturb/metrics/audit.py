@@ -1,7 +1,7 @@
 """Metrics and tables of an audit of perturbations, and the agreement of its labellers.
 
-Metrics are called KIND.STRATEGY; one strategy more than was asked for is `CONTROL`, which shows what the same figures are
-where words are replaced at random. A row is a context and its utterances that were touched
+Metrics are called KIND.STRATEGY; one more strategy is `CONTROL`, which shows the same figures where words are
+replaced at random. A row is a context and its utterances that were touched
 (`parley.engine.perturb.verbs.config.AUDIT`). Means and ratios are clustered by context. Rates have Wilson intervals, as if
 utterances were independent: those of one context and contexts that share one are not, so these are a little narrow.
 
@@ -15,7 +15,9 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from itertools import combinations
 from typing import Any
 
@@ -33,15 +35,15 @@ from parley.engine.core.stats.statistics import (
     ratio_of_sums,
 )
 from parley.engine.core.tables.table import (
-    ABSENT,
     FEW_MARK,
+    PERCENT,
+    Column,
     EstimateTable,
-    above,
+    TableRow,
     few_note,
     figure,
-    interval,
+    metric_table,
     num_measured,
-    number,
 )
 from parley.engine.perturb.strategies.stopwords import (
     ARTICLES,
@@ -78,7 +80,7 @@ _KINDS: dict[str, Metric] = {
     ALL_WORDS: Metric("share of words changed", NEITHER, "of the words of all contexts", "share"),
 }
 KINDS = tuple(_KINDS)
-"""What is measured of each strategy; `KEPT` and `WRONG` only where somebody was asked."""
+"""Figures of each strategy; `KEPT` needs a model of entailment, `WRONG` needs labels."""
 _OVERALL = {
     KAPPA: Metric("agreement of labellers, kappa", "", "Cohen's, mean over pairs of labellers; 0 is chance, 1 always"),
     AGREEMENT: Metric("agreement of labellers", "", "share of the lines with several labels whose labels are equal", "share"),
@@ -157,7 +159,7 @@ class _Tally:
         touched = np.bincount(np.array(self.contexts, dtype=np.int64), minlength=len(num_words))
         # A ratio that is the limit but for its rounding reaches it.
         above = log_ratios >= np.log(max_ratio) - 1e-12
-        found = {
+        estimates = {
             CONTEXTS: rate(len({*self.contexts}), len(num_words)),
             UTTERANCES: clustered_rate(touched, trials=num_utterances),
             WORDS: mean_count(self.changed, self.contexts),
@@ -169,126 +171,120 @@ class _Tally:
         }
         if self.kept:
             contexts, kept = zip(*self.kept, strict=True)
-            found[KEPT] = clustered_rate(kept, contexts)
-        return found
+            estimates[KEPT] = clustered_rate(kept, contexts)
+        return estimates
 
 
 def label_metrics(lines: Mapping[str, str], labels: Mapping[str, Mapping[str, bool]]) -> dict[str, Estimate]:
-    """Rates of wrong lines by strategy; of several labellers their agreement too. Nothing where there is no label.
+    """Return the rates of wrong lines by strategy, and the agreement of several labellers; empty without a label.
 
     Args:
         lines: the strategy of each line by its key.
         labels: whether a line is wrong, by labeller and key; a line that one labeller at least calls wrong is wrong.
     """
     votes: dict[str, list[bool]] = {}
-    for said in labels.values():
-        for key, wrong in said.items():
+    for votes_of_line in labels.values():
+        for key, wrong in votes_of_line.items():
             votes.setdefault(key, []).append(wrong)
     if not votes:
         return {}
-    found: dict[str, Estimate] = {}
+    metrics: dict[str, Estimate] = {}
     for strategy in dict.fromkeys(lines.values()):
-        of_lines = [any(said) for key, said in votes.items() if lines[key] == strategy]
-        found[f"{WRONG}.{strategy}"] = rate(sum(of_lines), len(of_lines))
-    several = [said for said in votes.values() if len(said) > 1]
+        of_lines = [any(votes_of_line) for key, votes_of_line in votes.items() if lines[key] == strategy]
+        metrics[f"{WRONG}.{strategy}"] = rate(sum(of_lines), len(of_lines))
+    several = [votes_of_line for votes_of_line in votes.values() if len(votes_of_line) > 1]
     if several:
-        found[AGREEMENT] = rate(sum(len({*said}) == 1 for said in several), len(several))
-        found[KAPPA] = count(_mean_kappa([*labels.values()]), len(several))
-    return found
+        metrics[AGREEMENT] = rate(sum(len({*votes_of_line}) == 1 for votes_of_line in several), len(several))
+        metrics[KAPPA] = count(_mean_kappa([*labels.values()]), len(several))
+    return metrics
 
 
 def kappa(pairs: Sequence[tuple[bool, bool]]) -> float:
-    """Cohen's kappa of two labellers; NaN where both always say the same one thing, for then chance explains everything.
+    """Return Cohen's kappa of two labellers; NaN where both always give the same one label.
 
     Args:
         pairs: what each said of a line, at least one.
     """
-    agreed = sum(one == other for one, other in pairs) / len(pairs)
+    agreed = sum(left == right for left, right in pairs) / len(pairs)
     shares = [sum(pair[side] for pair in pairs) / len(pairs) for side in (0, 1)]
     chance = shares[0] * shares[1] + (1 - shares[0]) * (1 - shares[1])
     return (agreed - chance) / (1 - chance) if chance < 1 else math.nan
 
 
 def _mean_kappa(labels: Sequence[Mapping[str, bool]]) -> float:
-    pairs = [[(one[key], other[key]) for key in one if key in other] for one, other in combinations(labels, 2)]
-    known = [value for both in pairs if both and not math.isnan(value := kappa(both))]
-    return sum(known) / len(known) if known else math.nan
+    pairs = [[(left[key], right[key]) for key in left if key in right] for left, right in combinations(labels, 2)]
+    defined = [value for both in pairs if both and not math.isnan(value := kappa(both))]
+    return sum(defined) / len(defined) if defined else math.nan
 
 
 Metrics = Mapping[str, Estimate]
 TRIGRAMS = "trigrams of the training split"
-"""What perplexities are under where no language model is named."""
+"""The judge of perplexities if no language model is named."""
 
 
 def audit_tables(metrics: Metrics, max_ratio: float, likelihood: str) -> dict[str, EstimateTable]:
     """Return the tables of an audit by heading: how strategies read, and how much they change.
 
     Args:
-        metrics: those of `audit.audit_metrics`, and of `labels.label_metrics` where lines are labelled.
+        metrics: those of `audit_metrics`, and of `label_metrics` where lines are labelled.
         max_ratio: the ratio of perplexities from which utterances were counted.
-        likelihood: what the perplexities are under, in words.
+        likelihood: the judge of the perplexities, in words.
     """
-    reads = {
-        "wrong by hand": (WRONG, _share),
-        "labelled": (WRONG, num_measured),
-        "perplexity ratio": (RATIO, number),
-        f"ratio {figure(max_ratio)} or more": (ABOVE, _share),
-        "other part of speech": (RETAGGED, _share_of_words),
-        "doubled auxiliary": (DOUBLED_AUXILIARIES, _share),
-        "double negation": (DOUBLE_NEGATIONS, _share),
-        "a / an": (ARTICLES, _share),
-        "doubled word": (DOUBLED_WORDS, _share),
-        "unknown word": (UNKNOWN_WORDS, _share),
-        "kept by entailment": (KEPT, _share),
-        "n": (ABOVE, num_measured),
-    }
-    changes = {
-        "contexts touched": (CONTEXTS, _share),
-        "utterances touched": (UTTERANCES, _share),
-        "words changed": (WORDS, number),
-        "of all words": (ALL_WORDS, _share),
-        "contexts": (CONTEXTS, num_measured),
-    }
-    asked = {kind for kind in (WRONG, KEPT) if any(name.startswith(f"{kind}.") for name in metrics)}
-    reads = {title: column for title, column in reads.items() if column[0] not in (WRONG, KEPT) or column[0] in asked}
-    same = "What strategies choose by them (paraphrases, antonym) looks better than it is: --lm names another judge. "
+    judged = {kind for kind in (WRONG, KEPT) if any(name.startswith(f"{kind}.") for name in metrics)}
+    reads = [
+        *[_share_of("wrong by hand", WRONG), Column("labelled", cell=partial(_measured, WRONG))] * (WRONG in judged),
+        Column("perplexity ratio", f"{RATIO}.{{strategy}}"),
+        _share_of(f"ratio {figure(max_ratio)} or more", ABOVE),
+        Column("other part of speech", cell=_retagged),
+        _share_of("doubled auxiliary", DOUBLED_AUXILIARIES),
+        _share_of("double negation", DOUBLE_NEGATIONS),
+        _share_of("a / an", ARTICLES),
+        _share_of("doubled word", DOUBLED_WORDS),
+        _share_of("unknown word", UNKNOWN_WORDS),
+        *[_share_of("kept by entailment", KEPT)] * (KEPT in judged),
+        Column("n", cell=partial(_measured, ABOVE)),
+    ]
+    changes = [
+        _share_of("contexts touched", CONTEXTS),
+        _share_of("utterances touched", UTTERANCES),
+        Column("words changed", f"{WORDS}.{{strategy}}"),
+        _share_of("of all words", ALL_WORDS),
+        Column("contexts", cell=partial(_measured, CONTEXTS)),
+    ]
+    by_trigrams = "What strategies choose by them (paraphrases, antonym) looks better than it is: --lm names another judge. "
     note = (
         f"Of the utterances that a strategy touched, n. Ratio: perplexity after by before, geometric mean, under {likelihood}. "
-        f"{same if likelihood == TRIGRAMS else ''}Other part of speech: of words replaced one by one. Signs of broken English "
-        f"count where there are more than before. {CONTROL}: as many words of these utterances, replaced at random: what the "
-        f"figures are on garbage. Brackets: 95 % intervals."
+        f"{by_trigrams if likelihood == TRIGRAMS else ''}Other part of speech: of words replaced one by one. Signs of broken "
+        f"English count where there are more than before. {CONTROL}: as many words of these utterances, replaced at random: "
+        "what the figures are on garbage. Brackets: 95 % intervals."
     )
-    if WRONG in asked:
+    if WRONG in judged:
         note += " Wrong by hand: a line that one labeller at least calls wrong, of the labelled ones."
     if (agreed := metrics.get(AGREEMENT, NOTHING)).n:
+        share = PERCENT.cell(agreed).replace("\n", " ")
         kappa = figure(metrics[KAPPA].value)
-        note += f" Of lines with several labels ({agreed.n:,}) {_line(_share(agreed))} agree, kappa {kappa}."
+        note += f" Of lines with several labels ({agreed.n:,}) {share} agree, kappa {kappa}."
     of_changes = "Touched: something was changed. Words changed: in a touched utterance, mean. Brackets: 95 % intervals."
     return {"How it reads": _table(metrics, reads, note), "How much is changed": _table(metrics, changes, of_changes)}
 
 
-_Columns = Mapping[str, tuple[str, Callable[[Estimate], str]]]
-
-
-def _table(metrics: Metrics, columns: _Columns, note: str) -> EstimateTable:
+def _table(metrics: Metrics, columns: Sequence[Column], note: str) -> EstimateTable:
     prefix = f"{CONTEXTS}."
     names = [name.removeprefix(prefix) for name in metrics if name.startswith(prefix)]
-    rows = tuple((name, *(show(metrics.get(f"{kind}.{name}", NOTHING)) for kind, show in columns.values())) for name in names)
-    few = any(FEW_MARK in cell for row in rows for cell in row)
-    return EstimateTable(("strategy", *columns), rows, note + few_note("utterances, lines or contexts") * few)
+    table = metric_table(metrics, "strategy", [TableRow(name, {"strategy": name}) for name in names], columns, note)
+    few = any(FEW_MARK in cell for row in table.rows for cell in row)
+    return replace(table, note=note + few_note("utterances, lines or contexts") * few)
 
 
-def _share(estimate: Estimate) -> str:
-    if not math.isfinite(estimate.value):
-        return ABSENT
-    return above(f"{100 * estimate.value:.1f} %", interval(estimate, lambda share: f"{100 * share:.1f}"))
+def _share_of(heading: str, kind: str) -> Column:
+    return Column(heading, f"{kind}.{{strategy}}", PERCENT)
 
 
-def _share_of_words(estimate: Estimate) -> str:
-    """A share of other things than the rows' n, marked where they are few."""
-    first, *rest = _share(estimate).split("\n")
-    return above(f"{first}{FEW_MARK * (estimate.flagged and estimate.n > 0)}", *rest)
+def _measured(kind: str, metrics: Metrics, row: TableRow) -> str:
+    return num_measured(metrics.get(f"{kind}.{row.label}", NOTHING))
 
 
-def _line(cell: str) -> str:
-    return cell.replace("\n", " ")
+def _retagged(metrics: Metrics, row: TableRow) -> str:
+    """Return the share of retagged words, marked where they are few: its sample is not the row's n."""
+    estimate = metrics.get(f"{RETAGGED}.{row.label}", NOTHING)
+    return PERCENT.cell(estimate, FEW_MARK * (estimate.flagged and estimate.n > 0))

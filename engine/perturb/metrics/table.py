@@ -9,8 +9,8 @@ Corpus, whose replies were tagged by another tagger, and a constant answer score
 
 The metrics are F1, change rates, similarities, and the effect of training. Source: Niu & Bansal 2018 (arXiv 1809.02079),
 tables 2 to 4. A row is an example with its perturbed contexts and every model's replies
-(`parley.engine.perturb.verbs.config.ROBUSTNESS`). Models are `BASE` and, for each adversarially trained one, what it was
-trained against; it is asked about the clean context and about the contexts of those strategies.
+(`parley.engine.perturb.verbs.config.ROBUSTNESS`). Models are `BASE` and adversarially trained ones, which are named by the
+strategies of their training and reply to clean contexts and to those of these strategies.
   # Paper: significance by 100,000 bootstrap samples, whether paired is not said. Ours: paired over examples, two-sided.
 
 Metrics are called KIND.MODEL.SITUATION, the situation being a strategy or `CLEAN`; F1 and shares are 0 to 1. Examples are the
@@ -22,10 +22,10 @@ Table 9 compares two models that answer the same contexts: one reads words, the 
 from __future__ import annotations
 
 import logging
-import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Container, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from operator import itemgetter
 from types import MappingProxyType
 from typing import Any
@@ -52,113 +52,24 @@ from parley.engine.core.stats.statistics import (
     rate,
     rate_difference,
 )
-from parley.engine.core.tables.table import ABSENT, FEW_MARK, EstimateTable, above, few_note, interval, num_measured, number
+from parley.engine.core.tables.table import (
+    ABSENT,
+    PERCENT,
+    PERCENT_2,
+    SIGNIFICANT,
+    STAR,
+    Column,
+    EstimateTable,
+    TableRow,
+    metric_table,
+    published_cell,
+    read_published,
+)
 from parley.engine.perturb.metrics.activity import CEILING, CONSTANTS
 from parley.envs.corpora.pairs.vocabulary import MARKS
 
-Pair = tuple[float, float]
-"""Activity F1 and entity F1, or similarity of contexts and of replies."""
-
-
-@dataclass(frozen=True)
-class Figures:
-    """The published figures of a model.
-
-    Args:
-        title: what the paper calls the model.
-        clean: F1 on clean contexts, in percent (table 1).
-        attacked: F1 under each strategy before training against it (N-train, A-test of tables 2 and 3).
-        trained: the same after training against it (A-train, A-test).
-        trained_clean: F1 on clean contexts after that training (A-train, N-test).
-        similarity: cosines of contexts and of replies, clean and perturbed (table 4).
-    """
-
-    title: str
-    clean: Pair
-    attacked: Mapping[str, Pair]
-    trained: Mapping[str, Pair]
-    trained_clean: Mapping[str, Pair]
-    similarity: Mapping[str, Pair] = field(default_factory=dict)
-
-
-NORMAL_INPUT: Mapping[str, Pair] = MappingProxyType(
-    {
-        "LSTM": (1.18, 0.87),
-        "HRED": (4.34, 2.22),
-        "VHRED": (4.63, 2.53),
-        "VHRED with attention": (5.94, 3.52),
-        "reranking RL": (5.67, 3.73),
-    }
-)
-"""Table 1: F1 on clean contexts, by model."""
-
-SUBWORDS: Mapping[str, Mapping[str, Pair]] = MappingProxyType(
-    {
-        "words": MappingProxyType({"clean": NORMAL_INPUT["VHRED with attention"], "grammar-errors": (5.60, 3.09)}),
-        "pieces": MappingProxyType({"clean": (5.99, 3.66), "grammar-errors": (5.86, 3.54)}),
-    }
-)
-"""Table 9: F1 of VHRED that reads words (20,000 types) and pieces (5,121), on clean and on perturbed contexts."""
-
-_STRATEGIES = (
-    "random-swap",
-    "stopword-dropout",
-    "data-paraphrase",
-    "generative-paraphrase",
-    "grammar-errors",
-    "add-negation",
-    "antonym",
-)
-
-
-def _by_strategy(*pairs: Pair | None, **others: Pair) -> Mapping[str, Pair]:
-    listed = {name: pair for name, pair in zip(_STRATEGIES, pairs, strict=True) if pair is not None}
-    return MappingProxyType({**listed, **{name.replace("_", "-"): pair for name, pair in others.items()}})
-
-
-PUBLISHED: Mapping[str, Figures] = MappingProxyType(
-    {
-        "niu2018": Figures(
-            title="VHRED with attention",
-            clean=NORMAL_INPUT["VHRED with attention"],
-            attacked=_by_strategy(
-                (6.10, 3.42), (5.49, 3.44), (5.38, 3.18), (4.25, 2.48), (5.60, 3.09), (6.06, 3.42), (5.85, 3.56)
-            ),
-            trained=_by_strategy(
-                (6.47, 3.64), (6.23, 3.82), (6.39, 3.83), (5.89, 3.60), (5.93, 3.67), (5.01, 3.12), (5.43, 3.43)
-            ),
-            trained_clean=_by_strategy(
-                (6.42, 3.74),
-                (6.29, 3.71),
-                (6.32, 3.87),
-                (6.11, 3.66),
-                (6.05, 3.69),
-                (6.07, 3.46),
-                (5.98, 3.56),
-                should_not_change=(6.74, 3.97),
-            ),
-            similarity=_by_strategy(
-                (1.00, 0.71), (0.61, 0.50), (0.96, 0.58), (0.70, 0.40), (0.96, 0.58), (0.96, 0.69), (0.98, 0.66)
-            ),
-        ),
-        "niu2018-rl": Figures(
-            title="reranking RL",
-            clean=NORMAL_INPUT["reranking RL"],
-            attacked=_by_strategy(
-                (5.49, 3.56), (5.51, 4.09), (5.28, 3.07), (4.47, 2.63), (5.33, 3.25), (5.61, 3.79), (5.68, 3.70)
-            ),
-            trained=_by_strategy((6.20, 4.28), None, (5.53, 3.69), (5.30, 3.35), (5.55, 3.92), (4.92, 2.78), (5.30, 2.95)),
-            trained_clean=_by_strategy(
-                (6.36, 4.39), None, (5.79, 3.87), (5.86, 3.90), (5.93, 4.04), (6.10, 3.93), (5.80, 3.71)
-            ),
-            similarity=_by_strategy(
-                (1.00, 0.86), (0.76, 0.68), (0.96, 0.74), (0.76, 0.55), (0.97, 0.74), (0.97, 0.81), (0.98, 0.74)
-            ),
-        ),
-    }
-)
-"""By the name under which a user asks for them."""
-
+PUBLISHED = MappingProxyType({"niu2018": "VHRED with attention", "niu2018-rl": "reranking RL"})
+"""Models of the paper, by the name of their figures in published/niu2018.csv."""
 
 logger = logging.getLogger(__name__)
 
@@ -181,7 +92,7 @@ DIFFERENT = "different_replies"
 ACTIVITY, ENTITY = "activity_f1", "entity_f1"
 CONTEXT_SIMILARITY, REPLY_SIMILARITY, BLEU = "context_similarity", "reply_similarity", "bleu"
 GAIN, P_VALUE = "_gain", "_p"
-"""What follows a kind in the name of another model's figure less the base's, and of the p-value of that difference."""
+"""Suffixes of a kind: another model's figure less the base's, and the p-value of that difference."""
 LOSS, LOSS_P = "_loss", "_loss_p"
 """The same of a model's figure behind perturbed contexts less its own behind clean ones."""
 UNKNOWN_SHARE = "unknown_share"
@@ -243,7 +154,7 @@ def describe(name: str) -> Metric:
 
 
 def base_metrics(strategies: Sequence[str]) -> list[str]:
-    """The names of all metrics of the base under some strategies; those of F1 are there only where it can be scored."""
+    """Return the names of all metrics of the base; those of F1 exist only where F1 is scored."""
     kinds = (CHANGE_RATE, TOUCHED_CHANGE_RATE, CONTEXT_SIMILARITY, REPLY_SIMILARITY, BLEU)
     of_strategies = [f"{kind}.{BASE}.{name}" for name in strategies for kind in kinds]
     f1 = [f"{kind}.{BASE}.{name}" for name in (CLEAN, *strategies) for kind in (ACTIVITY, ENTITY)]
@@ -251,7 +162,7 @@ def base_metrics(strategies: Sequence[str]) -> list[str]:
 
 
 def robustness_metrics(rows: Sequence[Row], num_resamples: int = NUM_TEST_RESAMPLES) -> dict[str, Estimate]:
-    """All metrics of some rows; kinds for which no row has a number are left out.
+    """Return all metrics of rows, without kinds for which no row has a number.
 
     Args:
         rows: those with status "error" are left out with a warning.
@@ -327,24 +238,24 @@ CONTEXT_ITEMS = ItemMetrics("contexts", _figures, describe, content=itemgetter("
 """Figures of single contexts."""
 
 
-def unknown_shares(rows: Sequence[Row], known: Container[str]) -> dict[str, Estimate]:
-    """In how many contexts the base reads `<unk>`, by situation; of perturbed ones, for words that the clean one has not.
+def unknown_shares(rows: Sequence[Row], vocabulary: Container[str]) -> dict[str, Estimate]:
+    """Return the share of contexts in which the base reads `<unk>`, by situation; perturbed ones count new words only.
 
     Args:
         rows: as in `robustness_metrics`.
-        known: words of the base; marks of turns are none.
+        vocabulary: words of the base; marks of turns are none.
     """
     marks: defaultdict[str, list[bool]] = defaultdict(list)
     for row in finished(rows):
         clean = Counter(row["context"].split())
         came_in = {made["strategy"]: Counter(made["text"].split()) - clean for made in row["perturbations"]}
         for situation, words in ({CLEAN: clean} | came_in).items():
-            marks[situation].append(any(word not in known and word not in MARKS for word in words))
-    return {f"{UNKNOWN_SHARE}.{BASE}.{situation}": rate(sum(each), len(each)) for situation, each in marks.items()}
+            marks[situation].append(any(word not in vocabulary and word not in MARKS for word in words))
+    return {f"{UNKNOWN_SHARE}.{BASE}.{situation}": rate(sum(of_rows), len(of_rows)) for situation, of_rows in marks.items()}
 
 
 def _gain(after: Sequence[Reply], before: Sequence[Reply], kind: str, num_resamples: int) -> PairedTest | None:
-    """The test of replies against others to the same examples; none where nothing was scored."""
+    """Test replies against others to the same examples; return None if nothing was scored."""
     both = [(_number(now, kind), _number(then, kind)) for now, then in zip(after, before, strict=True)]
     scored = np.array([pair for pair in both if None not in pair])
     if not len(scored):
@@ -354,7 +265,7 @@ def _gain(after: Sequence[Reply], before: Sequence[Reply], kind: str, num_resamp
 
 
 def _number(reply: Reply, kind: str) -> float | None:
-    """A reply's part in a mean; none where it has none."""
+    """Return a reply's number in a mean; None if it has none."""
     number: float | None = reply[kind] if kind != CHANGE_RATE else reply["same"]
     return number if kind != CHANGE_RATE or number is None else 1.0 - number
 
@@ -369,7 +280,7 @@ def _touched(examples: Sequence[Row]) -> dict[str, list[bool]]:
 
 
 def _replies(examples: Sequence[Row]) -> dict[tuple[str, str], list[Reply]]:
-    """The replies to all examples, by model and strategy; all of them in the order of the examples."""
+    """Return the replies by model and strategy, each in the order of the examples."""
     replies: defaultdict[tuple[str, str], list[Reply]] = defaultdict(list)
     for row in examples:
         for reply in row["replies"]:
@@ -377,63 +288,106 @@ def _replies(examples: Sequence[Row]) -> dict[tuple[str, str], list[Reply]]:
     return dict(replies)
 
 
-SIGNIFICANT = 0.05
-"""A star stands where the p-value is below this."""
-
 Metrics = Mapping[str, Estimate]
 
-_PUBLISHED = "published"
-_SCORES = ("activity", "entity")
-_NOTE_2 = (
-    "F1 in percent, brackets: 95 % intervals. N-train: the model as it is; A-train: after training against the strategy (or "
-    "against those of the group). A-test: contexts perturbed by the strategy; N-test: clean ones. Star: p < 0.05, paired "
-    "bootstrap over examples, two-sided, not corrected for their number; A-train/A-test against N-train/A-test, "
-    "A-train/N-test against N-train on clean contexts (normal input). Constant answers ignore the context; the true replies "
-    "against themselves are the most that can be reached. n: examples whose true reply has an activity in every utterance."
+_TESTS = "Paired bootstrap over examples, two-sided, not corrected for their number."
+_NOTE_F1 = (
+    "F1 in percent, brackets: 95 % intervals. N-train: the model as it is; A-train: after training against the strategy, or "
+    "against those of the group. A-test: contexts perturbed by the strategy; N-test: clean ones. Star: p < 0.05 against "
+    f"N-train on the same contexts. {_TESTS} Constant answers ignore the context; the true replies against themselves are the "
+    "maximum. n: examples whose true reply has an activity in every utterance."
 )
-_NOTE_2_PUBLISHED = (
-    " Published: Niu & Bansal 2018, {title}, on another corpus with another tagger: "
-    "sizes cannot be compared, ups and downs can."
-)
-_NOTE_4 = (
+_NOTE_SIMILARITY = (
     "Cosine similarity of the mean embeddings (the model's own) of clean and perturbed contexts, and of the model's replies to "
     "them; BLEU of the two replies. Changed replies: share unlike the reply to the clean context, of all examples and of "
     "those whose context was touched; touched: share of contexts in which something was changed. Brackets: 95 % intervals. "
-    "Star: p < 0.05 against the untrained model on the same contexts, paired bootstrap over examples, two-sided, not corrected "
-    "for their number."
+    f"Star: p < 0.05 against the untrained model on the same contexts. {_TESTS}"
 )
-_NOTE_4_PUBLISHED = " Published: Niu & Bansal 2018, {title}."
+_NOTE_UNITS = (
+    "F1 in percent, brackets: 95 % intervals. Both models answer the same contexts; words that may enter them are those of the "
+    "first. Star: p < 0.05 against the same model's replies to clean contexts; cross: against the first model's on the same "
+    f"contexts. {_TESTS} Trainings differ too: one of each is no claim. Read as <unk>: contexts in which the first model meets "
+    "an unknown word, under a strategy a new one. n: examples whose true reply has an activity in every utterance."
+)
+_OTHER_CORPUS = ", on another corpus with another tagger: sizes cannot be compared, ups and downs can"
+_OTHER_SIZES = "; there pieces are 15 thousand types and 4.5 million parameters fewer."
 _NOTE_CONTROL = f" Lines of {CONTROL}: the control, trained as long on contexts as they are."
+_NO_REPLY = "no reply"
+_LEFT_OUT = "pairs with one are left out of all other columns"
+_DAGGER = "\N{DAGGER}"
+
+_SCORES = {"activity": ACTIVITY, "entity": ENTITY}
+_F1 = [
+    Column(f"{title} {score}", f"{kind}.{where}", PERCENT_2, p_value=f"{kind}{P_VALUE}.{where}")
+    for title, where in (
+        ("N-train/A-test", f"{BASE}.{{situation}}"),
+        ("A-train/A-test", "{model}.{situation}"),
+        ("A-train/N-test", f"{{model}}.{CLEAN}"),
+    )
+    for score, kind in _SCORES.items()
+]
+_ATTACKED, _TRAINED, _TRAINED_CLEAN = _F1[:2], _F1[2:4], _F1[4:]
+_SIMILARITY = (
+    Column("contexts", f"{CONTEXT_SIMILARITY}.{{model}}.{{situation}}"),
+    Column("replies", f"{REPLY_SIMILARITY}.{{model}}.{{situation}}"),
+    Column("BLEU", f"{BLEU}.{{model}}.{{situation}}"),
+    Column(
+        "changed replies",
+        f"{CHANGE_RATE}.{{model}}.{{situation}}",
+        PERCENT,
+        p_value=f"{CHANGE_RATE}{P_VALUE}.{{model}}.{{situation}}",
+    ),
+    Column("changed, touched", f"{TOUCHED_CHANGE_RATE}.{{model}}.{{situation}}", PERCENT),
+    Column("touched", f"{PERTURBED_SHARE}.{{situation}}", PERCENT),
+    Column(_NO_REPLY, f"{NO_REPLY_SHARE}.{{model}}.{{situation}}", PERCENT),
+)
 
 
 def table_2(metrics: Metrics, published: str | None = None) -> EstimateTable:
-    """F1 before and after training against the strategies (tables 2 and 3).
+    """Return F1 before and after training against the strategies (tables 2 and 3).
 
     Args:
         metrics: those of `robustness_metrics`, and of `reference_metrics` where there are some.
-        published: which figures to put beside them, a key of `PUBLISHED`; None for none.
+        published: published figures to add, a key of `PUBLISHED`; None for none.
 
     Returns:
         The table; without any row where no reply was scored.
     """
-    columns = [f"{title} {score}" for title in ("N-train/A-test", "A-train/A-test", "A-train/N-test") for score in _SCORES]
-    known = PUBLISHED[published] if published else None
-    rows: list[tuple[str, ...]] = []
-    if f"{ACTIVITY}.{BASE}.{CLEAN}" in metrics:
-        rows += _clean_rows(metrics, known)
-        for name in strategies(metrics):
-            cells = (*_f1(metrics, BASE, name), *_f1(metrics, name, name), *_f1(metrics, name, CLEAN))
-            rows.append((name, *cells, _num(metrics, f"{ACTIVITY}.{BASE}.{name}")))
-            rows += _published(known, name, lambda figures: (figures.attacked, figures.trained, figures.trained_clean))
-        for group in _groups(metrics):
-            rows.append((group, *_nothing(4), *_f1(metrics, group, CLEAN), _num(metrics, f"{ACTIVITY}.{group}.{CLEAN}")))
-            rows += _published(known, group, lambda figures: ({}, {}, figures.trained_clean))
-            for name in strategies(metrics):
-                if (met := f"{ACTIVITY}.{group}.{name}") in metrics:
-                    cells = (*_f1(metrics, BASE, name), *_f1(metrics, group, name), *_nothing(2))
-                    rows.append((f"{group}, {name}", *cells, _num(metrics, met)))
-    note = _NOTE_2 + (_NOTE_2_PUBLISHED.format(title=known.title) if known else "") + _of_control(metrics)
-    return _table(("strategy", *columns, "n"), rows, note)
+    figures = _printed(f"{published} F1") if published else {}
+    rows = list(_f1_rows(metrics, figures)) if f"{ACTIVITY}.{BASE}.{CLEAN}" in metrics else []
+    note = _NOTE_F1 + (f" Published: Niu & Bansal 2018, {PUBLISHED[published]}{_OTHER_CORPUS}." if published else "")
+    note += _control_note(metrics)
+    return metric_table(metrics, "strategy", rows, _F1, note, n=f"{ACTIVITY}.{{counted}}", unit="examples")
+
+
+def _f1_rows(metrics: Metrics, figures: Mapping[str, Mapping[str, float]]) -> Iterator[TableRow]:
+    """Yield clean contexts, answers of no model, each strategy, then trainings against several strategies."""
+    tested = strategies(metrics)
+    yield _f1_row("normal input", situation=CLEAN, counted=f"{BASE}.{CLEAN}", published=figures.get("normal input", {}))
+    for name in (*CONSTANTS, CEILING):
+        scores = [metrics.get(f"{kind}.{name}", NOTHING) for kind in _SCORES.values()]
+        if scores[0].n:
+            cells: dict[str, str] = {
+                column.heading: PERCENT_2.cell(score) for column, score in zip(_ATTACKED, scores, strict=True)
+            }
+            title = "true replies" if name == CEILING else name.replace("-", " ", 1)
+            yield TableRow(title, _f1_row("").fields, cells=cells | {"n": f"{scores[0].n:,}"})
+    for name in tested:
+        yield _f1_row(name, model=name, situation=name, counted=f"{BASE}.{name}", published=figures.get(name, {}))
+    clean = {column.heading for column in _TRAINED_CLEAN}
+    for group in trained_models(metrics):
+        if group in tested:
+            continue
+        printed = {heading: value for heading, value in figures.get(group, {}).items() if heading in clean}
+        yield _f1_row(group, model=group, counted=f"{group}.{CLEAN}", published=printed)
+        for name in tested:
+            if f"{ACTIVITY}.{group}.{name}" in metrics:
+                row = _f1_row(f"{group}, {name}", model=group, situation=name, counted=f"{group}.{name}")
+                yield replace(row, cells=dict.fromkeys(clean, ABSENT))
+
+
+def _f1_row(label: str, published: Mapping[str, float] = MappingProxyType({}), **fields: str) -> TableRow:
+    return TableRow(label, {"model": "", "situation": "", "counted": ""} | fields, published)
 
 
 def table_4(metrics: Metrics, published: str | None = None) -> EstimateTable:
@@ -446,150 +400,47 @@ def table_4(metrics: Metrics, published: str | None = None) -> EstimateTable:
     Returns:
         The table: lines of the base model, then of the trained ones under the strategies they met.
     """
-    known = PUBLISHED[published] if published else None
-    rows: list[tuple[str, ...]] = []
-    columns = dict(_LIKENESS)
-    if not any(name.startswith(f"{NO_REPLY_SHARE}.") for name in metrics):
-        del columns[_NO_REPLY]
+    figures = _printed(f"{published} similarity") if published else {}
+    rows = []
     for model in (BASE, BESIDE, *trained_models(metrics)):
         for name in strategies(metrics):
-            if f"{CHANGE_RATE}.{model}.{name}" not in metrics:
-                continue
-            title = f"{model} trained, {name}" if model != name else f"{name} trained"
-            if model in (BASE, BESIDE):
-                title = name if model == BASE else f"{model}, {name}"
-            rows.append((title, *(show(metrics, model, name) for show in columns.values())))
-            if model == BASE and known and name in known.similarity:
-                pair = [f"{value:.2f}" for value in known.similarity[name]]
-                rows.append((_PUBLISHED, *pair, *_nothing(len(columns) - 3), ""))
-    note = _NOTE_4 + (_NOTE_4_PUBLISHED.format(title=known.title) if known else "") + _of_control(metrics)
-    return _table(("strategy", *columns), rows, note + no_reply_note(metrics, "chat.max_tokens", rates=_LEFT_OUT))
+            if f"{CHANGE_RATE}.{model}.{name}" in metrics:
+                trained = f"{name} trained" if model == name else f"{model} trained, {name}"
+                title = {BASE: name, BESIDE: f"{BESIDE}, {name}"}.get(model, trained)
+                printed = figures.get(name, {}) if model == BASE else {}
+                rows.append(TableRow(title, {"model": model, "situation": name}, printed))
+    lost = any(name.startswith(f"{NO_REPLY_SHARE}.") for name in metrics)
+    columns = [column for column in _SIMILARITY if lost or column.heading != _NO_REPLY]
+    note = _NOTE_SIMILARITY + (f" Published: Niu & Bansal 2018, {PUBLISHED[published]}." if published else "")
+    note += _control_note(metrics) + no_reply_note(metrics, "chat.max_tokens", rates=_LEFT_OUT)
+    n = f"{CHANGE_RATE}.{{model}}.{{situation}}"
+    return metric_table(metrics, "strategy", rows, columns, note, n=n, unit="examples")
 
 
-def _of_control(metrics: Metrics) -> str:
+def _printed(table: str) -> Mapping[str, Mapping[str, float]]:
+    return read_published("parley.engine.perturb.metrics", "niu2018.csv")[table]
+
+
+def _control_note(metrics: Metrics) -> str:
     return _NOTE_CONTROL if CONTROL in trained_models(metrics) else ""
 
 
-def _table(columns: tuple[str, ...], rows: Sequence[tuple[str, ...]], note: str) -> EstimateTable:
-    return EstimateTable(columns, tuple(rows), note + few_note("examples") * any(row[-1].endswith(FEW_MARK) for row in rows))
-
-
 def strategies(metrics: Metrics) -> list[str]:
-    """The strategies, in the order in which they were asked for."""
+    """Return the strategies, in the order of the evaluation."""
     prefix = f"{PERTURBED_SHARE}."
     return [name.removeprefix(prefix) for name in metrics if name.startswith(prefix)]
 
 
 def trained_models(metrics: Metrics) -> list[str]:
-    """The trained models: each has replied to clean contexts, or to contexts of a strategy."""
-    situations, found = (CLEAN, *strategies(metrics)), dict[str, None]()
+    """Return the trained models that replied to clean contexts or to contexts of a strategy."""
+    situations, models = (CLEAN, *strategies(metrics)), dict[str, None]()
     for name in metrics:
         kind, _, rest = name.partition(".")
         # Names of a user's own strategies may hold dots, too.
-        ends = [each for each in situations if rest.endswith(f".{each}")]
+        ends = [situation for situation in situations if rest.endswith(f".{situation}")]
         if kind in (ACTIVITY, CHANGE_RATE) and ends:
-            found[rest.removesuffix(f".{max(ends, key=len)}")] = None
-    return [model for model in found if model not in (BASE, BESIDE)]
-
-
-def _groups(metrics: Metrics) -> list[str]:
-    """The trained models that are not of one strategy alone that is asked about."""
-    asked = strategies(metrics)
-    return [model for model in trained_models(metrics) if model not in asked]
-
-
-def _clean_rows(metrics: Metrics, known: Figures | None) -> list[tuple[str, ...]]:
-    """Return the rows of replies to clean contexts, and the rows that are no model."""
-    clean = f"{ACTIVITY}.{BASE}.{CLEAN}"
-    rows = [("normal input", *_f1(metrics, BASE, CLEAN), *_nothing(4), _num(metrics, clean))]
-    if known:
-        rows.append((_PUBLISHED, *_pair(known.clean), *_nothing(4), ""))
-    for name in (*CONSTANTS, CEILING):
-        scores = [metrics.get(f"{kind}.{name}", NOTHING) for kind in (ACTIVITY, ENTITY)]
-        if scores[0].n:
-            title = "true replies" if name == CEILING else name.replace("-", " ", 1)
-            rows.append((title, *map(percent, scores), *_nothing(4), f"{scores[0].n:,}"))
-    return rows
-
-
-def _published(
-    known: Figures | None, name: str, columns: Callable[[Figures], tuple[Mapping[str, Pair], ...]]
-) -> list[tuple[str, ...]]:
-    """The published line of a strategy or group; none where nothing is known of it."""
-    if known is None or not any(name in pairs for pairs in columns(known)):
-        return []
-    cells = [cell for pairs in columns(known) for cell in (_pair(pairs[name]) if name in pairs else _nothing(2))]
-    return [(_PUBLISHED, *cells, "")]
-
-
-def _pair(pair: Pair) -> tuple[str, ...]:
-    return tuple(f"{value:.2f}" for value in pair)
-
-
-def _f1(metrics: Metrics, model: str, situation: str) -> tuple[str, ...]:
-    """Activity and entity F1 of a model in a situation, starred where training made a difference."""
-    return tuple(_starred(metrics, kind, model, situation, percent) for kind in (ACTIVITY, ENTITY))
-
-
-def _starred(metrics: Metrics, kind: str, model: str, situation: str, show: Callable[[Estimate], str]) -> str:
-    """A figure, with a star where it differs from the base's."""
-    p_value = metrics.get(f"{kind}{P_VALUE}.{model}.{situation}", NOTHING).value
-    # NaN, for no test, is not below it.
-    shown, *below = show(metrics.get(f"{kind}.{model}.{situation}", NOTHING)).split("\n")
-    return above(shown + "*" * (p_value < SIGNIFICANT), *below)
-
-
-def percent(estimate: Estimate, places: int = 2, unit: str = "") -> str:
-    """A share in percent above its interval; a dash for none."""
-    if not math.isfinite(estimate.value):
-        return ABSENT
-    return above(f"{100 * estimate.value:.{places}f}{unit}", interval(estimate, lambda value: f"{100 * value:.{places}f}"))
-
-
-def share(estimate: Estimate) -> str:
-    """A share as "12.3 %" above its interval; a dash for none."""
-    return percent(estimate, 1, " %") if estimate.n else ABSENT
-
-
-def _of_reply(kind: str, show: Callable[[Estimate], str]) -> Callable[[Metrics, str, str], str]:
-    return lambda metrics, model, name: show(metrics.get(f"{kind}.{model}.{name}", NOTHING))
-
-
-def _num(metrics: Metrics, name: str) -> str:
-    return num_measured(metrics.get(name, NOTHING))
-
-
-def _nothing(num_cells: int) -> tuple[str, ...]:
-    return (ABSENT,) * num_cells
-
-
-_NO_REPLY = "no reply"
-_LEFT_OUT = "pairs with one are left out of all other columns"
-_LIKENESS: dict[str, Callable[[Metrics, str, str], str]] = {
-    "contexts": _of_reply(CONTEXT_SIMILARITY, number),
-    "replies": _of_reply(REPLY_SIMILARITY, number),
-    "BLEU": _of_reply(BLEU, number),
-    "changed replies": lambda metrics, model, name: _starred(metrics, CHANGE_RATE, model, name, share),
-    "changed, touched": _of_reply(TOUCHED_CHANGE_RATE, share),
-    "touched": lambda metrics, _, name: share(metrics.get(f"{PERTURBED_SHARE}.{name}", NOTHING)),
-    _NO_REPLY: _of_reply(NO_REPLY_SHARE, share),
-    "n": lambda metrics, model, name: _num(metrics, f"{CHANGE_RATE}.{model}.{name}"),
-}
-"""The columns of table 4 by their headings."""
-
-
-_NOTE = (
-    "F1 in percent, brackets: 95 % intervals. Both models answer the same contexts; words that may enter them are those of the "
-    "first. Star: p < 0.05 against the same model's replies to clean contexts; cross: against the first model's on the same "
-    "contexts; paired bootstrap over examples, two-sided, not corrected for their number. Trainings differ too: one of each is "
-    "no claim. Read as <unk>: contexts in which the first model meets an unknown word, under a strategy a new one. "
-    "n: examples whose true reply has an activity in every utterance."
-)
-_NOTE_PUBLISHED = (
-    " Published: Niu & Bansal 2018, on another corpus with another tagger: sizes cannot be compared, ups and downs can; there "
-    "pieces are 15 thousand types and 4.5 million parameters fewer."
-)
-_STAR, _CROSS = "*", "\N{DAGGER}"
+            models[rest.removesuffix(f".{max(ends, key=len)}")] = None
+    return [model for model in models if model not in (BASE, BESIDE)]
 
 
 @dataclass(frozen=True)
@@ -610,42 +461,43 @@ class ModelSize:
 
 
 def table_9(metrics: Metrics, models: Mapping[str, ModelSize], *, published: bool = False) -> EstimateTable:
-    """Both models under every strategy.
+    """Return both models under every strategy.
 
     Args:
         metrics: those of `robustness_metrics` and `unknown_shares`.
         models: by label, `BASE` first.
         published: whether the paper's figures stand below.
     """
+    columns = [
+        Column("types"),
+        Column("parameters"),
+        *(Column(score, cell=partial(_marked_f1, kind)) for score, kind in _SCORES.items()),
+        Column("changed replies", f"{CHANGE_RATE}.{{where}}", PERCENT),
+        Column("read as <unk>", f"{UNKNOWN_SHARE}.{{where}}", PERCENT),
+    ]
+    figures = _printed("units") if published else {}
     rows = []
     for label, size in models.items():
-        known = SUBWORDS[size.units] if published else {}
         for situation in (CLEAN, *strategies(metrics)):
-            title = f"{size.kind}, {size.units}, {situation}"
-            where = f"{label}.{situation}"
-            figures = (f"{size.types:,}", f"{size.parameters:,}") if situation == CLEAN else ("", "")
-            unknown = share(metrics.get(f"{UNKNOWN_SHARE}.{BASE}.{situation}", NOTHING)) if label == BASE else ""
-            scored = metrics.get(f"{ACTIVITY}.{where}", metrics.get(f"{CHANGE_RATE}.{where}", NOTHING))
-            changed = share(metrics.get(f"{CHANGE_RATE}.{where}", NOTHING))
-            scores = (_f1_table_9(metrics, kind, where) for kind in (ACTIVITY, ENTITY))
-            rows.append((title, *figures, *scores, changed, unknown, num_measured(scored)))
-            if situation in known:
-                rows.append(_published_table_9(known[situation]))
-    columns = ("model and contexts", "types", "parameters", "activity", "entity", "changed replies", "read as <unk>", "n")
-    few = few_note("examples") if any("few" in row[-1] for row in rows) else ""
-    return EstimateTable(columns, tuple(rows), _NOTE + _NOTE_PUBLISHED * published + few)
+            where, is_clean = f"{label}.{situation}", situation == CLEAN
+            cells = {"types": f"{size.types:,}" * is_clean, "parameters": f"{size.parameters:,}" * is_clean}
+            cells |= {} if label == BASE else {"read as <unk>": ""}
+            kind = ACTIVITY if f"{ACTIVITY}.{where}" in metrics else CHANGE_RATE
+            fields = {"where": where, "counted": f"{kind}.{where}"}
+            rows.append(TableRow(f"{size.kind}, {size.units}, {situation}", fields, cells=cells))
+            if printed := figures.get(f"{size.units}, {situation}"):
+                shown: dict[str, str] = {score: published_cell(value) for score, value in printed.items()}
+                empty = dict.fromkeys(("types", "parameters", "read as <unk>", "n"), "")
+                rows.append(TableRow("published", dict.fromkeys(fields, ""), cells=shown | empty | {"changed replies": ABSENT}))
+    note = _NOTE_UNITS + f" Published: Niu & Bansal 2018{_OTHER_CORPUS}{_OTHER_SIZES}" * published
+    return metric_table(metrics, "model and contexts", rows, columns, note, n="{counted}", unit="examples")
 
 
-def _f1_table_9(metrics: Metrics, kind: str, where: str) -> str:
-    marks = "".join(
-        mark
-        for mark, suffix in ((_STAR, LOSS_P), (_CROSS, P_VALUE))
-        # NaN, for no test, is not below it.
-        if metrics.get(f"{kind}{suffix}.{where}", NOTHING).value < SIGNIFICANT
-    )
-    shown, *below = percent(metrics.get(f"{kind}.{where}", NOTHING)).split("\n")
-    return above(shown + marks, *below)
-
-
-def _published_table_9(pair: Pair) -> tuple[str, ...]:
-    return ("published", "", "", *(f"{value:.2f}" for value in pair), ABSENT, "", "")
+def _marked_f1(kind: str, metrics: Metrics, row: TableRow) -> str:
+    where = row.fields["where"]
+    # NaN, for no test, is not below the limit.
+    p_values = {
+        mark: metrics.get(f"{kind}{test}.{where}", NOTHING).value for mark, test in ((STAR, LOSS_P), (_DAGGER, P_VALUE))
+    }
+    marks = "".join(mark for mark, p_value in p_values.items() if p_value < SIGNIFICANT)
+    return PERCENT_2.cell(metrics.get(f"{kind}.{where}", NOTHING), marks)

@@ -1,7 +1,7 @@
 """Fixed rules that attack candidate replies (li2019): seven of the paper and four of ours.
 
 Start with `shapes.py`, which holds the protocol of a rule, and `catalogue.py`, which lists all rules. A rule is a pure
-function of groups and seeds; it leans on the tags, lexicons, draws and edits of `engine/perturb`.
+function of groups and seeds; it uses the tags, lexicons, draws and edits of `engine/perturb`.
 
     from parley.engine.perturb.replies import build_rules
 """

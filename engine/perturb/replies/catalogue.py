@@ -46,11 +46,11 @@ for _name, _summary, _target in (
 SEVEN = ("iiw", "rsw", "sow", "rlw-half", "rlw-1", "rnpv", "ngr")
 """Those of the paper's tables 3 and 4."""
 GROUPS = {"all": SEVEN}
-"""What may be said in the place of several names."""
+"""Names that stand for several rules."""
 
 
 def rule_names(chosen: str) -> tuple[str, ...]:
-    """The rules that a list of names and groups names, each once.
+    """Return the rules that a list of names and groups names, once each.
 
     Args:
         chosen: separated by commas.
@@ -59,19 +59,19 @@ def rule_names(chosen: str) -> tuple[str, ...]:
         ConfigError: none is named, or one is unknown, with the nearest name.
     """
     parts = [part.strip() for part in chosen.split(",") if part.strip()]
-    found = tuple(dict.fromkeys(name for part in parts for name in GROUPS.get(part, (part,))))
-    if not found:
+    rules_named = tuple(dict.fromkeys(name for part in parts for name in GROUPS.get(part, (part,))))
+    if not rules_named:
         raise ConfigError("no reply rule is named", got=repr(chosen), fix=f"rules: {', '.join(rules)}; or all")
-    for name in found:
+    for name in rules_named:
         if name not in rules and ".py:" not in name:
-            known = [*GROUPS, *rules]
-            what = f"no reply rule is called {name!r}{nearest(name, known)}"
-            raise ConfigError(what, fix=f"rules: {', '.join(known)}, or path/file.py:Name")
-    return found
+            allowed = [*GROUPS, *rules]
+            what = f"no reply rule is called {name!r}{nearest(name, allowed)}"
+            raise ConfigError(what, fix=f"rules: {', '.join(allowed)}, or path/file.py:Name")
+    return rules_named
 
 
 def build_rules(chosen: Sequence[str], resources: RuleResources) -> list[Rule]:
-    """The rules of those names.
+    """Build the rules of those names.
 
     Args:
         chosen: registered names, or `path/file.py:NAME` of a `build` function, a class that needs no arguments or a rule.
@@ -79,14 +79,14 @@ def build_rules(chosen: Sequence[str], resources: RuleResources) -> list[Rule]:
 
     Raises:
         ConfigError: no such rule, something else of a user's own, or one that does not suit the language.
-        DataError: what one of them leans on is not there.
+        DataError: data that a rule needs are missing.
     """
     members = ("name", "attacks", "keeps_labels", "apply")
     return [made_part(rules.kind, name, rules.get(name), members, resources) for name in chosen]
 
 
 def _group(key: str, context: str, *replies: str, fixed: int | None = None) -> CandidateGroup:
-    """Words between blanks; turns between bars; right replies begin with a plus."""
+    """Make a group of strings: words between blanks, turns between bars, right replies behind a plus."""
     labels = tuple(reply.startswith("+") for reply in replies)
     return CandidateGroup(
         key,
@@ -94,7 +94,7 @@ def _group(key: str, context: str, *replies: str, fixed: int | None = None) -> C
         tuple(tuple(reply.removeprefix("+").split()) for reply in replies),
         labels,
         tuple(CandidateKind.POSITIVE if label else CandidateKind.RANDOM for label in labels),
-        tuple(place != fixed for place in range(len(replies))),
+        tuple(index != fixed for index in range(len(replies))),
     )
 
 
@@ -120,7 +120,7 @@ _SEEDS = [3, 5]
 
 
 def make(named: Any) -> Rule:
-    """A rule from a class, a function or an object; functions are called with resources, classes without."""
+    """Make a rule of a class without arguments, a function of resources, or an object."""
     if not callable(named):
         rule: Rule = named
     elif isinstance(named, type):
@@ -131,15 +131,15 @@ def make(named: Any) -> Rule:
     return rule
 
 
-def _says_what_it_is(rule: Rule) -> None:
-    """Says its name, what it attacks, and whether labels hold."""
+def _has_name_and_label(rule: Rule) -> None:
+    """State a name, the attacked label, and whether labels hold."""
     expect(isinstance(rule.name, str) and bool(rule.name), "name is a text", repr(rule.name))
     expect(rule.attacks in get_args(Attacks), f"attacks is one of {', '.join(get_args(Attacks))}", repr(rule.attacks))
     expect(isinstance(rule.keeps_labels, bool), "keeps_labels is a bool", repr(rule.keeps_labels))
 
 
-def _changes_what_it_says(rule: Rule) -> None:
-    """Changes attackable replies of its label alone, and counts the words that it changes."""
+def _changes_its_label_only(rule: Rule) -> None:
+    """Change attackable replies of the rule's label only, and count the words that change."""
     for seed in range(5):
         for before, (after, changed) in zip(_GROUPS, rule.apply(_GROUPS, [seed] * len(_GROUPS)), strict=True):
             kept = (before.key, before.labels, before.kinds, before.attackable)
@@ -148,32 +148,36 @@ def _changes_what_it_says(rule: Rule) -> None:
                 expect(after.context == before.context, "the context as it was", after.context)
             expect(len(after.candidates) == len(changed) == len(before.candidates), "as many candidates and counts", changed)
             candidates = zip(before.candidates, after.candidates, before.labels, before.attackable, changed, strict=True)
-            for words, others, label, may, num in candidates:
+            for words, new_words, label, may, num in candidates:
                 wanted = may and rule.attacks == ("positives" if label else "negatives")
-                expect(words == others or wanted, f"{words} to stay", others)
-                expect((words != others) == (num > 0), "a count above 0 where words changed, else 0", (words, others, num))
+                expect(words == new_words or wanted, f"{words} to stay", new_words)
+                expect(
+                    (words != new_words) == (num > 0), "a count above 0 where words changed, else 0", (words, new_words, num)
+                )
 
 
-def _leaves_nothing_as_nothing(rule: Rule) -> None:
-    """Leaves empty replies empty, and no groups no groups."""
+def _keeps_empty_replies(rule: Rule) -> None:
+    """Leave empty replies empty, and return no groups for none."""
     expect(rule.apply([], []) == [], "an empty list", rule.apply([], []))
-    found = rule.apply(_EMPTY, [1, 2])
-    expect([after.candidates[0] for after, _ in found] == [(), ()], "empty replies", found)
+    attacked = rule.apply(_EMPTY, [1, 2])
+    expect([after.candidates[0] for after, _ in attacked] == [(), ()], "empty replies", attacked)
 
 
-def _repeats_itself(rule: Rule) -> None:
-    """Makes the same of a group from the same seed."""
-    expect(rule.apply(_GROUPS, _SEEDS) == rule.apply(_GROUPS, _SEEDS), "the same groups twice", "others the second time")
+def _is_deterministic(rule: Rule) -> None:
+    """Change a group alike for equal seeds."""
+    expect(
+        rule.apply(_GROUPS, _SEEDS) == rule.apply(_GROUPS, _SEEDS), "the same groups twice", "different groups the second time"
+    )
 
 
-def _is_the_same_alone(rule: Rule) -> None:
-    """Makes the same of a group whatever else is attacked with it."""
+def _is_independent(rule: Rule) -> None:
+    """Change a group independently of the groups beside it."""
     alone = [rule.apply([group], [seed])[0] for group, seed in zip(_GROUPS, _SEEDS, strict=True)]
     same_alone(rule.apply(_GROUPS, _SEEDS), alone, "an attacked group")
 
 
 def _does_something(rule: Rule) -> None:
-    """Changes at least one of two plain groups, for some seed."""
+    """Change at least one of two plain groups, for some seed."""
     changed = any(any(num) for seed in range(20) for _, num in rule.apply(_GROUPS, [seed] * len(_GROUPS)))
     expect(changed, "another text", "every group as it was, for twenty seeds")
 
@@ -183,5 +187,5 @@ REPLY_RULE = Kind(
     "parley.engine.perturb.replies.shapes.Rule",
     ("apply", "attacks", "keeps_labels"),
     make,
-    (_says_what_it_is, _changes_what_it_says, _leaves_nothing_as_nothing, _repeats_itself, _is_the_same_alone, _does_something),
+    (_has_name_and_label, _changes_its_label_only, _keeps_empty_replies, _is_deterministic, _is_independent, _does_something),
 )

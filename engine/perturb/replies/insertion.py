@@ -26,7 +26,7 @@ NGR and COPY_k replace whole replies of a group. Sources: Li et al. 2019, sectio
 Network for Multi-turn Response Selection in Retrieval-based Chatbots", section 5, whose released test sets plant one, two or
 three turns of the context as candidates.
 
-NGR replaces every right reply, and what comes out is a wrong one. COPY_k replaces k wrong replies, which stay wrong.
+NGR replaces every right reply by a wrong one. COPY_k replaces k wrong replies, which stay wrong.
 
   * # Paper: one reply for all contexts, "I am sorry can you repeat". Ours: the same; A_n@k then measures that one string, so
     as an option the reply of each context is drawn from several.
@@ -74,10 +74,9 @@ class Generic(OnReplies):
         self._replies = tuple(replies)
 
     def edits(self, groups: Sequence[CandidateGroup], flat: FlatContexts, seeds: Sequence[int]) -> Edits:
-        """Return the edits, see `OnReplies`."""
         drawn = uniforms(seeds, self.name, np.diff(flat.shape_edges)) * len(self._replies)
-        others = [self._replies[number] for number in drawn.astype(np.int64).tolist()]
-        return _instead(flat, np.arange(len(others)), others)
+        replacements = [self._replies[number] for number in drawn.astype(np.int64).tolist()]
+        return _instead(flat, np.arange(len(replacements)), replacements)
 
 
 class Copied(OnReplies):
@@ -96,7 +95,6 @@ class Copied(OnReplies):
         self._settings, self._num = settings, num
 
     def edits(self, groups: Sequence[CandidateGroup], flat: FlatContexts, seeds: Sequence[int]) -> Edits:
-        """Return the edits, see `OnReplies`."""
         rows = np.arange(len(flat.utterances))
         counts = np.diff(flat.shape_edges)
         group_of = np.repeat(np.arange(len(counts)), counts)
@@ -104,32 +102,32 @@ class Copied(OnReplies):
         turns = [self._turns(group) for group in groups]
         shares = np.split(uniforms(seeds, f"{self.name} turns", list(map(len, turns))), np.cumsum(list(map(len, turns)))[:-1])
         chosen: list[int] = []
-        others: list[Utterance] = []
+        replacements: list[Utterance] = []
         for start, count, of_group, share in zip(flat.shape_edges.tolist(), counts.tolist(), turns, shares, strict=False):
             wanted = of_group[::-1]
             if self._settings.copied == "random":
-                wanted = [of_group[place] for place in np.argsort(share, kind="stable").tolist()]
+                wanted = [of_group[index] for index in np.argsort(share, kind="stable").tolist()]
             num = min(self._num, count, len(wanted))
-            found = sorted(zip(rows[order[start : start + num]].tolist(), wanted[:num], strict=True))
-            chosen += [row for row, _ in found]
-            others += [turn for _, turn in found]
-        return _instead(flat, np.array(chosen, dtype=np.int64), others)
+            pairs = sorted(zip(rows[order[start : start + num]].tolist(), wanted[:num], strict=True))
+            chosen += [row for row, _ in pairs]
+            replacements += [turn for _, turn in pairs]
+        return _instead(flat, np.array(chosen, dtype=np.int64), replacements)
 
     @staticmethod
     def _turns(group: CandidateGroup) -> list[Utterance]:
-        """The turns of a context that are no candidates, each once, in order."""
+        """Return the turns of a context that are no candidates, each once, in order."""
         return [turn for turn in dict.fromkeys(group.context) if turn and turn not in group.candidates]
 
 
-def _instead(flat: FlatContexts, rows: np.ndarray, others: Sequence[Utterance]) -> Edits:
-    """Edits that replace whole replies; equal ones are none."""
-    differs = [flat.utterances[row] != other for row, other in zip(rows.tolist(), others, strict=True)]
+def _instead(flat: FlatContexts, rows: np.ndarray, replacements: Sequence[Utterance]) -> Edits:
+    """Return edits that replace whole replies, without replies that stay equal."""
+    differs = [flat.utterances[row] != reply for row, reply in zip(rows.tolist(), replacements, strict=True)]
     rows = rows[np.array(differs, dtype=bool)]
-    return Edits(flat.edges[rows], flat.edges[rows + 1], list(compress(others, differs)))
+    return Edits(flat.edges[rows], flat.edges[rows + 1], list(compress(replacements, differs)))
 
 
 def build_ngr(resources: RuleResources) -> Generic:
-    """NGR as the settings say.
+    """Build NGR from the settings.
 
     Raises:
         ConfigError: one of the replies has no word.
@@ -146,17 +144,17 @@ def build_ngr(resources: RuleResources) -> Generic:
 
 
 def build_copy_1(resources: RuleResources) -> Copied:
-    """COPY_1 as the settings say."""
+    """Build COPY_1 from the settings."""
     return Copied(resources.settings, 1)
 
 
 def build_copy_2(resources: RuleResources) -> Copied:
-    """COPY_2 as the settings say."""
+    """Build COPY_2 from the settings."""
     return Copied(resources.settings, 2)
 
 
 def build_copy_3(resources: RuleResources) -> Copied:
-    """COPY_3 as the settings say."""
+    """Build COPY_3 from the settings."""
     return Copied(resources.settings, 3)
 
 
@@ -176,7 +174,7 @@ class _Slots(NamedTuple):
 
     words: Utterance
     present: frozenset[str]
-    places: Mapping[str, Sequence[int]]
+    positions: Mapping[str, Sequence[int]]
 
 
 class ImportantWords(OnReplies):
@@ -199,14 +197,13 @@ class ImportantWords(OnReplies):
         self._kind: Callable[[str], str] = str if settings.same_tag == "tag" else cache(self._class_of)
 
     def edits(self, groups: Sequence[CandidateGroup], flat: FlatContexts, seeds: Sequence[int]) -> Edits:
-        """Return the edits, see `OnReplies`."""
         tags = self._language.tag_all(flat.utterances)
         shares = None
         if self._settings.occurrence == "random":
             shares = uniforms(seeds, f"{self.name} places", flat.num_words)
-        known: dict[Utterance, _Slots] = {}
-        places: list[int] = []
-        others: list[Utterance] = []
+        slots_of: dict[Utterance, _Slots] = {}
+        positions: list[int] = []
+        replacements: list[Utterance] = []
         edges, ends = flat.edges.tolist(), flat.shape_edges.tolist()
         for start, end, (most, ranked) in zip(ends, ends[1:], self._ranked(groups, seeds), strict=False):
             for row in range(start, end):
@@ -214,43 +211,43 @@ class ImportantWords(OnReplies):
                 if shares is not None:
                     slots = self._slots(words, tags[row], shares[edge : edges[row + 1]])
                 else:
-                    if words not in known:
-                        known[words] = self._slots(words, tags[row])
-                    slots = known[words]
-                found = self._placed(ranked, slots, most)
-                places += [edge + place for place, _ in found]
-                others += [(word,) for _, word in found]
-        return Edits.of_words(np.array(places, dtype=np.int64), others)
+                    if words not in slots_of:
+                        slots_of[words] = self._slots(words, tags[row])
+                    slots = slots_of[words]
+                entering = self._placed(ranked, slots, most)
+                positions += [edge + position for position, _ in entering]
+                replacements += [(word,) for _, word in entering]
+        return Edits.of_words(np.array(positions, dtype=np.int64), replacements)
 
     def _placed(self, ranked: Sequence[Word], slots: _Slots, most: int) -> list[tuple[int, str]]:
-        """Return the words that enter a reply, by place."""
+        """Return the words that enter a reply, with their positions."""
         placed: dict[int, str] = {}
-        of_reply, present = slots.places.keys(), slots.present
+        of_reply, present = slots.positions.keys(), slots.present
         for word, kinds in ranked:
             if word in present or of_reply.isdisjoint(kinds):
                 continue
-            free = [place for kind in kinds for place in slots.places.get(kind, ()) if place not in placed]
-            for place in free:
-                if self._fits(slots.words, place, word):
-                    placed[place] = word
+            free = [position for kind in kinds for position in slots.positions.get(kind, ()) if position not in placed]
+            for position in free:
+                if self._fits(slots.words, position, word):
+                    placed[position] = word
                     break
             if len(placed) == most:
                 break
         return sorted(placed.items())
 
-    def _fits(self, words: Utterance, place: int, word: str) -> bool:
-        return self._language.fits(words[place - 1] if place else "", words[place], word)
+    def _fits(self, words: Utterance, position: int, word: str) -> bool:
+        return self._language.fits(words[position - 1] if position else "", words[position], word)
 
     def _slots(self, words: Utterance, tags: Sequence[str], shares: np.ndarray | None = None) -> _Slots:
         order = range(len(words)) if shares is None else np.argsort(shares).tolist()
-        places: dict[str, list[int]] = {}
-        for place in order:
-            if self._may_move(words[place]):
-                places.setdefault(self._kind(tags[place]), []).append(place)
-        return _Slots(words, frozenset(words), places)
+        positions: dict[str, list[int]] = {}
+        for position in order:
+            if self._may_move(words[position]):
+                positions.setdefault(self._kind(tags[position]), []).append(position)
+        return _Slots(words, frozenset(words), positions)
 
     def _ranked(self, groups: Sequence[CandidateGroup], seeds: Sequence[int]) -> Iterator[tuple[int, list[Word]]]:
-        """Return the most words that enter for each context, and the words, the first to enter first."""
+        """Yield for each context how many words may enter, and the words, the first to enter first."""
         tags = iter(self._language.tag_all([turn for group in groups for turn in group.context]))
         contexts = [self._words(group.context, tags) for group in groups]
         if self._counts is None:
@@ -261,7 +258,7 @@ class ImportantWords(OnReplies):
                 start += len(words)
                 length = sum(map(len, group.context))
                 most = max(1, int(length * self._settings.context_share + _ROUNDING))
-                yield most, self._first([words[place] for place in order], most)
+                yield most, self._first([words[position] for position in order], most)
             return
         most = self._settings.num_important
         for group, words in zip(groups, contexts, strict=True):
@@ -272,43 +269,43 @@ class ImportantWords(OnReplies):
         return words[:most] if self._settings.unmatched == "skip" else words
 
     def _words(self, context: Context, tags: Iterator[Sequence[str]]) -> list[Word]:
-        """The words of a context that may enter, in the order in which they first occur there, with their tags."""
-        found: dict[str, dict[str, None]] = {}
+        """Return the words of a context that may enter, in the order of first occurrence, with their tags."""
+        kinds_of: dict[str, dict[str, None]] = {}
         may_move, kind = self._may_move, self._kind
         for turn in context:
             for word, tag in zip(turn, next(tags), strict=True):
                 if may_move(word):
-                    found.setdefault(word, {})[kind(tag)] = None
-        return [(word, tuple(kinds)) for word, kinds in found.items()]
+                    kinds_of.setdefault(word, {})[kind(tag)] = None
+        return [(word, tuple(kinds)) for word, kinds in kinds_of.items()]
 
     def _weight_in(self, context: Context, counts: TermCounts) -> Callable[[str], float]:
-        """Return the weight of a word of a context, equation (5)."""
+        """Return the function that weighs a word of this context, equation (5)."""
         if self._settings.frequency == "context":
             here = Counter(chain.from_iterable(context))
             return lambda word: here[word] * counts.idf(word)
-        known = self._weights
+        weights = self._weights
 
         def weight(word: str) -> float:
-            if word not in known:
-                known[word] = counts.term[word] * counts.idf(word)
-            return known[word]
+            if word not in weights:
+                weights[word] = counts.term[word] * counts.idf(word)
+            return weights[word]
 
         return weight
 
     def _class_of(self, tag: str) -> str:
-        found = self._language.class_of(tag)
-        return tag if found == "other" else "noun" if found == "name" else found
+        word_class = self._language.class_of(tag)
+        return tag if word_class == "other" else "noun" if word_class == "name" else word_class
 
 
 def build(resources: RuleResources) -> ImportantWords:
-    """IIW as the settings say.
+    """Build IIW from the settings.
 
     Raises:
-        ConfigError: the contexts of the weights are not at hand.
+        ConfigError: the contexts of the weights are not given.
     """
     return ImportantWords(resources.settings, resources.language, resources.counts)
 
 
 def build_training(resources: RuleResources) -> ImportantWords:
-    """IIW for training, with drawn words."""
+    """Build IIW for training, with drawn words."""
     return ImportantWords(resources.settings, resources.language, None)

@@ -1,6 +1,6 @@
 """Languages of the reply rules: tags of words, their classes, content words, synonyms, and word counts for IIW.
 
-English leans on a lexicon of `engine/perturb`; Chinese on jieba and the Chinese Open Wordnet.
+English uses a lexicon of `engine/perturb`; Chinese uses jieba and the Chinese Open Wordnet.
 
 Sources for Chinese: Li et al. 2019, section 3.1: jieba for the Douban data; Wang & Bond 2013, "Building the Chinese Open
 Wordnet (COW)".
@@ -57,7 +57,7 @@ class TermCounts:
 
     @classmethod
     def of(cls, contexts: Iterable[Context]) -> TermCounts:
-        """The counts of some contexts."""
+        """Count the words of contexts."""
         term, documents, num = Counter[str](), Counter[str](), 0
         for context in contexts:
             words = list(chain.from_iterable(context))
@@ -67,12 +67,12 @@ class TermCounts:
         return cls(term, documents, num)
 
     def idf(self, word: str) -> float:
-        """Equation (4); a word that no context holds counts as one that one holds."""
+        """Return the inverse document frequency, equation (4); a word that no context holds counts as held by one."""
         return math.log(max(self.num_contexts, 1) / max(self.documents[word], 1))
 
 
 WordClass = Literal["noun", "pronoun", "verb", "modal", "adjective", "adverb", "name", "other"]
-"""What tags are sorted into; a name is a noun too, but stays where synonyms enter."""
+"""Classes of tags; a name is a noun too, but no synonym replaces it."""
 Tagged = tuple[str, str]
 """A word, lower case, and its tag."""
 _NUM_WORDS = 1 << 17
@@ -86,25 +86,25 @@ class ReplyLanguage(Protocol):
         """Replies that suit most contexts; the first is the paper's."""
 
     def tag_all(self, utterances: Sequence[Utterance]) -> list[list[str]]:
-        """The tags of many utterances; each distinct one is tagged once. Not to be changed by whoever gets them."""
+        """Return the tags of many utterances, computed once for equal ones; callers must not change them."""
 
     def are_tags(self, utterances: Sequence[Utterance], tags: Sequence[Sequence[str]]) -> list[bool]:
-        """Return whether `tag_all` gives just these tags, of utterances that hardly any other question is asked about."""
+        """Return whether `tag_all` would give these tags; meant for utterances that are rarely asked again."""
 
     def class_of(self, tag: str) -> WordClass:
-        """The class of a tag."""
+        """Return the class of a tag."""
 
     def is_content(self, word: str) -> bool:
-        """Return whether a word says something by itself: neither a mark nor a stop word."""
+        """Return whether a word has meaning by itself: neither a mark nor a stop word."""
 
     def stays(self, flat: FlatContexts) -> np.ndarray:
         """Mark the words that are known names or belong to commands, whatever their tag (N,) bool."""
 
-    def synonyms(self, asked: Sequence[Tagged], choice: SynonymChoice) -> list[Utterance]:
-        """Return the synonyms of each word, without itself, in a fixed order; sooner than one by one."""
+    def synonyms(self, words: Sequence[Tagged], choice: SynonymChoice) -> list[Utterance]:
+        """Return the synonyms of each word and tag, without the word, in a fixed order; lists are faster."""
 
     def fits(self, before: str, word: str, other: str) -> bool:
-        """Return whether what stands before a word is as right before another."""
+        """Return whether the word before is as right before `other` as before `word`."""
 
 
 def is_word(word: str) -> bool:
@@ -136,35 +136,35 @@ class English:
         self.is_content = lru_cache(_NUM_WORDS)(self._is_content)
 
     def tag_all(self, utterances: Sequence[Utterance]) -> list[list[str]]:
-        """Penn Treebank tags, see `ReplyLanguage`."""
+        """Return Penn Treebank tags."""
         return self.lexicon.tag_all(utterances)
 
     def are_tags(self, utterances: Sequence[Utterance], tags: Sequence[Sequence[str]]) -> list[bool]:
-        """See `ReplyLanguage`."""
+        """Return whether the tagger gives these tags."""
         return self.lexicon.are_tags(utterances, tags)
 
     def class_of(self, tag: str) -> WordClass:
-        """The class of a Penn Treebank tag, see `ReplyLanguage`."""
+        """Return the class of a Penn Treebank tag."""
         return _CLASSES.get(tag, "other")
 
     def stays(self, flat: FlatContexts) -> np.ndarray:
-        """What belongs to a command or names a program, see `ReplyLanguage`."""
+        """Mark words that belong to a command or name a program."""
         return in_commands(flat) | flat.are_in(NAMES)
 
-    def synonyms(self, asked: Sequence[Tagged], choice: SynonymChoice) -> list[Utterance]:
-        """Synonyms of words, see `ReplyLanguage`."""
-        found = [self._forms(word, tag, choice) for word, tag in asked]
+    def synonyms(self, words: Sequence[Tagged], choice: SynonymChoice) -> list[Utterance]:
+        """Return the synonyms of each word and tag."""
+        synonyms = [self._forms(word, tag, choice) for word, tag in words]
         if not choice.tagged_alone:
-            return found
-        forms = list(dict.fromkeys(chain.from_iterable(found)))
-        alone = {each: self.class_of(tag) for each, (tag,) in zip(forms, self.tag_all(list(zip(forms))), strict=True)}
+            return synonyms
+        forms = list(dict.fromkeys(chain.from_iterable(synonyms)))
+        alone = {form: self.class_of(tag) for form, (tag,) in zip(forms, self.tag_all(list(zip(forms))), strict=True)}
         return [
-            tuple(other for other in others if alone[other] in _ALONE.get(tag[0], ()))
-            for (_, tag), others in zip(asked, found, strict=True)
+            tuple(other for other in forms_of if alone[other] in _ALONE.get(tag[0], ()))
+            for (_, tag), forms_of in zip(words, synonyms, strict=True)
         ]
 
     def fits(self, before: str, word: str, other: str) -> bool:
-        """Return whether "a" or "an" before a word is as right before another, see `ReplyLanguage`."""
+        """Return whether "a" or "an" before a word is as right before the other."""
         return fits_article(before, word, other)
 
     def _is_content(self, word: str) -> bool:
@@ -177,18 +177,18 @@ class English:
             return ()
         first = tag[:1] if tag[:1] in PARTS_OF_SPEECH else ""
         firsts = first if choice.same_class else PARTS_OF_SPEECH
-        others = (other for letter in firsts for other in self._bases_of(word, letter, choice))
-        forms = others if choice.form == "base" else (self.lexicon.inflect(other, tag) for other in others)
+        bases = (other for letter in firsts for other in self._bases_of(word, letter, choice))
+        forms = bases if choice.form == "base" else (self.lexicon.inflect(other, tag) for other in bases)
         fitting = (other for other in forms if other is not None and other != word)
         return tuple(other for other in dict.fromkeys(fitting) if not choice.usual or self.usual(other))
 
     def _bases_of(self, word: str, letter: str, choice: SynonymChoice) -> Iterable[str]:
-        """The base forms of synonyms of a word, as a part of speech that tags with a letter begin with."""
+        """Return the base forms of a word's synonyms, as the part of speech that tags with this letter name."""
         base, kind = self.lexicon.inflect(word, BASE_TAGS[letter]), PARTS_OF_SPEECH[letter]
         if base is None:
             return ()
-        others = self.lexicon.synonyms(base, kind, every_sense=choice.sense == "any", names=not choice.known_names)
-        return others if choice.sense != "shared" else [other for other in others if self.lexicon.same_sense(base, other, kind)]
+        bases = self.lexicon.synonyms(base, kind, every_sense=choice.sense == "any", names=not choice.known_names)
+        return bases if choice.sense != "shared" else [other for other in bases if self.lexicon.same_sense(base, other, kind)]
 
 
 _CLASSES: Mapping[str, WordClass] = {
@@ -224,12 +224,12 @@ _CLASSES_CHINESE: Mapping[str, WordClass] = {
 }
 """Of the first letter of jieba's tags."""
 _NAMES = ("nr", "ns", "nt", "nz", "eng")
-"""What tags of names begin with; Latin letters in Chinese text mostly name something."""
+"""Beginnings of the tags of names; Latin letters in Chinese text mostly name something."""
 _PARTS_OF_SPEECH: Mapping[WordClass, str] = {"noun": "n", "verb": "v", "adjective": "a", "adverb": "r"}
 
 
 class Chinese:
-    """Chinese as jieba and the Chinese Open Wordnet know it; both are opened when they are first asked for.
+    """Chinese as jieba and the Chinese Open Wordnet know it; both are opened at first use.
 
     Args:
         root: where corpora lie; the usual places when not given.
@@ -251,7 +251,7 @@ class Chinese:
         self._stopwords = frozenset(_STOPWORDS.split())
 
     def tag_all(self, utterances: Sequence[Utterance]) -> list[list[str]]:
-        """Jieba's tags, see `ReplyLanguage`.
+        """Return jieba's tags.
 
         Raises:
             ConfigError: jieba is not installed.
@@ -259,45 +259,45 @@ class Chinese:
         return [list(map(self._tag, words)) for words in utterances]
 
     def are_tags(self, utterances: Sequence[Utterance], tags: Sequence[Sequence[str]]) -> list[bool]:
-        """See `ReplyLanguage`."""
-        return [found == list(own) for found, own in zip(self.tag_all(utterances), tags, strict=True)]
+        """Return whether jieba gives these tags."""
+        return [own_tags == list(expected) for own_tags, expected in zip(self.tag_all(utterances), tags, strict=True)]
 
     def class_of(self, tag: str) -> WordClass:
-        """The class of one of jieba's tags, see `ReplyLanguage`."""
+        """Return the class of one of jieba's tags."""
         return "name" if tag.startswith(_NAMES) else _CLASSES_CHINESE.get(tag[:1], "other")
 
     def is_content(self, word: str) -> bool:
-        """Return whether a word is neither a mark nor a stop word, see `ReplyLanguage`."""
+        """Return whether a word is neither a mark nor a stop word."""
         return is_word(word) and word not in self._stopwords
 
     def stays(self, flat: FlatContexts) -> np.ndarray:
-        """None, see `ReplyLanguage`: names have tags of their own."""
+        """Mark no word: in Chinese, names have tags of their own."""
         return np.zeros(len(flat.words), dtype=bool)
 
-    def synonyms(self, asked: Sequence[Tagged], choice: SynonymChoice) -> list[Utterance]:
-        """The other words of a word's synsets, see `ReplyLanguage`; Chinese words have one form.
+    def synonyms(self, words: Sequence[Tagged], choice: SynonymChoice) -> list[Utterance]:
+        """Return the other words of each word's synsets; Chinese words have one form.
 
         Raises:
             DataError: the Chinese Open Wordnet is not there, or a line of it is broken.
         """
-        return [self._synonyms_of(word, tag, choice) for word, tag in asked]
+        return [self._synonyms_of(word, tag, choice) for word, tag in words]
 
     def fits(self, before: str, word: str, other: str) -> bool:
-        """Always, see `ReplyLanguage`."""
+        """Return True: Chinese has no articles."""
         return True
 
     def _synonyms_of(self, word: str, tag: str, choice: SynonymChoice) -> Utterance:
-        own = _PARTS_OF_SPEECH.get(self.class_of(tag))
-        parts = ([] if own is None else [own]) if choice.same_class else _PARTS_OF_SPEECH.values()
+        part_of_speech = _PARTS_OF_SPEECH.get(self.class_of(tag))
+        parts = ([] if part_of_speech is None else [part_of_speech]) if choice.same_class else _PARTS_OF_SPEECH.values()
         senses = [sense for part in parts for sense in self._senses.get((word, part), ())]
         if choice.sense != "any" and len(senses) > 1:
             return ()
-        return tuple(dict.fromkeys(other for each in senses for other in self._words[each] if other != word))
+        return tuple(dict.fromkeys(other for sense in senses for other in self._words[sense] if other != word))
 
     def _tag_of(self, word: str) -> str:
-        known = self._tagger.word_tag_tab.get(word)
-        if known is not None:
-            return str(known)
+        flag = self._tagger.word_tag_tab.get(word)
+        if flag is not None:
+            return str(flag)
         parts = [str(pair.flag) for pair in self._tagger.cut(word)]
         return parts[-1] if parts else "x"
 
@@ -313,7 +313,7 @@ class Chinese:
 
     @cached_property
     def _words(self) -> Mapping[str, Sequence[str]]:
-        """The words of each synset."""
+        """Read the words of each synset."""
         path = data_root(self._root) / FOLDER / FILE
         if not path.is_file():
             raise DataError(
@@ -321,7 +321,7 @@ class Chinese:
                 where=path,
                 fix="put wns/cow/wn-data-cmn.tab of github.com/omwn/omw-data there",
             )
-        found: dict[str, dict[str, None]] = {}
+        synsets: dict[str, dict[str, None]] = {}
         for number, line in enumerate(read_lines(path), 1):
             if line.startswith("#") or not line:
                 continue
@@ -334,14 +334,14 @@ class Chinese:
                 raise located(error, str(path), number) from None
             # The mark of a border of morphemes; blanks stand between the words of a phrase.
             if " " not in word and "_" not in word:
-                found.setdefault(synset, {})[word.replace("+", "")] = None
-        return {synset: tuple(words) for synset, words in found.items()}
+                synsets.setdefault(synset, {})[word.replace("+", "")] = None
+        return {synset: tuple(words) for synset, words in synsets.items()}
 
     @cached_property
     def _senses(self) -> Mapping[tuple[str, str], Sequence[str]]:
-        """The synsets of each word and part of speech."""
-        found: dict[tuple[str, str], list[str]] = {}
+        """Index the synsets by word and part of speech."""
+        senses: dict[tuple[str, str], list[str]] = {}
         for synset, words in self._words.items():
             for word in words:
-                found.setdefault((word, synset[-1].replace("s", "a")), []).append(synset)
-        return found
+                senses.setdefault((word, synset[-1].replace("s", "a")), []).append(synset)
+        return senses

@@ -13,7 +13,7 @@ Form = Literal["inflected", "base"]
 
 @dataclass(frozen=True, kw_only=True)
 class SynonymChoice:
-    """Which synonyms RSW takes; see the fields of these names in `ReplySettings`."""
+    """The choice of synonyms in RSW; see the fields of these names in `ReplySettings`."""
 
     sense: Sense
     synonym: Literal["first", "random"]
@@ -51,7 +51,7 @@ PLAIN = SynonymChoice(
 
 @dataclass(frozen=True, kw_only=True)
 class ReplySettings(Configuration):
-    """How replies are attacked where Li et al. 2019 are silent."""
+    """Settings of attacks on replies where Li et al. 2019 are silent."""
 
     num_important: PositiveInt = 3
     """IIW: context words that enter a wrong reply (paper)."""
@@ -82,7 +82,7 @@ class ReplySettings(Configuration):
     tagged_alone: bool | None = None
     """RSW: only synonyms that the tagger takes for the word's part of speech when it reads them alone (careful)."""
     usual: bool | None = None
-    """RSW: only synonyms that the corpus says a few times, where one is at hand (careful)."""
+    """RSW: only synonyms that occur a few times in the corpus, if there is one (careful)."""
     known_names: bool | None = None
     """RSW: names that WordNet knows, programs and commands stay too (careful), not tagged names alone (paper)."""
     articles: bool | None = None
@@ -104,7 +104,7 @@ class ReplySettings(Configuration):
 
     @property
     def synonym_choice(self) -> SynonymChoice:
-        """Return the choice of the rule, with what is set apart from it."""
+        """Return the choice of the rule, with the settings that override it."""
         chosen = {field.name: getattr(self, field.name) for field in fields(SynonymChoice)}
         given = {name: value for name, value in chosen.items() if value is not None}
         return replace(PLAIN if self.rule == "paper" else CAREFUL, **given)

@@ -1,6 +1,6 @@
 """Right replies that lose their shape: shuffled (SOW), with words repeated (RLW), without small words (RNPV).
 
-Source: Li et al. 2019, sections 3.3 to 3.5. What comes out is a wrong reply.
+Source: Li et al. 2019, sections 3.3 to 3.5. The result is a wrong reply.
 
     SOW        words in a random order
     RLW_L/2    half as many words as the reply has are drawn; each stands once more
@@ -15,19 +15,17 @@ Source: Li et al. 2019, sections 3.3 to 3.5. What comes out is a wrong reply.
   * # Paper: silent on modals, and on replies without a noun, pronoun or verb. Ours: modals are verbs, as an option not; such a
     reply stays, because an empty one would be no reply.
 
-What rules share: settings, the language, and the counts of words that IIW weighs by.
+Rules share settings, the language, and the counts of words that IIW weighs by.
 
-What a rule on candidate replies is.
+The interface of a rule. Source: Li et al. 2019, section 3. A rule edits replies of one label and leaves the rest of a group as
+it is: the context, the other candidates, the labels. Its result depends only on the group and its seed.
 
-Source: Li et al. 2019, section 3. A rule edits replies of one label and leaves all else of a group as it is: the context, the
-other candidates, the labels. What it makes of a group depends on that group and its seed alone.
-
-A rule of a user's own that says what it changes, and not what comes out, inherits from `OnReplies`.
+A user's rule that returns edits inherits from `OnReplies`.
 
 Strategies on contexts (`engine/perturb/catalogue.py`), turned on right replies.
 
     typos       letters slip (`engine/perturb/strategies/noise.py`); the reply stays right
-    negation    the reply says no where it said yes (`engine/perturb/strategies/negation.py`); what comes out is a wrong one
+    negation    the reply says no where it said yes (`engine/perturb/strategies/negation.py`); the result is a wrong reply
 
 None of Li et al. 2019; both are of English alone.
 
@@ -40,8 +38,8 @@ of its senses in WordNet, drawn uniformly, as WordNet has it. That may be nonsen
 often right no more, though the paper says that its meaning is "invariant". Rule "careful" keeps the reply right:
 
   * of the word's first sense, those words for which it is the main sense too, the first of them, in the form of the word;
-  * in its part of speech, and only words that the tagger, asked for them alone, takes for that ("well" is no "good");
-  * where a corpus is at hand, only words that it says a few times;
+  * in its part of speech, and only words that the tagger, reading them alone, takes for that ("well" is no "good");
+  * with a corpus, only words that occur in it a few times;
   * neither instances of WordNet nor names of programs and files are replaced, nor what belongs to a command;
   * none makes a wrong one of "a" or "an" before it.
 
@@ -95,7 +93,7 @@ class RuleResources:
 
     @cached_property
     def language(self) -> ReplyLanguage:
-        """The language; what it leans on is opened when it is first asked.
+        """Open the language; its data are read when they are first needed.
 
         Raises:
             DataError: NLTK's data are not there.
@@ -110,10 +108,10 @@ class RuleResources:
 
     @cached_property
     def counts(self) -> TermCounts:
-        """The counts of words in the contexts that the settings name.
+        """Count the words of the contexts that the settings name.
 
         Raises:
-            ConfigError: those contexts are not at hand.
+            ConfigError: those contexts are not given.
         """
         which = self.settings.fitted_on
         if which not in self.contexts:
@@ -126,7 +124,7 @@ class RuleResources:
 
 
 Attacks = Literal["negatives", "positives", "context"]
-"""What of a group a rule edits."""
+"""The part of a group that a rule edits."""
 
 
 class Attacked(NamedTuple):
@@ -134,7 +132,7 @@ class Attacked(NamedTuple):
 
     Args:
         group: with the labels that it had.
-        changed: words changed of each candidate; 0: untouched.
+        changed: words changed of each candidate; 0: unchanged.
     """
 
     group: CandidateGroup
@@ -160,7 +158,7 @@ class Rule(Protocol):
         """
 
     def apply(self, groups: Sequence[CandidateGroup], seeds: Sequence[int]) -> list[Attacked]:
-        """The attacked groups.
+        """Return the attacked groups.
 
         Args:
             groups: contexts and candidates; those that are not attackable stay.
@@ -176,18 +174,18 @@ class OnReplies(ABC):
     keeps_labels: bool
 
     def apply(self, groups: Sequence[CandidateGroup], seeds: Sequence[int]) -> list[Attacked]:
-        """The attacked groups, see `Rule`; replies without a word are untouched."""
+        """Return the attacked groups; replies without a word stay unchanged."""
         wanted = self.attacks == "positives"
-        places = [
+        positions = [
             [
-                place
-                for place, label in enumerate(group.labels)
-                if label is wanted and group.attackable[place] and group.candidates[place]
+                position
+                for position, label in enumerate(group.labels)
+                if label is wanted and group.attackable[position] and group.candidates[position]
             ]
             for group in groups
         ]
         flat = FlatContexts(
-            [tuple((group.candidates[place],) for place in of) for group, of in zip(groups, places, strict=True)]
+            [tuple((group.candidates[position],) for position in of) for group, of in zip(groups, positions, strict=True)]
         )
         if not flat.words:
             return [Attacked(group, (0,) * len(group.candidates)) for group in groups]
@@ -195,9 +193,9 @@ class OnReplies(ABC):
         counts = np.bincount(
             np.searchsorted(flat.edges, edits.starts, side="right") - 1, _sizes(flat.words, edits), len(flat.utterances)
         )
-        told = iter(counts.astype(np.int64).tolist())
+        num_changed = iter(counts.astype(np.int64).tolist())
         after = flat.replaced(edits)
-        return [_attacked(group, of, turns, told) for group, of, turns in zip(groups, places, after, strict=True)]
+        return [_attacked(group, of, turns, num_changed) for group, of, turns in zip(groups, positions, after, strict=True)]
 
     @abstractmethod
     def edits(self, groups: Sequence[CandidateGroup], flat: FlatContexts, seeds: Sequence[int]) -> Edits:
@@ -214,11 +212,11 @@ class OnReplies(ABC):
 
 
 def _attacked(
-    group: CandidateGroup, places: Sequence[int], turns: Sequence[tuple[Utterance, ...]], told: Iterator[int]
+    group: CandidateGroup, positions: Sequence[int], turns: Sequence[tuple[Utterance, ...]], counts: Iterator[int]
 ) -> Attacked:
     candidates, changed = list(group.candidates), [0] * len(group.candidates)
-    for place, (words,) in zip(places, turns, strict=True):
-        candidates[place], changed[place] = words, next(told)
+    for position, (words,) in zip(positions, turns, strict=True):
+        candidates[position], changed[position] = words, next(counts)
     if not any(changed):
         return Attacked(group, tuple(changed))
     # Sooner than `dataclasses.replace`.
@@ -227,13 +225,13 @@ def _attacked(
 
 
 def _sizes(words: Sequence[str], edits: Edits) -> np.ndarray:
-    """Count the words that each edit changes: of a replacement, the longer side, without equal words at both ends (M,)."""
-    lengths = np.fromiter(map(len, edits.others), dtype=np.int64, count=len(edits.others))
+    """Count the words that each edit changes: its longer side, without equal words at both ends (M,)."""
+    lengths = np.fromiter(map(len, edits.replacements), dtype=np.int64, count=len(edits.replacements))
     spans = edits.ends - edits.starts
     sizes = np.maximum(lengths, spans)
-    for place in np.flatnonzero((lengths > 0) & (spans > 0) & (sizes > 1)).tolist():
-        before, after = words[edits.starts[place] : edits.ends[place]], edits.others[place]
-        sizes[place] -= _shared(before, after)
+    for edit in np.flatnonzero((lengths > 0) & (spans > 0) & (sizes > 1)).tolist():
+        before, after = words[edits.starts[edit] : edits.ends[edit]], edits.replacements[edit]
+        sizes[edit] -= _shared(before, after)
     return sizes
 
 
@@ -260,17 +258,16 @@ class PerturbedReplies(OnReplies):
         self._strategy = strategy
 
     def edits(self, groups: Sequence[CandidateGroup], flat: FlatContexts, seeds: Sequence[int]) -> Edits:
-        """Return the edits, see `OnReplies`."""
         return self._strategy.edits(flat, seeds)
 
 
 def build_typos(resources: RuleResources) -> PerturbedReplies:
-    """Typing errors."""
+    """Build the rule of typing errors."""
     return _english("typos", "character-noise", resources)
 
 
 def build_negation(resources: RuleResources) -> PerturbedReplies:
-    """Added negation."""
+    """Build the rule of added negations."""
     return _english("negation", "add-negation", resources)
 
 
@@ -301,34 +298,35 @@ class Synonymous(OnReplies):
         self._choice, self._rate, self._language = settings.synonym_choice, settings.synonym_rate, language
 
     def edits(self, groups: Sequence[CandidateGroup], flat: FlatContexts, seeds: Sequence[int]) -> Edits:
-        """Return the edits, see `OnReplies`."""
         choice = self._choice
         tags = [tag for of_reply in self._language.tag_all(flat.utterances) for tag in of_reply]
         stays = self._language.stays(flat) if choice.known_names else np.zeros(len(flat.words), dtype=bool)
         begins = np.zeros(len(flat.words) + 1, dtype=bool)
         begins[flat.edges] = True
-        may_go = [place for place in np.flatnonzero(~stays).tolist() if self._may_go(flat.words[place], tags[place])]
-        asked = list(dict.fromkeys((flat.words[place], tags[place]) for place in may_go))
-        known = dict(zip(asked, self._language.synonyms(asked, choice), strict=True))
-        places: list[int] = []
+        may_go = [
+            position for position in np.flatnonzero(~stays).tolist() if self._may_go(flat.words[position], tags[position])
+        ]
+        queries = list(dict.fromkeys((flat.words[position], tags[position]) for position in may_go))
+        synonyms_of = dict(zip(queries, self._language.synonyms(queries, choice), strict=True))
+        positions: list[int] = []
         choices: list[Utterance] = []
-        for place in may_go:
-            word, before = flat.words[place], "" if begins[place] else flat.words[place - 1]
-            found = known[word, tags[place]]
+        for position in may_go:
+            word, before = flat.words[position], "" if begins[position] else flat.words[position - 1]
+            synonyms = synonyms_of[word, tags[position]]
             if choice.articles:
-                found = tuple(other for other in found if self._language.fits(before, word, other))
-            if found:
-                places.append(place)
-                choices.append(found)
-        where = np.array(places, dtype=np.int64)
+                synonyms = tuple(other for other in synonyms if self._language.fits(before, word, other))
+            if synonyms:
+                positions.append(position)
+                choices.append(synonyms)
+        where = np.array(positions, dtype=np.int64)
         counts = flat.num_in_contexts(where)
         chosen = uniforms(seeds, f"{self.name} words", counts) < self._rate
         if choice.synonym == "first":
-            others = [found[:1] for found in choices]
+            replacements = [synonyms[:1] for synonyms in choices]
         else:
             shares = uniforms(seeds, f"{self.name} synonyms", counts).tolist()
-            others = [(found[int(share * len(found))],) for found, share in zip(choices, shares, strict=True)]
-        return Edits.of_words(where[chosen], list(compress(others, chosen.tolist())))
+            replacements = [(synonyms[int(share * len(synonyms))],) for synonyms, share in zip(choices, shares, strict=True)]
+        return Edits.of_words(where[chosen], list(compress(replacements, chosen.tolist())))
 
     def _may_go(self, word: str, tag: str) -> bool:
         kind = self._language.class_of(tag)
@@ -336,7 +334,7 @@ class Synonymous(OnReplies):
 
 
 def build(resources: RuleResources) -> Synonymous:
-    """RSW as the settings say."""
+    """Build RSW from the settings."""
     return Synonymous(resources.settings, resources.language)
 
 
@@ -358,19 +356,18 @@ class Shuffled(OnReplies):
         self._settings = settings
 
     def edits(self, groups: Sequence[CandidateGroup], flat: FlatContexts, seeds: Sequence[int]) -> Edits:
-        """Return the edits, see `OnReplies`."""
         moves = np.ones(len(flat.words), dtype=bool) if self._settings.shuffled == "all" else _are_words(flat)
-        places = np.flatnonzero(moves)
-        drawn = uniforms(seeds, self.name, flat.num_in_contexts(places))
-        reply = _reply_of(flat, places)
-        taken = places[np.lexsort((drawn, reply))]
-        differs = _differs(flat.words, places, taken)
-        edges = np.searchsorted(places, flat.edges)
+        positions = np.flatnonzero(moves)
+        drawn = uniforms(seeds, self.name, flat.num_in_contexts(positions))
+        reply = _reply_of(flat, positions)
+        taken = positions[np.lexsort((drawn, reply))]
+        differs = _differs(flat.words, positions, taken)
+        edges = np.searchsorted(positions, flat.edges)
         num_different = np.diff(running(differs)[edges])
         for row in np.flatnonzero((num_different == 0) & (np.diff(edges) > 1)).tolist():
             taken[edges[row] : edges[row + 1]] = np.roll(taken[edges[row] : edges[row + 1]], -1)
-        chosen = _differs(flat.words, places, taken)
-        return Edits.of_words(places[chosen], [(flat.words[place],) for place in taken[chosen].tolist()])
+        chosen = _differs(flat.words, positions, taken)
+        return Edits.of_words(positions[chosen], [(flat.words[position],) for position in taken[chosen].tolist()])
 
 
 class Repeated(OnReplies):
@@ -378,21 +375,20 @@ class Repeated(OnReplies):
 
     Args:
         settings: what the paper leaves open.
-        one: one word many times (RLW_1), not many words once (RLW_L/2).
+        single: one word many times (RLW_1), not many words once (RLW_L/2).
     """
 
     attacks = "positives"
     keeps_labels = False
 
-    def __init__(self, settings: ReplySettings, *, one: bool) -> None:
-        self.name = "rlw-1" if one else "rlw-half"
-        self._settings, self._one = settings, one
+    def __init__(self, settings: ReplySettings, *, single: bool) -> None:
+        self.name = "rlw-1" if single else "rlw-half"
+        self._settings, self._single = settings, single
 
     def edits(self, groups: Sequence[CandidateGroup], flat: FlatContexts, seeds: Sequence[int]) -> Edits:
-        """Return the edits, see `OnReplies`."""
-        places = np.flatnonzero(_are_words(flat))
-        reply = _reply_of(flat, places)
-        drawn = uniforms(seeds, self.name, flat.num_in_contexts(places))
+        positions = np.flatnonzero(_are_words(flat))
+        reply = _reply_of(flat, positions)
+        drawn = uniforms(seeds, self.name, flat.num_in_contexts(positions))
         num_words = np.bincount(reply, minlength=len(flat.utterances))
         half = (num_words + (self._settings.rounding == "up")) // 2
         # A word alone has nothing to be half of.
@@ -400,8 +396,8 @@ class Repeated(OnReplies):
         order = np.lexsort((drawn, reply))
         rank = np.empty_like(order)
         rank[order] = np.arange(len(order)) - (np.cumsum(num_words) - num_words)[reply]
-        chosen = rank < (np.minimum(half, 1) if self._one else half)[reply]
-        copied = np.repeat(places[chosen], half[reply[chosen]] if self._one else 1)
+        chosen = rank < (np.minimum(half, 1) if self._single else half)[reply]
+        copied = np.repeat(positions[chosen], half[reply[chosen]] if self._single else 1)
         if self._settings.repeated == "behind":
             behind = copied
         else:
@@ -429,14 +425,13 @@ class NounsPronounsVerbs(OnReplies):
         self._kept = frozenset((*_KEPT, "modal") if settings.modals else _KEPT)
 
     def edits(self, groups: Sequence[CandidateGroup], flat: FlatContexts, seeds: Sequence[int]) -> Edits:
-        """Return the edits, see `OnReplies`; nothing is drawn."""
         tags = [tag for of_reply in self._language.tag_all(flat.utterances) for tag in of_reply]
         listed = {tag for tag in dict.fromkeys(tags) if self._language.class_of(tag) in self._kept}
         goes = ~(np.array([tag in listed for tag in tags], dtype=bool) & _are_words(flat))
         lengths = np.diff(flat.edges)
         goes &= np.repeat(np.diff(running(goes)[flat.edges]) < lengths, lengths)
-        places = np.flatnonzero(goes)
-        return Edits.of_words(places, [()] * len(places))
+        positions = np.flatnonzero(goes)
+        return Edits.of_words(positions, [()] * len(positions))
 
 
 def _are_words(flat: FlatContexts) -> np.ndarray:
@@ -444,41 +439,41 @@ def _are_words(flat: FlatContexts) -> np.ndarray:
     return np.frombuffer(bytearray(map(is_word, flat.words)), dtype=bool)
 
 
-def _reply_of(flat: FlatContexts, places: np.ndarray) -> np.ndarray:
-    """The replies that some words stand in (M,) int64."""
-    return np.searchsorted(flat.edges, places, side="right") - 1
+def _reply_of(flat: FlatContexts, positions: np.ndarray) -> np.ndarray:
+    """Return the index of the reply that each word stands in (M,) int64."""
+    return np.searchsorted(flat.edges, positions, side="right") - 1
 
 
-def _differs(words: Utterance, places: np.ndarray, taken: np.ndarray) -> np.ndarray:
-    """Mark the edits after which another word stands than before (M,) bool."""
-    found = [words[place] != words[other] for place, other in zip(places.tolist(), taken.tolist(), strict=True)]
-    return np.array(found, dtype=bool)
+def _differs(words: Utterance, positions: np.ndarray, taken: np.ndarray) -> np.ndarray:
+    """Mark the edits that change a word (M,) bool."""
+    differs = [words[position] != words[other] for position, other in zip(positions.tolist(), taken.tolist(), strict=True)]
+    return np.array(differs, dtype=bool)
 
 
 def _inserted(words: Utterance, copied: np.ndarray, behind: np.ndarray) -> Edits:
-    """Edits that put copies of some words behind others."""
-    others: dict[int, list[str]] = {}
-    for place, where in sorted(zip(copied.tolist(), behind.tolist(), strict=True), key=lambda pair: pair[1]):
-        others.setdefault(where, [words[where]]).append(words[place])
-    starts = np.fromiter(others, dtype=np.int64, count=len(others))
-    return Edits.of_words(starts, [tuple(words) for words in others.values()])
+    """Return edits that put copies of words behind others."""
+    copies: dict[int, list[str]] = {}
+    for position, where in sorted(zip(copied.tolist(), behind.tolist(), strict=True), key=lambda pair: pair[1]):
+        copies.setdefault(where, [words[where]]).append(words[position])
+    starts = np.fromiter(copies, dtype=np.int64, count=len(copies))
+    return Edits.of_words(starts, [tuple(words) for words in copies.values()])
 
 
 def build_sow(resources: RuleResources) -> Shuffled:
-    """SOW as the settings say."""
+    """Build SOW from the settings."""
     return Shuffled(resources.settings)
 
 
 def build_rlw_half(resources: RuleResources) -> Repeated:
-    """RLW_L/2 as the settings say."""
-    return Repeated(resources.settings, one=False)
+    """Build RLW_L/2 from the settings."""
+    return Repeated(resources.settings, single=False)
 
 
 def build_rlw_1(resources: RuleResources) -> Repeated:
-    """RLW_1 as the settings say."""
-    return Repeated(resources.settings, one=True)
+    """Build RLW_1 from the settings."""
+    return Repeated(resources.settings, single=True)
 
 
 def build_rnpv(resources: RuleResources) -> NounsPronounsVerbs:
-    """RNPV as the settings say."""
+    """Build RNPV from the settings."""
     return NounsPronounsVerbs(resources.settings, resources.language)

@@ -1,1 +1,1 @@
-"""Perturbation strategies, one file each; what several share stands beside them. Read `swap.py` first."""
+"""Perturbation strategies, one file each; `texts.py`, `draws.py` and `commands.py` are shared. Read `swap.py` first."""

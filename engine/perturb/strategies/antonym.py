@@ -14,7 +14,7 @@ Departures:
     hold both and both are usual words of the corpus; under rule "released", as released.
   * # Paper: silent. Released: any place. Ours: none within a fixed phrase ("hard disk"), and where a word has the sense only
     behind "be", before a noun, behind a person or before an object, there alone (`fits`); and none where the corpus' trigrams,
-    if one is at hand, find the words around it too odd.
+    if there is one, find the words around it too odd.
   * # Paper: silent. Released: WordNet's base form stands for whatever form the word had ("opens" by "close"). Ours: the form of
     the word ("closes"), no opposite whose form is unknown, and the article and preposition that fit it (`agreeing`), because a
     wrong ending would be a second change; under rule "released", as released.
@@ -70,7 +70,7 @@ _PREPOSITIONS = {
     ("upload", "to"): "from",
     ("insert", "into"): "from",
 }
-"""What verbs and prepositions become together: "add it to" by "remove it from"."""
+"""Prepositions that change with their verb: "add it to" by "remove it from"."""
 _REACH = 6
 _NEAR = 4
 _PARTICLES = frozenset({"up", "down", "off", "out", "over", "away", "around"})
@@ -121,47 +121,46 @@ class Antonym(ByEdits):
         self._opposites = lru_cache(_NUM_WORDS)(self._released_of if rule == "released" else self._opposites_of)
 
     def edits(self, flat: FlatContexts, seeds: Sequence[int]) -> Edits:
-        """Return the edits, see `ByEdits`."""
         draws = uniforms(seeds, self.name, np.diff(flat.turn_edges[flat.shape_edges])).tolist()
-        found = self._by_release if self.rule == "released" else self._by_paper
-        possible = list(map(list, map(found, flat.utterances, self.lexicon.tag_all(flat.utterances), draws)))
+        edits_in = self._by_release if self.rule == "released" else self._by_paper
+        possible = list(map(list, map(edits_in, flat.utterances, self.lexicon.tag_all(flat.utterances), draws)))
         if self.fluency is not None:
             possible = self._fluent(flat.utterances, possible)
         return flat.edits_of(next(iter(edits), None) for edits in possible)
 
     def _fluent(self, utterances: Sequence[Utterance], possible: Sequence[Sequence[Edit]]) -> list[list[Edit]]:
-        """Return those edits after which an utterance is about as likely."""
-        assert self.fluency is not None, "a corpus is at hand"
+        """Return the edits after which an utterance is about as likely as before."""
+        assert self.fluency is not None, "fluency needs a corpus"
         language, most = self.fluency
         rows = [(words, edit) for words, edits in zip(utterances, possible, strict=True) for edit in edits]
-        after = [window(words, start, end, others) for words, (start, end, others) in rows]
+        after = [window(words, start, end, replacement) for words, (start, end, replacement) in rows]
         before = [window(words, start, end, words[start:end]) for words, (start, end, _) in rows]
         ratios = iter(language.ratios(after, before).tolist())
         return [[edit for edit in edits if next(ratios) <= most] for edits in possible]
 
     def _by_release(self, words: Utterance, tags: Sequence[str], draw: float) -> Iterator[Edit]:
-        for place, opposites in enumerate(map(self._opposites, words, tags)):
+        for position, opposites in enumerate(map(self._opposites, words, tags)):
             if opposites:
-                yield place, place + 1, (opposites[int(draw * len(opposites))],)
+                yield position, position + 1, (opposites[int(draw * len(opposites))],)
                 return
 
     def _by_paper(self, words: Utterance, tags: Sequence[str], draw: float) -> Iterator[Edit]:
-        for place, opposites in enumerate(map(self._opposites, words, tags)):
-            if not opposites or not fits(words, tags, place):
+        for position, opposites in enumerate(map(self._opposites, words, tags)):
+            if not opposites or not fits(words, tags, position):
                 continue
             other = opposites[int(draw * len(opposites))]
-            edit = agreeing(words, tags, place, other, self.lexicon.inflect)
-            if edit[1] > place + 1 and self.lexicon.inflect(other, "VB") == "install":
+            edit = agreeing(words, tags, position, other, self.lexicon.inflect)
+            if edit[1] > position + 1 and self.lexicon.inflect(other, "VB") == "install":
                 # "Removed from the list" is added to it.
                 continue
-            if not is_near(words, place, other) and self.may_enter([each for each in edit[2] if each not in words]):
+            if not is_near(words, position, other) and self.may_enter([new for new in edit[2] if new not in words]):
                 yield edit
                 if self.fluency is None:
                     return
 
     def _released_of(self, word: str, tag: str) -> tuple[str, ...]:
-        found = () if word in BE else self.lexicon.antonyms(word, _RELEASED.get(tag[:2]))
-        return tuple(other for other in found if self.may_enter((other,)))
+        antonyms = () if word in BE else self.lexicon.antonyms(word, _RELEASED.get(tag[:2]))
+        return tuple(other for other in antonyms if self.may_enter((other,)))
 
     def _opposites_of(self, word: str, tag: str) -> tuple[str, ...]:
         """Return the opposites that may replace a word, in a fixed order."""
@@ -173,38 +172,38 @@ class Antonym(ByEdits):
             return ()
         listed = OPPOSITES.get((base, kind))
         if listed is None:
-            others = self.lexicon.opposites(base, kind)
-            listed = others if self.usual is None or all(each in self.usual for each in (word, *others)) else ()
+            opposites = self.lexicon.opposites(base, kind)
+            listed = opposites if self.usual is None or all(map(self.usual.__contains__, (word, *opposites))) else ()
         forms = listed if kind != "v" or tag in _BASE_FORMS else [self.lexicon.inflect(other, tag) for other in listed]
         entering = (form for form in forms if form is not None and form != word and self.may_enter((form,)))
         return tuple(dict.fromkeys(entering))
 
 
-def fits(words: Sequence[str], tags: Sequence[str], place: int) -> bool:
-    """Return whether a word stands in the sense that has the opposite, and not within a fixed phrase."""
-    word = words[place]
-    before = words[place - 1] if place else ""
-    behind, tag = (words[place + 1], tags[place + 1]) if place + 1 < len(words) else ("", "")
+def fits(words: Sequence[str], tags: Sequence[str], position: int) -> bool:
+    """Return whether a word has the sense of its opposite here, outside a fixed phrase."""
+    word = words[position]
+    before = words[position - 1] if position else ""
+    behind, tag = (words[position + 1], tags[position + 1]) if position + 1 < len(words) else ("", "")
     if before in NOT_BEHIND.get(word, ()) or behind in NOT_BEFORE.get(word, ()):
         return False
-    if word == "like" and before in _PERSONS and place > 1 and words[place - 2] == "would":
+    if word == "like" and before in _PERSONS and position > 1 and words[position - 2] == "would":
         return False
     if behind == "-" or before == "-" or before in COMMANDS:
         return False
-    if (not before and (word in _EXCLAIMED or (tags[place][:2] != "VB" and tag[:2] == "VB"))) or before == "n't":
+    if (not before and (word in _EXCLAIMED or (tags[position][:2] != "VB" and tag[:2] == "VB"))) or before == "n't":
         return False
-    if _is_joined(words, tags, place):
+    if _is_joined(words, tags, position):
         return False
-    if tags[place][:2] == "VB" and not _OF_PLACES.isdisjoint(words[place + 1 : place + _NEAR]) and word in _TAKEN_UP:
+    if tags[position][:2] == "VB" and not _OF_PLACES.isdisjoint(words[position + 1 : position + _NEAR]) and word in _TAKEN_UP:
         return False
-    if tags[place][:2] == "VB" and behind in _PARTICLES:
+    if tags[position][:2] == "VB" and behind in _PARTICLES:
         return False
-    if word == "same" and not _COMPARING.isdisjoint(words[place : place + _NEAR]):
+    if word == "same" and not _COMPARING.isdisjoint(words[position : position + _NEAR]):
         return False
     if word == "same":
-        return before == "the" and tag[:2] == "NN" and (place < 2 or words[place - 2] not in _BEFORE_THE_SAME)
-    if word in PREDICATIVE and tags[place][:2] != "VB":
-        back = place - 1
+        return before == "the" and tag[:2] == "NN" and (position < 2 or words[position - 2] not in _BEFORE_THE_SAME)
+    if word in PREDICATIVE and tags[position][:2] != "VB":
+        back = position - 1
         while back >= 0 and words[back] in _PASSED_OVER:
             back -= 1
         return back >= 0 and words[back] in _IS and tag[:2] != "NN"
@@ -212,63 +211,63 @@ def fits(words: Sequence[str], tags: Sequence[str], place: int) -> bool:
         return tag[:2] == "NN" and behind.isalpha() and behind not in _NO_NOUNS
     if word in OF_PERSONS:
         return before in _PERSONS and behind.isalpha()
-    if word == "work" and before == "to" and place > 1 and words[place - 2] in _GOING:
+    if word == "work" and before == "to" and position > 1 and words[position - 2] in _GOING:
         return False
-    if word in ("always", "never") and not _NEGATIONS.isdisjoint(words[max(place - _NEAR, 0) : place]):
+    if word in ("always", "never") and not _NEGATIONS.isdisjoint(words[max(position - _NEAR, 0) : position]):
         return False
     if word == "different":
-        return "than" not in words[place : place + _NEAR]
+        return "than" not in words[position : position + _NEAR]
     return word not in OF_OBJECTS or tag in _OBJECTS
 
 
-def _is_joined(words: Sequence[str], tags: Sequence[str], place: int) -> bool:
-    """Return whether an adjective stands beside another one, of the same thing, which its opposite would contradict."""
-    both = ((place - 1, place - 2), (place + 1, place + 2))
+def _is_joined(words: Sequence[str], tags: Sequence[str], position: int) -> bool:
+    """Return whether an adjective is joined with another of the same thing, which its opposite would contradict."""
+    both = ((position - 1, position - 2), (position + 1, position + 2))
     inside = (pair for pair in both if min(pair) >= 0 and max(pair) < len(words))
-    return tags[place][:2] == "JJ" and any(words[mark] in _JOINING and tags[other][:2] == "JJ" for mark, other in inside)
+    return tags[position][:2] == "JJ" and any(words[mark] in _JOINING and tags[other][:2] == "JJ" for mark, other in inside)
 
 
-def is_near(words: Sequence[str], place: int, other: str) -> bool:
-    """Return whether a word's opposite stands beside it already, as in "enable or disable"."""
-    return other in words[max(place - _NEAR, 0) : place + _NEAR]
+def is_near(words: Sequence[str], position: int, other: str) -> bool:
+    """Return whether the opposite stands near the word already, as in "enable or disable"."""
+    return other in words[max(position - _NEAR, 0) : position + _NEAR]
 
 
 def agreeing(
-    words: Sequence[str], tags: Sequence[str], place: int, other: str, inflect: Callable[[str, str], str | None]
+    words: Sequence[str], tags: Sequence[str], position: int, other: str, inflect: Callable[[str, str], str | None]
 ) -> Edit:
-    """The edit of a word, with the article before it and the preposition behind it that fit the other.
+    """Return the edit of a word, with the article and the preposition that fit its replacement.
 
     Args:
         words: of an utterance.
         tags: theirs.
-        place: of the word.
-        other: what stands there instead.
+        position: of the word.
+        other: the word that replaces it.
         inflect: see `Lexicon`.
     """
-    start, end, others = place, place + 1, [other]
-    before = words[place - 1] if place else ""
-    if other == "different" and words[place] == "same":
-        return place - 1, end, ("different",) if tags[place + 1].endswith("S") else ("a", "different")
+    start, end, replacement = position, position + 1, [other]
+    before = words[position - 1] if position else ""
+    if other == "different" and words[position] == "same":
+        return position - 1, end, ("different",) if tags[position + 1].endswith("S") else ("a", "different")
     if other == "same":
-        return (place - 1 if before in ("a", "the") else place), end, ("the", "same")
+        return (position - 1 if before in ("a", "the") else position), end, ("the", "same")
     if before in ("a", "an"):
         article = "an" if other[0] in "aeiou" and not other.startswith(("us", "uni")) else "a"
         if article != before:
-            start, others = place - 1, [article, other]
-    if tags[place][:2] == "VB":
-        base = inflect(words[place], "VB") or words[place]
-        for ahead in range(place + 1, min(place + 1 + _REACH, len(words))):
+            start, replacement = position - 1, [article, other]
+    if tags[position][:2] == "VB":
+        base = inflect(words[position], "VB") or words[position]
+        for ahead in range(position + 1, min(position + 1 + _REACH, len(words))):
             if words[ahead] in _ENDS:
                 break
             preposition = _PREPOSITIONS.get((base, words[ahead]))
             if preposition is not None:
-                end, others = ahead + 1, [*others, *words[place + 1 : ahead], preposition]
+                end, replacement = ahead + 1, [*replacement, *words[position + 1 : ahead], preposition]
                 break
-    return start, end, tuple(others)
+    return start, end, tuple(replacement)
 
 
 def build(settings: PerturbSettings, resources: Resources) -> Antonym:
-    """The strategy as the settings say."""
+    """Build the strategy from the settings."""
     usual = frozenset(resources.common[:NUM_USUAL]) if resources.common else None
     fluency = None
     if resources.language is not None and settings.rule == "paper":

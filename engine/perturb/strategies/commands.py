@@ -56,43 +56,43 @@ _NUM_BEHIND = 2
 """Words that a command holds behind it."""
 
 
-def held_in_one(words: Sequence[str]) -> list[bool]:
-    """`in_commands` for one utterance, sooner than by numpy where it is short."""
+def in_commands_of_utterance(words: Sequence[str]) -> list[bool]:
+    """Return `in_commands` of one utterance; for a short one faster than numpy."""
     held = [False] * len(words)
     if "." in words:
-        for place in range(1, len(words) - 1):
-            if words[place] == "." and words[place + 1] in EXTENSIONS:
-                held[place - 1 : place + 2] = True, True, True
+        for position in range(1, len(words) - 1):
+            if words[position] == "." and words[position + 1] in EXTENSIONS:
+                held[position - 1 : position + 2] = True, True, True
     if _TELLING.isdisjoint(words):
         return held
     behind, before = 0, 0
-    for place, kind in enumerate(map(_KINDS.get, words, repeat(0))):
-        held[place] = held[place] or behind > 0 or kind == _COMMAND or (kind == _LETTER and before == _COLON)
+    for position, kind in enumerate(map(_KINDS.get, words, repeat(0))):
+        held[position] = held[position] or behind > 0 or kind == _COMMAND or (kind == _LETTER and before == _COLON)
         if kind == _SIGN:
-            for beside in range(max(place - 1, 0), min(place + 2, len(words))):
+            for beside in range(max(position - 1, 0), min(position + 2, len(words))):
                 held[beside] = True
         behind, before = _NUM_BEHIND if kind == _COMMAND else behind - 1, kind
     return held
 
 
 def _in_file_names(flat: FlatContexts) -> np.ndarray:
-    """Mark the words of a file's name or its end, which the tokeniser cuts at the full stop (N,) bool."""
+    """Mark the words of a file's name, which the tokeniser cuts at its full stop (N,) bool."""
     if "." not in flat.words:
         return np.zeros(len(flat.words), dtype=bool)
     is_dot, is_end = flat.are_in({"."}), flat.are_in(EXTENSIONS)
-    found = np.zeros(len(is_dot), dtype=bool)
+    is_in_name = np.zeros(len(is_dot), dtype=bool)
     begins = np.zeros(len(is_dot) + 1, dtype=bool)
     begins[flat.edges] = True
-    is_within = is_dot[1:-1] & is_end[2:] & ~begins[1:-2] & ~begins[2:-1] if len(found) > 2 else is_dot[:0]
+    is_within = is_dot[1:-1] & is_end[2:] & ~begins[1:-2] & ~begins[2:-1] if len(is_in_name) > 2 else is_dot[:0]
     ends = np.flatnonzero(is_within)
-    found[ends] = found[ends + 1] = found[ends + 2] = True
-    return found
+    is_in_name[ends] = is_in_name[ends + 1] = is_in_name[ends + 2] = True
+    return is_in_name
 
 
 def in_commands(flat: FlatContexts) -> np.ndarray:
-    """Mark the words of a command, a flag, a path, a file's name or a smiley (N,) bool; signs themselves among them."""
+    """Mark the words of a command, flag, path, file name or smiley, signs included (N,) bool."""
     if flat.is_short:
-        return np.array(held_in_one(flat.words), dtype=bool)
+        return np.array(in_commands_of_utterance(flat.words), dtype=bool)
     kinds = np.frombuffer(bytes(map(_KINDS.get, flat.words, repeat(0))), dtype=np.uint8)
     begins = np.zeros(len(kinds) + 1, dtype=bool)
     begins[flat.edges] = True

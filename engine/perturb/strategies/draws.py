@@ -2,8 +2,8 @@
 
 `parley.envs.core.seeds.stream` makes a generator object per item, which costs more than a swap or a replaced word does. Here
 the k-th number of an item is a hash of its seed, the strategy's name and k (SplitMix64: Steele, Lea & Flood 2014, "Fast
-splittable pseudorandom number generators"), so that the numbers of all items come out of one pass of numpy and still depend on
-nothing but their own item.
+splittable pseudorandom number generators"), so that one pass of numpy draws the numbers of all items, and each
+still depends only on its own item.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ from parley.envs.core.seeds import stable_hash
 from parley.envs.corpora.pairs.tokens import normalised
 
 _MASK = (1 << 64) - 1
-_STEP_ONE = 0x9E3779B97F4A7C15
-_STEP = np.uint64(_STEP_ONE)
+_STEP_INT = 0x9E3779B97F4A7C15
+_STEP = np.uint64(_STEP_INT)
 _FEW = 32
-"""Numbers that are sooner drawn without numpy."""
+"""Up to so many numbers are drawn faster without numpy."""
 _ROUNDS = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
 
 
 def uniforms(seeds: Sequence[int], name: str, counts: Sequence[int] | np.ndarray) -> np.ndarray:
-    """Uniform numbers.
+    """Draw uniform numbers for many items, each from its own seed.
 
     Args:
         seeds: one for each item, at least 0.
-        name: who draws; other names draw other numbers from the same seed.
+        name: of the stream; other names draw other numbers from the same seed.
         counts: how many each item gets.
 
     Returns:
         (sum of counts,) float64 in [0, 1): the first item's numbers, then the second's, and so on.
     """
     if len(seeds) == 1 and counts[0] <= _FEW:
-        return np.array(uniforms_of_one(seeds[0], name, int(counts[0])), dtype=np.float64)
+        return np.array(uniforms_of_item(seeds[0], name, int(counts[0])), dtype=np.float64)
     counts = np.asarray(counts, dtype=np.int64)
     first = (np.cumsum(counts) - counts).astype(np.uint64)
     # The k-th number of an item that begins at number f of all is number f + k: what is once an item is not done once a number.
@@ -46,13 +46,13 @@ def uniforms(seeds: Sequence[int], name: str, counts: Sequence[int] | np.ndarray
 
 
 def uniforms_at(seeds: Sequence[int], name: str, items: np.ndarray, numbers: np.ndarray) -> np.ndarray:
-    """Some of the numbers of some items, without those before them.
+    """Draw single numbers of items, without those before them.
 
     Args:
         seeds: as in `uniforms`.
         name: as in `uniforms`.
-        items: whose number each is, by the place of its seed (N,) int64.
-        numbers: which of the item's, from 0 (N,) int64.
+        items: index of the seed of each number (N,) int64.
+        numbers: index of each number in its item, from 0 (N,) int64.
 
     Returns:
         (N,) float64 in [0, 1).
@@ -60,21 +60,21 @@ def uniforms_at(seeds: Sequence[int], name: str, items: np.ndarray, numbers: np.
     return _shares(_starts(seeds, name)[items] + (numbers.astype(np.uint64) + np.uint64(1)) * _STEP)
 
 
-def uniforms_of_one(seed: int, name: str, count: int) -> list[float]:
-    """The numbers of `uniforms` for one item, sooner than by numpy where they are few."""
-    start = _mixed_one((seed & _MASK) ^ _named(name))
-    return [(_mixed_one((start + k * _STEP_ONE) & _MASK) >> 11) * 2.0**-53 for k in range(1, count + 1)]
+def uniforms_of_item(seed: int, name: str, count: int) -> list[float]:
+    """Return the numbers of `uniforms` for one item; for few numbers faster than numpy."""
+    start = _mixed_int((seed & _MASK) ^ _named(name))
+    return [(_mixed_int((start + k * _STEP_INT) & _MASK) >> 11) * 2.0**-53 for k in range(1, count + 1)]
 
 
 def seeds_of(seed: int, texts: Sequence[str]) -> list[int]:
-    """The seeds of texts, each of its own words: texts that read alike have equal ones, wherever they stand.
+    """Return a seed for each text from its words: texts with equal words have equal seeds.
 
     Args:
         seed: at least 0.
         texts: as people write them.
     """
     # A sum that texts share now and then is no harm: they draw alike. `_starts` mixes what is left alike in it.
-    mixed = _mixed_one(seed & _MASK)
+    mixed = _mixed_int(seed & _MASK)
     return [mixed ^ crc32(normalised(text).encode("utf-8", "surrogatepass")) for text in texts]
 
 
@@ -85,12 +85,12 @@ def _starts(seeds: Sequence[int], name: str) -> np.ndarray:
 
 
 def _shares(states: np.ndarray) -> np.ndarray:
-    """Numbers in [0, 1) of states (N,) float64."""
+    """Turn states into numbers in [0, 1) (N,) float64."""
     return (_mixed(states) >> np.uint64(11)) * 2.0**-53
 
 
 def _mixed(values: np.ndarray) -> np.ndarray:
-    """Hashes, written where the values stand, which are the caller's to lose."""
+    """Hash values in place; the caller's array is overwritten."""
     for shift, factor in _ROUNDS:
         values ^= values >> np.uint64(shift)
         values *= np.uint64(factor)
@@ -98,7 +98,7 @@ def _mixed(values: np.ndarray) -> np.ndarray:
     return values
 
 
-def _mixed_one(value: int) -> int:
+def _mixed_int(value: int) -> int:
     for shift, factor in _ROUNDS:
         value = (value ^ (value >> shift)) * factor & _MASK
     return value ^ (value >> 31)

@@ -7,8 +7,8 @@ in play there, while nothing but the partner's utterances changes.
   the words of the model or corpus without its special ones.
 - Kept entities: the same, but words of entities stay.
 - Confusing entity: every entity by another one of its category, drawn from the knowledge base of the other side and not from
-  what both sides share. Ours: from `partner_entities`; whoever writes that file leaves out what both share, because this
-  module sees contexts and no scenario.
+  what both sides share. Ours: from `partner_entities`; that file must leave out what both share, because this module
+  sees contexts and no scenario.
 
 An entities file has entity<TAB>category lines; an entity of several categories has several lines. People rarely write names
 in full, so a line may say how they do: entity<TAB>form<TAB>category, as MutualFriends' `inverse_lexicon_data.txt` has it. A
@@ -46,7 +46,7 @@ from parley.envs.corpora.pairs.vocabulary import SPECIALS
 
 
 class Matches(NamedTuple):
-    """Phrases that were found, by the places where they begin."""
+    """Phrases in a text, by the positions where they begin."""
 
     starts: np.ndarray
     """Where each begins among the words (M,) int64, ascending."""
@@ -71,7 +71,7 @@ class _Level(NamedTuple):
 
 
 class Phrases:
-    """The phrases that are looked for.
+    """A table of phrases, searched in many contexts at once.
 
     Args:
         listed: phrases of at least one word, none twice.
@@ -97,12 +97,12 @@ class Phrases:
             self._first[self._levels[0].keys] = np.arange(len(self._levels[0].keys))
 
     def longest(self, flat: FlatContexts) -> Matches:
-        """From each place of some contexts where a phrase begins the longest one, whether or not it meets others."""
+        """Return the longest phrase that begins at each position, overlaps included."""
         if self._beginnings.isdisjoint(flat.words):
             nowhere = np.zeros(0, dtype=np.int64)
             return Matches(nowhere, nowhere, nowhere)
         if flat.is_short:
-            return self._of_one(flat.words)
+            return self._longest_of_short(flat.words)
         # Words of no phrase stand behind the last one too, so that no phrase leads beyond it.
         words = np.zeros(len(flat.words) + len(self._levels), dtype=np.int64)
         words[: len(flat.words)] = flat.numbered(self._words)
@@ -123,11 +123,11 @@ class Phrases:
             ends[walking[whole >= 0]] = starts[walking[whole >= 0]] + length
         return Matches(starts, ends, phrases).where(phrases >= 0)
 
-    def _of_one(self, words: Utterance) -> Matches:
-        """`longest` for one short utterance, sooner than by numpy."""
+    def _longest_of_short(self, words: Utterance) -> Matches:
+        """Return `longest` of one short utterance; faster than numpy."""
         begins = [start for start, word in enumerate(words) if word in self._beginnings]
-        found = [(start, self.first_of(words[start : start + len(self._levels)])) for start in begins]
-        met = [(start, start + len(self.listed[phrase]), phrase) for start, phrase in found if phrase is not None]
+        longest = [(start, self.first_of(words[start : start + len(self._levels)])) for start in begins]
+        met = [(start, start + len(self.listed[phrase]), phrase) for start, phrase in longest if phrase is not None]
         starts, ends, phrases = np.array(met, dtype=np.int64).reshape(-1, 3).T
         return Matches(starts, ends, phrases)
 
@@ -136,7 +136,7 @@ class Phrases:
         return {phrase: i for i, phrase in enumerate(self.listed)}
 
     def first_of(self, words: Utterance) -> int | None:
-        """Return the longest phrase that some words begin with; None: they begin with none."""
+        """Return the number of the longest phrase that some words begin with; None if there is none."""
         beginnings = (self._places.get(words[:length]) for length in range(len(words), 0, -1))
         return next((phrase for phrase in beginnings if phrase is not None), None)
 
@@ -165,18 +165,18 @@ class Entities:
         return self._phrases.listed
 
     def meant_by(self, form: Utterance) -> frozenset[Utterance]:
-        """The entities that one of the forms may mean."""
+        """Return the entities that a form may mean."""
         return self._meant[form]
 
     def find(self, flat: FlatContexts) -> Matches:
-        """The entities that contexts mention; one that another one on its left reaches into is none."""
-        found = self._phrases.longest(flat)
-        stays = np.ones(len(found.starts), dtype=bool)
+        """Find the entities in contexts; where two overlap, the left one."""
+        matches = self._phrases.longest(flat)
+        stays = np.ones(len(matches.starts), dtype=bool)
         done = 0
-        for i, (start, end) in enumerate(zip(found.starts.tolist(), found.ends.tolist(), strict=True)):
+        for i, (start, end) in enumerate(zip(matches.starts.tolist(), matches.ends.tolist(), strict=True)):
             stays[i] = start >= done
             done = end if start >= done else done
-        return found.where(stays)
+        return matches.where(stays)
 
 
 class RandomInputs(ByEdits):
@@ -194,7 +194,6 @@ class RandomInputs(ByEdits):
         self.common, self.kept = np.array(common, dtype=object), kept
 
     def edits(self, flat: FlatContexts, seeds: Sequence[int]) -> Edits:
-        """Return the edits, see `ByEdits`."""
         return random_words(flat, seeds, self.name, self.common, None if self.kept is None else self.kept.find(flat))
 
 
@@ -203,31 +202,30 @@ class ConfusingEntity(ByEdits):
 
     Args:
         entities: what is replaced.
-        others: what may come in its place.
+        substitutes: entities that may replace them.
         resources: the words that may enter.
     """
 
     name = "confusing-entity"
     expectation = Expectation.SHOULD_CHANGE
 
-    def __init__(self, entities: Entities, others: Iterable[Utterance], resources: Resources) -> None:
+    def __init__(self, entities: Entities, substitutes: Iterable[Utterance], resources: Resources) -> None:
         self._entities = entities
         self._by_category: dict[str, list[Utterance]] = {}
-        for entity in others:
+        for entity in substitutes:
             if resources.may_enter(entity):
                 for category in entities.categories[entity]:
                     self._by_category.setdefault(category, []).append(entity)
         self._choices: dict[int, list[Utterance]] = {}
 
     def edits(self, flat: FlatContexts, seeds: Sequence[int]) -> Edits:
-        """Return the edits, see `ByEdits`."""
-        found = self._entities.find(flat)
-        kinds, kind = np.unique(found.phrases, return_inverse=True)
+        matches = self._entities.find(flat)
+        kinds, kind = np.unique(matches.phrases, return_inverse=True)
         choices = [self._choices_for(form) for form in kinds.tolist()]
-        return other_entities(flat, seeds, self.name, found, [choices[which] for which in kind.tolist()])
+        return other_entities(flat, seeds, self.name, matches, [choices[which] for which in kind.tolist()])
 
     def _choices_for(self, form: int) -> list[Utterance]:
-        """Return the replacements of one of the forms."""
+        """Return the entities that may replace a form."""
         if form not in self._choices:
             meant = self._entities.meant_by(self._entities.forms[form])
             categories = dict.fromkeys(category for entity in sorted(meant) for category in self._entities.categories[entity])
@@ -237,7 +235,7 @@ class ConfusingEntity(ByEdits):
 
 
 def random_words(flat: FlatContexts, seeds: Sequence[int], name: str, common: np.ndarray, kept: Matches | None = None) -> Edits:
-    """Every word by a random one.
+    """Replace every word by a random one.
 
     Args:
         flat: the contexts.
@@ -251,33 +249,33 @@ def random_words(flat: FlatContexts, seeds: Sequence[int], name: str, common: np
     if kept is not None:
         for start, end in zip(kept.starts.tolist(), kept.ends.tolist(), strict=True):
             changes[start:end] = False
-    places = np.flatnonzero(changes)
-    return Edits.of_words(places, list(zip(common.take(drawn[places]).tolist())))
+    positions = np.flatnonzero(changes)
+    return Edits.of_words(positions, list(zip(common.take(drawn[positions]).tolist())))
 
 
 def other_entities(
-    flat: FlatContexts, seeds: Sequence[int], name: str, found: Matches, choices: Sequence[Sequence[Utterance]]
+    flat: FlatContexts, seeds: Sequence[int], name: str, matches: Matches, choices: Sequence[Sequence[Utterance]]
 ) -> Edits:
-    """Entities by others.
+    """Replace entities by other entities.
 
     Args:
         flat: the contexts.
         seeds: one for each context.
         name: who draws.
-        found: the entities (M).
-        choices: what may come in the place of each, each as likely (M); an entity in which nothing may come does not draw.
+        matches: the entities (M).
+        choices: the entities that may replace each, equally likely (M); an entity without choices draws no number.
     """
     counts = np.fromiter(map(len, choices), dtype=np.int64, count=len(choices))
     may_change = counts > 0
-    found, choices = found.where(may_change), [each for each in choices if each]
+    matches, choices = matches.where(may_change), [options for options in choices if options]
     if not choices:
-        return Edits.of_words(found.starts, ())
-    drawn = (uniforms(seeds, name, flat.num_in_contexts(found.starts)) * counts[may_change]).astype(np.int64)
-    return Edits(found.starts, found.ends, [few[number] for few, number in zip(choices, drawn.tolist(), strict=True)])
+        return Edits.of_words(matches.starts, ())
+    drawn = (uniforms(seeds, name, flat.num_in_contexts(matches.starts)) * counts[may_change]).astype(np.int64)
+    return Edits(matches.starts, matches.ends, [few[number] for few, number in zip(choices, drawn.tolist(), strict=True)])
 
 
 def build_random(settings: PerturbSettings, resources: Resources) -> RandomInputs:
-    """Random inputs.
+    """Build random inputs.
 
     Raises:
         ConfigError: there are no words to draw from.
@@ -286,7 +284,7 @@ def build_random(settings: PerturbSettings, resources: Resources) -> RandomInput
 
 
 def build_kept(settings: PerturbSettings, resources: Resources) -> RandomInputs:
-    """Random inputs with kept entities.
+    """Build random inputs with kept entities.
 
     Raises:
         ConfigError: there are no words to draw from, or no entities.
@@ -296,7 +294,7 @@ def build_kept(settings: PerturbSettings, resources: Resources) -> RandomInputs:
 
 
 def build_confusing(settings: PerturbSettings, resources: Resources) -> ConfusingEntity:
-    """Confusing entities.
+    """Build confusing entities.
 
     Raises:
         ConfigError: there are no entities.
@@ -308,7 +306,7 @@ def build_confusing(settings: PerturbSettings, resources: Resources) -> Confusin
 
 
 def read_entities(path: Path) -> Entities:
-    """The entities of a file.
+    """Read the entities of a file.
 
     Args:
         path: lines entity<TAB>category or entity<TAB>form<TAB>category; or MutualFriends' schema, which is JSON by its name or
@@ -348,19 +346,19 @@ def _common(resources: Resources) -> list[str]:
 
 
 def _lines(path: Path) -> Iterator[tuple[Utterance, Utterance, str]]:
-    known: dict[str, Utterance] = {}
+    tokens_of: dict[str, Utterance] = {}
     for number, line in enumerate(read_lines(path), 1):
         *names, category = line.split("\t")
         try:
             require_utf8(line)
             for text in names:
-                if text not in known:
-                    known[text] = tuple(tokenise(text))
-            if len(names) not in (1, 2) or not category.strip() or not all(known[text] for text in names):
+                if text not in tokens_of:
+                    tokens_of[text] = tuple(tokenise(text))
+            if len(names) not in (1, 2) or not category.strip() or not all(tokens_of[text] for text in names):
                 raise broken_rule("a line is entity<TAB>category or entity<TAB>form<TAB>category", line)
         except DataError as error:
             raise located(error, str(path), number) from None
-        yield known[names[0]], known[names[-1]], category.strip()
+        yield tokens_of[names[0]], tokens_of[names[-1]], category.strip()
 
 
 def _holds_json(path: Path) -> bool:
@@ -378,11 +376,11 @@ def _schema(path: Path) -> Iterator[tuple[Utterance, Utterance, str]]:
 
 
 def _read_partner(path: Path, entities: Entities) -> list[Utterance]:
-    found: list[Utterance] = []
+    entities_read: list[Utterance] = []
     for number, line in enumerate(read_lines(path), 1):
         words = tuple(tokenise(line))
         if words not in entities.categories:
             error = broken_rule("a line is one of the entities that perturb.entities names", line)
             raise located(error, str(path), number)
-        found.append(words)
-    return found
+        entities_read.append(words)
+    return entities_read

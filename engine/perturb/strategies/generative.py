@@ -1,4 +1,4 @@
-"""Generative paraphrase: an utterance by what a paraphrasing network says in its place.
+"""Generative paraphrase: an utterance by the paraphrase of a network.
 
 Source: Niu & Bansal 2018 (arXiv 1809.02079), section 3.1: a pointer-generator network (See et al. 2017), trained on pairs of
 paraphrases. Their settings of decoding are not stated; ours are `BeamConfig`'s.
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from parley.policies.paraphraser.model import PointerGenerator
 
 _OPENERS = frozenset(["well", "ok", "okay", "so", "oh", "hmm", "hi", "hey", ","])
-"""What an utterance says no less without where it begins with them."""
+"""Words that an utterance may lose at its beginning."""
 _FILLERS = frozenset(["really", "please", "!"])
-"""What it says no less without anywhere."""
+"""Words that it may lose anywhere."""
 _AROUND = 2
 """Words on each side that phrases may have in common."""
 
@@ -53,22 +53,28 @@ class GenerativeParaphrase:
 
     def __init__(self, model: PointerGenerator, resources: Resources, settings: PerturbSettings) -> None:
         self._model, self._resources = model, resources
-        self._known: dict[Utterance, Utterance] = {}
+        self._paraphrases: dict[Utterance, Utterance] = {}
         self._meaning = None if settings.rule == "released" else _Meaning(resources, settings)
 
     def perturb(self, contexts: Sequence[Turns], seeds: Sequence[int]) -> list[Turns]:
-        """The perturbed contexts, see `Strategy`; nothing is drawn."""
+        """Perturb contexts; nothing is drawn."""
         self._paraphrase(words for turns in contexts for turn in turns for words in turn)
-        return [tuple(tuple(self._known[words] for words in turn) for turn in turns) for turns in contexts]
+        return [tuple(tuple(self._paraphrases[words] for words in turn) for turn in turns) for turns in contexts]
 
     def _paraphrase(self, utterances: Iterable[Utterance]) -> None:
         from parley.policies.paraphraser.model import paraphrases
         from parley.policies.paraphraser.settings import BeamConfig
 
-        new = [words for words in dict.fromkeys(utterances) if words not in self._known]
-        for words, said in zip(new, paraphrases(self._model, new, BeamConfig()), strict=True):
-            others = said[:1] if self._meaning is None else [each for each in said if self._meaning.is_kept(words, each)]
-            self._known[words] = next((each for each in others if self._resources.may_enter(_entering(each, words))), words)
+        new = [words for words in dict.fromkeys(utterances) if words not in self._paraphrases]
+        for words, beam in zip(new, paraphrases(self._model, new, BeamConfig()), strict=True):
+            candidates = (
+                beam[:1]
+                if self._meaning is None
+                else [paraphrase for paraphrase in beam if self._meaning.is_kept(words, paraphrase)]
+            )
+            self._paraphrases[words] = next(
+                (paraphrase for paraphrase in candidates if self._resources.may_enter(_new_words(paraphrase, words))), words
+            )
 
 
 class _Meaning:
@@ -81,34 +87,34 @@ class _Meaning:
         self._synonyms = Synonyms({}, resources.lexicon, resources.is_usual, listed, is_judged=judged)
         self._phrasings = phrasings(help_channel=resources.is_help_channel)
 
-    def is_kept(self, words: Utterance, said: Utterance) -> bool:
-        if words == said:
+    def is_kept(self, words: Utterance, paraphrase: Utterance) -> bool:
+        if words == paraphrase:
             return False
         tags = self._resources.lexicon.tag(words)
-        matcher = SequenceMatcher(None, words, said, autojunk=False)
+        matcher = SequenceMatcher(None, words, paraphrase, autojunk=False)
         for kind, start, end, other, other_end in matcher.get_opcodes():
-            if kind != "equal" and not self._is_phrasing(words, start, end, said, other, other_end):
+            if kind != "equal" and not self._is_phrasing(words, start, end, paraphrase, other, other_end):
                 leavable = _FILLERS if start else _FILLERS | _OPENERS
-                kept = [place for place in range(start, end) if words[place] not in leavable]
-                forms = [self._synonyms.of(words[place], tags[place]) for place in kept]
-                new = said[other:other_end]
+                kept = [position for position in range(start, end) if words[position] not in leavable]
+                forms = [self._synonyms.of(words[position], tags[position]) for position in kept]
+                new = paraphrase[other:other_end]
                 if len(new) != len(kept) or not all((word,) in of_word for word, of_word in zip(new, forms, strict=True)):
                     return False
         language = self._resources.language
-        windows = [[(BEGIN, BEGIN, *each, END)] for each in (said, words)]
+        windows = [[(BEGIN, BEGIN, *sentence, END)] for sentence in (paraphrase, words)]
         return language is None or float(language.ratios(*windows)[0]) <= self._most
 
-    def _is_phrasing(self, words: Utterance, start: int, end: int, said: Utterance, other: int, other_end: int) -> bool:
-        """Return whether what differs, with some words around it, is a listed pair of phrases."""
+    def _is_phrasing(self, words: Utterance, start: int, end: int, paraphrase: Utterance, other: int, other_end: int) -> bool:
+        """Return whether the difference, with some words around it, is a listed pair of phrases."""
         wider = ((left, right) for left in range(min(_AROUND, start, other) + 1) for right in range(_AROUND + 1))
         return any(
-            said[other - left : other_end + right] in self._phrasings.get(words[start - left : end + right], ())
+            paraphrase[other - left : other_end + right] in self._phrasings.get(words[start - left : end + right], ())
             for left, right in wider
         )
 
 
 def build(settings: PerturbSettings, resources: Resources) -> GenerativeParaphrase:
-    """The strategy with the network that the settings name.
+    """Build the strategy with the network that the settings name.
 
     Raises:
         ConfigError: they name none.
@@ -127,7 +133,7 @@ def build(settings: PerturbSettings, resources: Resources) -> GenerativeParaphra
     return GenerativeParaphrase(model, resources, settings)
 
 
-def _entering(said: Utterance, words: Utterance) -> list[str]:
-    """Words of a paraphrase that the utterance did not have; those that it had may stay where no model knows them."""
+def _new_words(paraphrase: Utterance, words: Utterance) -> list[str]:
+    """Return the words of a paraphrase that the utterance lacks; its own words may always stay."""
     had = set(words)
-    return [word for word in said if word not in had]
+    return [word for word in paraphrase if word not in had]

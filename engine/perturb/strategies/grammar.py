@@ -13,8 +13,8 @@ Kinds, and where each occurs, so that it is an error there and the sentence says
 
 - Released: nothing for this strategy but an older function: every word with an entry of a table is replaced by one of its
   wrong forms, drawn uniformly; table and mixing are not released. Ours: forms are drawn by weight, which for what a corrected
-  corpus shows is the number of its sentences (`engine/perturb/lexicon/corrections.py`), because a uniform choice is an error
-  that nobody makes four times in five.
+  corpus shows is the number of its sentences (`engine/perturb/lexicon/corrections.py`), because a uniform choice is, four
+  times in five, an error that people do not make.
 - Paper: silent on how many words change. Released: that older function changes all. Ours: three in ten of those that have a
   wrong form (`grammar_rate`), of a kind as often as `WEIGHTS` says, which are about the shares of kinds in JFLEG.
 - Released: Pattern inflects words by themselves. Ours: the tags in the sentence say what is a verb, because "updates" is
@@ -77,9 +77,9 @@ class Slip(NamedTuple):
 
     kind: ErrorKind
     following: Utterance
-    """What must stand behind the word, and is written with it; mostly nothing."""
-    said: Utterance
-    """What stands there instead; nothing: left out."""
+    """Words that must follow and are replaced too; mostly none."""
+    wrong: Utterance
+    """The wrong form; empty: the words are left out."""
     weight: float
 
 
@@ -98,38 +98,37 @@ class GrammarErrors(ByEdits):
     def __init__(self, corrections: Corrections, resources: Resources, rate: float = 1.0) -> None:
         self._corrections, self._resources, self._rate = corrections, resources, rate
         self._listed = _listed(corrections)
-        self._known: dict[tuple[str, str], tuple[Slip, ...]] = {}
+        self._slip_cache: dict[tuple[str, str], tuple[Slip, ...]] = {}
 
     def edits(self, flat: FlatContexts, seeds: Sequence[int]) -> Edits:
-        """Return the edits, see `ByEdits`."""
-        known = self._known
+        slips_of = self._slip_cache
         tags = list(chain.from_iterable(self._resources.lexicon.tag_all(flat.utterances)))
         keys = list(zip(flat.words, tags, strict=True))
         for key in keys:
-            if key not in known:
-                known[key] = tuple(self._slips(*key))
-        choices = list(map(known.__getitem__, keys))
-        places = np.flatnonzero(np.fromiter(map(bool, choices), dtype=bool, count=len(choices)))
-        drawn = uniforms(seeds, self.name, flat.num_in_contexts(places)) / self._rate
-        firsts, ends = flat.edges[np.searchsorted(flat.edges, places, side="right") - 1], flat.ends_of(places)
-        found: list[tuple[int, int, Utterance]] = []
+            if key not in slips_of:
+                slips_of[key] = tuple(self._slips(*key))
+        choices = list(map(slips_of.__getitem__, keys))
+        positions = np.flatnonzero(np.fromiter(map(bool, choices), dtype=bool, count=len(choices)))
+        drawn = uniforms(seeds, self.name, flat.num_in_contexts(positions)) / self._rate
+        firsts, ends = flat.edges[np.searchsorted(flat.edges, positions, side="right") - 1], flat.ends_of(positions)
+        chosen: list[tuple[int, int, Utterance]] = []
         for row in np.flatnonzero(drawn < 1).tolist():
-            place, first, end = int(places[row]), int(firsts[row]), int(ends[row])
-            if found and place < found[-1][1]:
+            position, first, end = int(positions[row]), int(firsts[row]), int(ends[row])
+            if chosen and position < chosen[-1][1]:
                 continue
-            sides = flat.words[first:place], flat.words[place + 1 : end]
-            fitting = [slip for slip in choices[place] if _fits(slip, *sides, tags[first:end], place - first)]
+            sides = flat.words[first:position], flat.words[position + 1 : end]
+            fitting = [slip for slip in choices[position] if _fits(slip, *sides, tags[first:end], position - first)]
             slip = _drawn(fitting, float(drawn[row]))
             if slip is not None:
-                found.append((place, place + 1 + len(slip.following), slip.said))
-        starts, stops, others = zip(*found, strict=True) if found else ((), (), ())
-        return Edits(np.array(starts, dtype=np.int64), np.array(stops, dtype=np.int64), others)
+                chosen.append((position, position + 1 + len(slip.following), slip.wrong))
+        starts, stops, replacements = zip(*chosen, strict=True) if chosen else ((), (), ())
+        return Edits(np.array(starts, dtype=np.int64), np.array(stops, dtype=np.int64), replacements)
 
     def _slips(self, word: str, tag: str) -> Iterator[Slip]:
-        """The errors that a word with a tag may get, if the words around allow it."""
+        """Yield the errors that a word with a tag may get; the words around decide later."""
         may_enter, plain = self._resources.may_enter, None
         for slip in self._listed.get(word, ()):
-            if may_enter(slip.said):
+            if may_enter(slip.wrong):
                 yield slip
         if tag in _PLAIN_FORMS and word.isalpha() and word not in _BE_HAVE:
             plain = self._resources.lexicon.inflect(word, _PLAIN_FORMS[tag])
@@ -143,14 +142,14 @@ class GrammarErrors(ByEdits):
 
 
 def _listed(corrections: Corrections) -> Mapping[str, tuple[Slip, ...]]:
-    """Errors by the word that they begin with, whatever its tag."""
-    found: dict[str, list[Slip]] = {}
+    """Return the listed errors by their first word, for any tag."""
+    slips_of: dict[str, list[Slip]] = {}
 
     def add(kind: ErrorKind, right: str, wrong: Mapping[str, float]) -> None:
         word, *following = right.split()
-        for said, share in wrong.items():
+        for form, share in wrong.items():
             weight = WEIGHTS[kind] * share / sum(wrong.values())
-            found.setdefault(word, []).append(Slip(kind, tuple(following), tuple(said.split()), weight))
+            slips_of.setdefault(word, []).append(Slip(kind, tuple(following), tuple(form.split()), weight))
 
     lists: tuple[tuple[ErrorKind, Mapping[str, Iterable[str]]], ...] = (
         (ErrorKind.AGREEMENT, slips.AGREEMENT),
@@ -161,23 +160,23 @@ def _listed(corrections: Corrections) -> Mapping[str, tuple[Slip, ...]]:
         for right, wrong in listed.items():
             # Those of the list once each, and as often as the corpus shows them.
             shown = corrections.replaced.get(right, {})
-            add(kind, right, {said: 1.0 + shown.get(said, 0) for said in wrong})
-    for right, said in slips.APOSTROPHES.items():
-        add(ErrorKind.CONFUSION, right, {said: 1.0})
+            add(kind, right, {form: 1.0 + shown.get(form, 0) for form in wrong})
+    for right, form in slips.APOSTROPHES.items():
+        add(ErrorKind.CONFUSION, right, {form: 1.0})
     for right, replaced in corrections.replaced.items():
-        misspelt = {said: float(number) for said, number in replaced.items() if _is_misspelling(right, said, corrections)}
+        misspelt = {form: float(number) for form, number in replaced.items() if _is_misspelling(right, form, corrections)}
         if misspelt:
             add(ErrorKind.SPELLING, right, misspelt)
-    return {word: tuple(of_word) for word, of_word in found.items()}
+    return {word: tuple(of_word) for word, of_word in slips_of.items()}
 
 
 def _is_misspelling(right: str, wrong: str, corrections: Corrections) -> bool:
-    """Return whether lists of misspellings know a wrong word, as one of the right word's."""
+    """Return whether a wrong word is a listed misspelling of the right one."""
     return wrong in corrections.misspelt.get(right, ()) or wrong in slips.MISSPELLINGS.get(right, ())
 
 
 def _drawn(fitting: Sequence[Slip], share: float) -> Slip | None:
-    """One slip by weight, or none where all together weigh less than 1.
+    """Draw one slip by weight; None is likely where all together weigh less than 1.
 
     Args:
         fitting: what may be.
@@ -191,22 +190,22 @@ def _drawn(fitting: Sequence[Slip], share: float) -> Slip | None:
     return None
 
 
-def _fits(slip: Slip, before: Utterance, behind: Utterance, tags: Sequence[str], place: int) -> bool:
-    """Return whether a slip is an error of its kind in this utterance, and leaves what it says."""
+def _fits(slip: Slip, before: Utterance, behind: Utterance, tags: Sequence[str], position: int) -> bool:
+    """Return whether a slip is an error of its kind in this utterance that keeps its meaning."""
     if behind[: len(slip.following)] != slip.following:
         return False
-    last, last_tag = (before[-1], tags[place - 1]) if before else ("", "")
-    following, next_tag = (behind[0], tags[place + 1]) if behind else ("", "")
+    last, last_tag = (before[-1], tags[position - 1]) if before else ("", "")
+    following, next_tag = (behind[0], tags[position + 1]) if behind else ("", "")
     if slip.kind is ErrorKind.INFLECTION:
-        return _is_wrong_plain(tags[place], before, tags[:place], next_tag)
+        return _is_wrong_plain(tags[position], before, tags[:position], next_tag)
     if slip.kind is ErrorKind.AGREEMENT:
         # In a question or behind "not" the subject stands elsewhere.
-        return last_tag in ("PRP", "NN", "NNS", "NNP", "EX", "DT", "WDT") and _disagrees(last, last_tag, slip.said[0])
+        return last_tag in ("PRP", "NN", "NNS", "NNP", "EX", "DT", "WDT") and _disagrees(last, last_tag, slip.wrong[0])
     if slip.kind is ErrorKind.ARTICLE:
         return following.isalpha() and next_tag[:2] in ("NN", "JJ") and following not in _WITH_A
     if slip.kind is ErrorKind.PREPOSITION:
         around = last_tag[:2] in ("NN", "PR") or not before
-        return tags[place] == "IN" and around and next_tag in ("DT", "PRP$", "NN", "NNS", "JJ") and following not in _WITH_A
+        return tags[position] == "IN" and around and next_tag in ("DT", "PRP$", "NN", "NNS", "JJ") and following not in _WITH_A
     return True
 
 
@@ -217,11 +216,11 @@ def _disagrees(subject: str, tag: str, verb: str) -> bool:
 
 
 def _is_wrong_plain(tag: str, before: Utterance, tags: Sequence[str], next_tag: str) -> bool:
-    """Return whether the base form of a verb or the singular of a noun would be wrong where its other form stands."""
+    """Return whether the base form of a verb, or the singular of a noun, is wrong here."""
     # Adverbs and "not" stand between what belongs together, adjectives between a noun and what counts it.
     between = ("JJ", "NN") if tag == "NNS" else ("RB",)
     backwards = range(len(before) - 1, -1, -1)
-    first = next((place for place in backwards if tags[place] not in between or before[place] in _MANY), None)
+    first = next((position for position in backwards if tags[position] not in between or before[position] in _MANY), None)
     if first is None:
         return False
     word, kind = before[first], tags[first]
@@ -234,7 +233,7 @@ def _is_wrong_plain(tag: str, before: Utterance, tags: Sequence[str], next_tag: 
 
 
 def build(settings: PerturbSettings, resources: Resources) -> GrammarErrors:
-    """The strategy as the settings say.
+    """Build the strategy from the settings.
 
     Raises:
         DataError: sentences with corrections or the lexicon's data are not there, or are broken.

@@ -18,8 +18,8 @@ know of the word (`engine/perturb/lexicon/corrections.py`), drawn uniformly; a w
 - A share of the words of at least four letters slips (`noise_rate`). Only words of the letters a to z do: no address, path,
   number, smiley or hyphenated word (package names), no name of a program, nothing that belongs to a command line or a flag
   (`commands.py`), and no name of a file ("xorg . conf").
-- What comes out may be unknown to the model, other than under all other strategies: a model meets the slips of people as
-  unknown words too. A slip that makes another word which the model knows, or the corpus where one is at hand, is none.
+- A slip may be unknown to the model, unlike the results of other strategies: a model meets the slips of people as unknown
+  words too. A slip that is another word of the model or of the corpus is not used.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _NUM_WORDS = 1 << 16
 
 
 def _beside() -> dict[str, str]:
-    """The keys around each key."""
+    """Return the neighbours of each key."""
     where = {key: (x + _OFFSETS[y], y) for y, row in enumerate(_ROWS) for x, key in enumerate(row)}
     return {
         key: "".join(other for other, (u, v) in where.items() if other != key and abs(v - y) <= 1 and abs(u - x) <= 1)
@@ -76,34 +76,33 @@ class CharacterNoise(ByEdits):
         self._long = _Long()
 
     def edits(self, flat: FlatContexts, seeds: Sequence[int]) -> Edits:
-        """Return the edits, see `ByEdits`."""
         words = flat.words
         may_slip = np.frombuffer(bytearray(map(self._long.__getitem__, words)), dtype=bool)
-        places = np.flatnonzero(may_slip & ~in_commands(flat))
-        drawn = uniforms(seeds, self.name, flat.num_in_contexts(places)) / self._rate
+        positions = np.flatnonzero(may_slip & ~in_commands(flat))
+        drawn = uniforms(seeds, self.name, flat.num_in_contexts(positions)) / self._rate
         chosen = [
-            (place, slip)
-            for place, share in zip(places[drawn < 1].tolist(), drawn[drawn < 1].tolist(), strict=True)
-            if (slip := self._slip(words[place], share)) is not None
+            (position, slip)
+            for position, share in zip(positions[drawn < 1].tolist(), drawn[drawn < 1].tolist(), strict=True)
+            if (slip := self._slip(words[position], share)) is not None
         ]
-        return Edits.of_words(np.array([place for place, _ in chosen], dtype=np.int64), [(slip,) for _, slip in chosen])
+        return Edits.of_words(np.array([position for position, _ in chosen], dtype=np.int64), [(slip,) for _, slip in chosen])
 
     def _slip(self, word: str, share: float) -> str | None:
-        """One of a word's slips; where it has none of a kind, one of the next kind; None: it has none at all."""
+        """Return one of a word's slips: of the drawn kind, else of the next kind that has one, else None."""
         kind, share = divmod(share * len(_KINDS), 1)
         for number in range(len(_KINDS)):
-            found = self._slips(word, (int(kind) + number) % len(_KINDS))
-            if found:
-                return found[int(share * len(found))]
+            slips = self._slips(word, (int(kind) + number) % len(_KINDS))
+            if slips:
+                return slips[int(share * len(slips))]
         return None
 
     def _slips_of(self, word: str, kind: int) -> tuple[str, ...]:
         return tuple(dict.fromkeys(other for other in _KINDS[kind](word) if other != word and not self._is_word(other)))
 
     def _is_word(self, slip: str) -> bool:
-        """Return whether what came out is another word."""
-        known, language = self._resources.listed, self._resources.language
-        return slip in known or (language is not None and language.counts[slip] >= USUAL)
+        """Return whether a slip is another word."""
+        listed, language = self._resources.listed, self._resources.language
+        return slip in listed or (language is not None and language.counts[slip] >= USUAL)
 
 
 class Misspellings(CharacterNoise):
@@ -122,8 +121,8 @@ class Misspellings(CharacterNoise):
         self._corrections = corrections
 
     def _slip(self, word: str, share: float) -> str | None:
-        found = self._slips(word, 0)
-        return found[int(share * len(found))] if found else None
+        misspellings = self._slips(word, 0)
+        return misspellings[int(share * len(misspellings))] if misspellings else None
 
     def _slips_of(self, word: str, kind: int) -> tuple[str, ...]:
         listed = dict.fromkeys(misspellings_of(word, self._corrections))
@@ -157,18 +156,18 @@ def _repetitions(word: str) -> Iterator[str]:
 
 
 def _homoglyphs(word: str) -> Iterator[str]:
-    found = (i for i in range(1, len(word) - 1) if word[i] in HOMOGLYPHS)
-    return (word[:i] + HOMOGLYPHS[word[i]] + word[i + 1 :] for i in found)
+    positions = (i for i in range(1, len(word) - 1) if word[i] in HOMOGLYPHS)
+    return (word[:i] + HOMOGLYPHS[word[i]] + word[i + 1 :] for i in positions)
 
 
 _KINDS = (_transpositions, _keys, _omissions, _repetitions, _homoglyphs)
 
 
 def build(settings: PerturbSettings, resources: Resources) -> CharacterNoise:
-    """The strategy as the settings say."""
+    """Build character noise from the settings."""
     return CharacterNoise(resources, settings.noise_rate)
 
 
 def build_misspellings(settings: PerturbSettings, resources: Resources) -> Misspellings:
-    """The other strategy; raises as `open_corrections` does."""
+    """Build misspellings from the settings; raises as `open_corrections` does."""
     return Misspellings(resources, settings.noise_rate, open_corrections(settings, resources))

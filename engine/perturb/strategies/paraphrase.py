@@ -63,14 +63,13 @@ class DataParaphrase(ByEdits):
         self, synonyms: Synonyms, phrases: Mapping[Phrase, tuple[Phrase, ...]], resources: Resources, settings: PerturbSettings
     ) -> None:
         self._synonyms, self._resources, self._settings = synonyms, resources, settings
-        entering = {phrase: tuple(filter(resources.may_enter, others)) for phrase, others in phrases.items()}
-        self._phrases = Phrases([phrase for phrase, others in entering.items() if others])
-        self._others = [entering[phrase] for phrase in self._phrases.listed]
-        self._known: dict[tuple[str, str], tuple[Phrase, ...]] = {}
+        entering = {phrase: tuple(filter(resources.may_enter, paraphrases)) for phrase, paraphrases in phrases.items()}
+        self._phrases = Phrases([phrase for phrase, paraphrases in entering.items() if paraphrases])
+        self._paraphrases = [entering[phrase] for phrase in self._phrases.listed]
+        self._synonym_cache: dict[tuple[str, str], tuple[Phrase, ...]] = {}
 
     def edits(self, flat: FlatContexts, seeds: Sequence[int]) -> Edits:
-        """Return the edits, see `ByEdits`."""
-        starts, ends, choices = self._fluent(flat, *self._found(flat))
+        starts, ends, choices = self._fluent(flat, *self._replaceable(flat))
         if not len(starts):
             return Edits.of_words(starts, ())
         items = np.searchsorted(flat.context_edges, starts, side="right") - 1
@@ -81,15 +80,15 @@ class DataParaphrase(ByEdits):
         chosen = [choices[row][int(share[row] * len(choices[row]))] for row in kept.tolist()]
         return Edits(starts[kept], ends[kept], chosen)
 
-    def _found(self, flat: FlatContexts) -> tuple[np.ndarray, np.ndarray, list[tuple[Phrase, ...]]]:
-        """Find replaceable words and their paraphrases; a phrase is replaced whole, not by its words' synonyms."""
-        known, others_of = self._known, self._synonyms.of
+    def _replaceable(self, flat: FlatContexts) -> tuple[np.ndarray, np.ndarray, list[tuple[Phrase, ...]]]:
+        """Find replaceable words and phrases, and their paraphrases; words inside a phrase have none of their own."""
+        synonyms_of, synonyms_for = self._synonym_cache, self._synonyms.of
         tags = chain.from_iterable(self._resources.lexicon.tag_all(flat.utterances))
         keys = list(zip(flat.words, tags, strict=True))
         for key in keys:
-            if key not in known:
-                known[key] = others_of(*key)
-        singles = np.fromiter(map(len, map(known.__getitem__, keys)), dtype=np.int64, count=len(keys))
+            if key not in synonyms_of:
+                synonyms_of[key] = synonyms_for(*key)
+        singles = np.fromiter(map(len, map(synonyms_of.__getitem__, keys)), dtype=np.int64, count=len(keys))
         matches = self._phrases.longest(flat)
         covered = np.zeros(len(keys) + 1, dtype=np.int64)
         np.add.at(covered, matches.starts, 1)
@@ -98,19 +97,21 @@ class DataParaphrase(ByEdits):
         words = np.flatnonzero(singles)
         starts = np.concatenate([words, matches.starts])
         ends = np.concatenate([words + 1, matches.ends])
-        choices = [known[keys[place]] for place in words.tolist()] + [self._others[i] for i in matches.phrases.tolist()]
+        choices = [synonyms_of[keys[position]] for position in words.tolist()] + [
+            self._paraphrases[i] for i in matches.phrases.tolist()
+        ]
         by_start = np.argsort(starts, kind="stable")
         return starts[by_start], ends[by_start], [choices[i] for i in by_start.tolist()]
 
     def _fluent(
         self, flat: FlatContexts, starts: np.ndarray, ends: np.ndarray, choices: Sequence[tuple[Phrase, ...]]
     ) -> tuple[np.ndarray, np.ndarray, list[tuple[Phrase, ...]]]:
-        """Return the paraphrases that leave articles right and, where a corpus is at hand, keep the text about as fluent."""
+        """Return the paraphrases that keep articles right and, with a corpus, the text about as fluent."""
         begins = {*flat.edges.tolist()}
         rows = [
             (row, other)
-            for row, (start, others) in enumerate(zip(starts.tolist(), choices, strict=True))
-            for other in others
+            for row, (start, paraphrases) in enumerate(zip(starts.tolist(), choices, strict=True))
+            for other in paraphrases
             if start in begins or fits_article(flat.words[start - 1], flat.words[start], other[0])
         ]
         language = self._resources.language
@@ -130,7 +131,7 @@ class DataParaphrase(ByEdits):
         return starts[kept], ends[kept], list(fluent.values())
 
     def _few(self, flat: FlatContexts, starts: np.ndarray, ends: np.ndarray, order: np.ndarray) -> np.ndarray:
-        """Draw the places that change, ascending and apart, until an utterance's share of words is reached."""
+        """Draw the edits that happen, ascending and not adjacent, until an utterance's share of words is reached."""
         utterances = np.searchsorted(flat.edges, starts, side="right") - 1
         lengths = np.diff(flat.edges)[utterances]
         left = dict(zip(utterances.tolist(), np.maximum(1, lengths * self._settings.paraphrase_share).tolist(), strict=True))
@@ -163,31 +164,30 @@ class ReleasedParaphrase(ByEdits):
         self, table: Mapping[Phrase, tuple[Phrase, ...]], may_enter: Callable[[Sequence[str]], bool], rate: float = 1.0
     ) -> None:
         self.rate = rate
-        known = {phrase: tuple(filter(may_enter, others)) for phrase, others in table.items() if may_enter(phrase)}
-        table = {phrase: others for phrase, others in known.items() if others}
+        entering = {phrase: tuple(filter(may_enter, paraphrases)) for phrase, paraphrases in table.items() if may_enter(phrase)}
+        table = {phrase: paraphrases for phrase, paraphrases in entering.items() if paraphrases}
         self._phrases = Phrases(table)
         self._counts = np.fromiter(map(len, table.values()), dtype=np.int64, count=len(table))
         self._firsts = running(self._counts)
-        self._others = list(chain.from_iterable(table.values()))
+        self._paraphrases = list(chain.from_iterable(table.values()))
 
     def edits(self, flat: FlatContexts, seeds: Sequence[int]) -> Edits:
-        """Return the edits, see `ByEdits`."""
-        found = self._phrases.longest(flat)
+        matches = self._phrases.longest(flat)
         if self.rate < 1:
-            found = found.where(self._drawn(flat, seeds, found, 0) < self.rate)
-        found = self._apart(flat.words, found)
-        shares = self._drawn(flat, seeds, found, 1)
-        others = self._firsts[found.phrases] + (shares * self._counts[found.phrases]).astype(np.int64)
-        return Edits(found.starts, found.ends, [self._others[i] for i in others.tolist()])
+            matches = matches.where(self._drawn(flat, seeds, matches, 0) < self.rate)
+        matches = self._apart(flat.words, matches)
+        shares = self._drawn(flat, seeds, matches, 1)
+        chosen = self._firsts[matches.phrases] + (shares * self._counts[matches.phrases]).astype(np.int64)
+        return Edits(matches.starts, matches.ends, [self._paraphrases[i] for i in chosen.tolist()])
 
-    def _drawn(self, flat: FlatContexts, seeds: Sequence[int], found: Matches, which: int) -> np.ndarray:
-        """One of a start's two draws, which are named by its place, so that none depends on another start."""
-        items = np.searchsorted(flat.context_edges, found.starts, side="right") - 1
-        return uniforms_at(seeds, self.name, items, 2 * (found.starts - flat.context_edges[items]) + which)
+    def _drawn(self, flat: FlatContexts, seeds: Sequence[int], matches: Matches, which: int) -> np.ndarray:
+        """Draw one of the two numbers of each start; the position names it, so that no start affects another."""
+        items = np.searchsorted(flat.context_edges, matches.starts, side="right") - 1
+        return uniforms_at(seeds, self.name, items, 2 * (matches.starts - flat.context_edges[items]) + which)
 
-    def _apart(self, words: Utterance, found: Matches) -> Matches:
-        """Shorter phrases, or none, where the longest reach into what is replaced to the right of them."""
-        starts, ends, phrases = found
+    def _apart(self, words: Utterance, matches: Matches) -> Matches:
+        """Shorten or drop the matches that reach into a match on their right."""
+        starts, ends, phrases = matches
         stays = np.ones(len(starts), dtype=bool)
         for i in np.flatnonzero(ends[:-1] > starts[1:])[::-1].tolist():
             start = starts[i]
@@ -197,17 +197,17 @@ class ReleasedParaphrase(ByEdits):
                 stays[i] = shorter is not None
                 if shorter is not None:
                     ends[i], phrases[i] = start + len(self._phrases.listed[shorter]), shorter
-        return found.where(stays)
+        return matches.where(stays)
 
 
 def build(settings: PerturbSettings, resources: Resources) -> DataParaphrase | ReleasedParaphrase:
-    """The strategy as the settings say.
+    """Build the strategy from the settings.
 
     Raises:
         DataError: the file of paraphrases cannot be read, or the lexicon's pairs are not there.
     """
     released = settings.rule == "released"
-    own = settings.paraphrases is None
+    is_own_table = settings.paraphrases is None
     if settings.paraphrases is None:
         table = resources.lexicon.paraphrases
     else:
@@ -215,12 +215,15 @@ def build(settings: PerturbSettings, resources: Resources) -> DataParaphrase | R
     if released:
         return ReleasedParaphrase(table, resources.may_enter, settings.paraphrase_rate)
     help_channel = resources.is_help_channel
-    several = {phrase: others for phrase, others in table.items() if len(phrase) > 1}
-    phrases = phrasings(help_channel=help_channel) if own else several
+    several = {phrase: paraphrases for phrase, paraphrases in table.items() if len(phrase) > 1}
+    phrases = phrasings(help_channel=help_channel) if is_own_table else several
     judged = resources.language is not None
-    # NLTK's pairs are of newspapers' words too: without a corpus nobody knows which of them people say. Those of the built-in
-    # lexicon are of help channels.
+    # NLTK's pairs hold words of newspapers too: only a corpus tells which of them people say. The pairs of the built-in lexicon
+    # are of help channels.
     lists_serve = judged and (help_channel or settings.lexicon == "nltk")
-    pairs, listed = table if lists_serve or not own else {}, synonyms(help_channel=help_channel) if own else {}
+    pairs, listed = (
+        table if lists_serve or not is_own_table else {},
+        synonyms(help_channel=help_channel) if is_own_table else {},
+    )
     words = Synonyms(pairs, resources.lexicon, resources.is_usual, listed, is_judged=judged)
     return DataParaphrase(words, phrases, resources, settings)

@@ -23,7 +23,7 @@ class Edit(NamedTuple):
 
     start: int
     end: int
-    others: Utterance
+    replacement: Utterance
 
 
 class WrittenText:
@@ -40,61 +40,61 @@ class WrittenText:
         self._is_new = [False] * len(words)
 
     def rewritten(self, edits: Sequence[Edit]) -> str:
-        """The text with edits, which are in order and do not overlap."""
-        moved = {self._words[i]: self._own(i) for start, end, _ in edits for i in range(start, end)}
+        """Return the text with these edits, which are in order and do not overlap."""
+        moved = {self._words[i]: self._in_sentence(i) for start, end, _ in edits for i in range(start, end)}
         for edit in reversed(edits):
-            start, end, others = edit
-            if end - start == len(others):
-                for place, other in zip(range(start, end), others, strict=True):
-                    self._substitute(place, other, moved)
+            start, end, new = edit
+            if end - start == len(new):
+                for position, word in zip(range(start, end), new, strict=True):
+                    self._substitute(position, word, moved)
                 continue
-            # What both sides begin or end with stays.
-            while start < end and others and self._words[start] == others[0]:
-                start, others = start + 1, others[1:]
-            while start < end and others and self._words[end - 1] == others[-1]:
-                end, others = end - 1, others[:-1]
-            if others:
-                self._put(start, end, others, moved, behind=start > edit.start)
+            # Equal words at both ends stay.
+            while start < end and new and self._words[start] == new[0]:
+                start, new = start + 1, new[1:]
+            while start < end and new and self._words[end - 1] == new[-1]:
+                end, new = end - 1, new[:-1]
+            if new:
+                self._put(start, end, new, moved, behind=start > edit.start)
             else:
                 self._leave_out(start, end)
         return "".join(self._pieces())
 
-    def _substitute(self, place: int, other: str, moved: dict[str, str]) -> None:
-        if self._words[place] != other:
-            self._surfaces[place] = self._cased(place, other, moved)
-            self._words[place], self._is_new[place] = other, True
+    def _substitute(self, position: int, other: str, moved: dict[str, str]) -> None:
+        if self._words[position] != other:
+            self._surfaces[position] = self._cased(position, other, moved)
+            self._words[position], self._is_new[position] = other, True
 
-    def _put(self, start: int, end: int, others: Utterance, moved: dict[str, str], *, behind: bool) -> None:
-        """Words in the place of others, or before a word, or behind the one before it."""
-        gaps, written_others = map(list, zip(*written(others), strict=True))
-        others = tuple(written_others)
+    def _put(self, start: int, end: int, new: Utterance, moved: dict[str, str], *, behind: bool) -> None:
+        """Put words in the place of others, before a word, or behind the word before."""
+        gaps, written_others = map(list, zip(*written(new), strict=True))
+        new = tuple(written_others)
         if behind:
-            lost = len(self._words[start - 1]) - len(first_half(self._words[start - 1], others[0]))
+            lost = len(self._words[start - 1]) - len(first_half(self._words[start - 1], new[0]))
             for kept in (self._words, self._surfaces):
                 kept[start - 1] = kept[start - 1][: len(kept[start - 1]) - lost]
         shape = start if start < end or not behind else start - 1
-        surfaces = [moved.get(other, other) for other in others]
+        surfaces = [moved.get(other, other) for other in new]
         if shape < len(self._words):
             if _is_upper(self._surfaces[shape]):
                 surfaces = [text.upper() for text in surfaces]
             elif (start < end or not behind) and _is_title(self._surfaces[shape]) and (start < end or self._begins(start)):
                 surfaces[0] = _capitalised(surfaces[0])
                 if start == end:
-                    self._surfaces[start] = self._own(start)
-        first = "" if others[0] in CLITICS or others[0] in CLOSING else " "
+                    self._surfaces[start] = self._in_sentence(start)
+        first = "" if new[0] in CLITICS or new[0] in CLOSING else " "
         if start < end:
-            is_cut = self._words[start] in CLITICS and not self._gaps[start] and others[0] not in CLITICS
+            is_cut = self._words[start] in CLITICS and not self._gaps[start] and new[0] not in CLITICS
             gaps = [" " if is_cut else self._gaps[start], *gaps[1:], self._gaps[end]]
         elif behind or start == len(self._words):
             gaps = [first, *gaps[1:], self._gaps[start]]
         else:
-            gaps = [self._gaps[start], *gaps[1:], "" if others[-1] in OPENING else " "]
+            gaps = [self._gaps[start], *gaps[1:], "" if new[-1] in OPENING else " "]
             if self._words[start] in CLITICS and not self._gaps[start]:
                 gaps[0] = " "
         self._gaps[start : end + 1] = gaps
-        self._words[start:end], self._surfaces[start:end] = others, surfaces
-        self._is_new[start:end] = [True] * len(others)
-        self._check(start - 1, start + len(others))
+        self._words[start:end], self._surfaces[start:end] = new, surfaces
+        self._is_new[start:end] = [True] * len(new)
+        self._check(start - 1, start + len(new))
 
     def _leave_out(self, start: int, end: int) -> None:
         begins = self._begins(start) and _is_title(self._surfaces[start])
@@ -105,13 +105,13 @@ class WrittenText:
         self._check(start - 1, start)
 
     def _check(self, *neighbours: int) -> None:
-        """Has what a word is read as looked at again, because another one stands beside it."""
-        for place in neighbours:
-            if 0 <= place < len(self._words):
-                self._is_new[place] = True
+        """Mark neighbours as changed, so that `_pieces` reads them again."""
+        for position in neighbours:
+            if 0 <= position < len(self._words):
+                self._is_new[position] = True
 
     def _gap(self, start: int, end: int) -> str:
-        """Return the text in the place of some words that are left out."""
+        """Return the gap that stays where words are left out."""
         before, after = self._gaps[start], self._gaps[end]
         if start == 0:
             return before + after.removeprefix(" ") if after else before.removesuffix(" ")
@@ -127,7 +127,7 @@ class WrittenText:
         return "" if holds and not _has_mark(before + after) else before + after
 
     def _pieces(self) -> Iterator[str]:
-        """The text piece by piece; what would read as other words where no blank is between it gets blanks."""
+        """Yield the text piece by piece, with blanks where pieces would read as other words."""
         start = 0
         for end in range(1, len(self._words) + 1):
             if end == len(self._words) or self._gaps[end]:
@@ -138,34 +138,34 @@ class WrittenText:
                 start = end
         yield self._gaps[-1]
 
-    def _cased(self, place: int, other: str, moved: dict[str, str]) -> str:
-        """A word as it is written in the place of another one."""
-        here = self._surfaces[place]
+    def _cased(self, position: int, other: str, moved: dict[str, str]) -> str:
+        """Write a word in the case of the word that it replaces."""
+        here = self._surfaces[position]
         if other in moved:
-            return _capitalised(moved[other]) if _is_title(here) and self._begins(place) else moved[other]
+            return _capitalised(moved[other]) if _is_title(here) and self._begins(position) else moved[other]
         if _is_upper(here):
             return other.upper()
-        if _is_title(here) and (self._words[place] != "i" or self._begins(place)):
+        if _is_title(here) and (self._words[position] != "i" or self._begins(position)):
             return _capitalised(other)
         return other
 
-    def _own(self, place: int) -> str:
-        """A word as it is written within a sentence."""
-        surface = self._surfaces[place]
-        is_placed = _is_title(surface) and self._words[place] != "i" and self._begins(place)
+    def _in_sentence(self, position: int) -> str:
+        """Write a word as it stands inside a sentence."""
+        surface = self._surfaces[position]
+        is_placed = _is_title(surface) and self._words[position] != "i" and self._begins(position)
         return surface[0].lower() + surface[1:] if is_placed else surface
 
-    def _begins(self, place: int) -> bool:
-        """Return whether a sentence begins with a word."""
-        while place and not _has_mark(self._gaps[place]) and "\n" not in self._gaps[place]:
-            place -= 1
-            if self._words[place] not in _LEADING:
-                return self._words[place] in _ENDS
+    def _begins(self, position: int) -> bool:
+        """Return whether a sentence begins with this word."""
+        while position and not _has_mark(self._gaps[position]) and "\n" not in self._gaps[position]:
+            position -= 1
+            if self._words[position] not in _LEADING:
+                return self._words[position] in _ENDS
         return True
 
 
 def _has_mark(gap: str) -> bool:
-    """Return whether utterances meet in a gap, or something that shows nothing stands there."""
+    """Return whether a gap holds more than blanks: two utterances meet there, or an invisible sign stands there."""
     return bool(gap) and not gap.isspace()
 
 

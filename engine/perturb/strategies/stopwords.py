@@ -5,9 +5,9 @@ Source: Niu & Bansal 2018, section 3.1.
 - Paper: stop words are dropped at random, at most eight of a turn; verbs are none of them. How many of eight is not said.
   Ours (rule "paper"): as many as there are, at most `max_dropped` of a turn; when there are more, those that are drawn. An
   utterance of nothing but chosen stop words stays whole, because the paper drops words from utterances and not utterances.
-  What says something stays as well: words that turn the meaning round when they go ("no", "than", "only", "or"), that point or
+  Words with a meaning stay as well: words whose loss reverses the meaning ("no", "than", "only", "or"), that point or
   count ("this", "there", "all"), particles ("log in", "turn on"), what a contraction hangs on ("where 's"), and what belongs to
-  a command or a flag (`commands.py`). What goes are articles, most prepositions, "and", "but", "so", "very" and their like.
+  a command or a flag (`commands.py`). Words that go are articles, most prepositions, "and", "but", "so", "very" and their like.
 - Released: every stop word of NLTK's list is dropped, verbs too, but for 44 that are kept: pronouns, question words and
   "not". An utterance may end up empty. Ours (rule "released"): the same. Those 44 are kept under the paper's rule as well.
 - Released: contractions are whole tokens. Ours: our tokeniser cuts them. The 44 hold those of pronouns ("you're"), so their
@@ -17,7 +17,7 @@ Source: Niu & Bansal 2018, section 3.1.
 Signs of broken English that need no parser: counted before and after an edit, they tell what the edit broke.
 
 A sign is no proof. "He did n't do it" is fine, and no rule here counts it; "that that" is fine at times, and none counts it
-either. What recorded text breaks itself is counted on both sides, so only a rise is laid to an edit. Words are as the project's
+either. Errors of the recorded text count on both sides, so only a rise comes from an edit. Words are as the project's
 tokeniser cuts them ("do n't"), tags are Penn Treebank's.
 """
 
@@ -31,7 +31,7 @@ import numpy as np
 
 from parley.engine.perturb.catalogue import Resources
 from parley.engine.perturb.lexicon.opposites import word_set
-from parley.engine.perturb.strategies.commands import held_in_one, in_commands
+from parley.engine.perturb.strategies.commands import in_commands, in_commands_of_utterance
 from parley.engine.perturb.strategies.draws import uniforms
 from parley.engine.perturb.strategies.texts import Edits, FlatContexts, running
 from parley.engine.perturb.strategy import ByEdits, Expectation, PerturbSettings
@@ -46,7 +46,7 @@ SIGNALS = {
     DOUBLED_WORDS: "one word twice in a row",
     UNKNOWN_WORDS: "words outside of the corpus' vocabulary",
 }
-"""What is counted, by name."""
+"""The counted signs, by name."""
 
 _NOT = ("n't", "not")
 _DO, _HAVE, _BE = ("do", "does", "did"), ("have", "has", "had"), ("am", "is", "are", "was", "were")
@@ -59,7 +59,7 @@ _NEVER_AFTER_NEGATED = {
     **dict.fromkeys(_HAVE, (*_DO, *_MODALS, "have", "has")),
     **dict.fromkeys(_BE, (*_DO, *_MODALS, *_BE, "have", "has")),
 }
-"""What cannot follow a negated auxiliary, by that auxiliary."""
+"""Words that cannot follow a negated auxiliary, by that auxiliary."""
 _NEGATIONS = (*_NOT, "never", "cannot", "nothing", "nobody", "none", "nowhere")
 _CLAUSES = (
     *("and", "but", "or", "because", "if", "so", "that", "which", "when", "while", "unless", "until", "since", "though"),
@@ -71,29 +71,31 @@ _RIGHTLY_DOUBLED = ("had", "that")
 _VOWEL = re.compile(r"[aei]|o(?!ne|nce|uija)|un(?!i|anim)|u[gpt]|hour|honest|heir")
 _NO_VOWEL = re.compile(r"eu|ewe|[bcdfgjklmnpqrstvwz]|h(?!our|onest|onor|onour|eir|istor)|uni(?!n|m)|use|usu")
 _SPELLED_OUT = re.compile(r"[^aeiouy]+|.|x.*")
-"""What may be read letter by letter, so that its first sound is not that of its first letter: "an ssh key"."""
+"""Words that may be read letter by letter, so that their first sound is not that of the first letter: "an ssh key"."""
 
 
-def signals(words: Sequence[str], tags: Sequence[str], known: Container[str]) -> dict[str, int]:
-    """Count each sign in an utterance, by its name in `SIGNALS`."""
+def signals(words: Sequence[str], tags: Sequence[str], vocabulary: Container[str]) -> dict[str, int]:
+    """Count each sign of broken English in an utterance, by its name in `SIGNALS`."""
     return {
-        DOUBLED_AUXILIARIES: sum(_is_doubled(words, tags, place) for place in range(len(words))),
+        DOUBLED_AUXILIARIES: sum(_is_doubled(words, tags, position) for position in range(len(words))),
         DOUBLE_NEGATIONS: _double_negations(words),
         ARTICLES: sum(_disagree(article, word) for article, word in pairwise(words)),
-        DOUBLED_WORDS: sum(one == other and one.isalpha() and one not in _RIGHTLY_DOUBLED for one, other in pairwise(words)),
-        UNKNOWN_WORDS: sum(word not in known for word in words),
+        DOUBLED_WORDS: sum(
+            word == following and word.isalpha() and word not in _RIGHTLY_DOUBLED for word, following in pairwise(words)
+        ),
+        UNKNOWN_WORDS: sum(word not in vocabulary for word in words),
     }
 
 
-def _is_doubled(words: Sequence[str], tags: Sequence[str], place: int) -> bool:
-    """Return whether the auxiliary at a place is followed by one that cannot stand there."""
-    first, after = words[place], place + 1
+def _is_doubled(words: Sequence[str], tags: Sequence[str], position: int) -> bool:
+    """Return whether an auxiliary is followed by one that cannot stand there."""
+    first, after = words[position], position + 1
     is_negated = after < len(words) and words[after] in _NOT
     after += is_negated
     if after >= len(words):
         return False
     second, third = words[after], next(iter(words[after + 1 : after + 2]), "")
-    if tags[place] == "MD":
+    if tags[position] == "MD":
         return second in _NEVER_AFTER_MODALS or (second in _MODALS and tags[after] == "MD")
     if not is_negated:
         return False
@@ -106,7 +108,7 @@ def _is_doubled(words: Sequence[str], tags: Sequence[str], place: int) -> bool:
 
 
 def _double_negations(words: Sequence[str]) -> int:
-    found = in_clause = length = 0
+    count = in_clause = length = 0
     for word in words:
         if word in _CLAUSES or not _WORD.fullmatch(word):
             in_clause = length = 0
@@ -114,9 +116,9 @@ def _double_negations(words: Sequence[str]) -> int:
         # At the beginning of a clause "no" is an answer.
         if word in _NEGATIONS or (word == "no" and length):
             in_clause += 1
-            found += in_clause > 1
+            count += in_clause > 1
         length += 1
-    return found
+    return count
 
 
 def _disagree(article: str, word: str) -> bool:
@@ -176,9 +178,8 @@ class StopwordDropout(ByEdits):
         self.dropped, self.most = dropped, most
 
     def edits(self, flat: FlatContexts, seeds: Sequence[int]) -> Edits:
-        """Return the edits, see `ByEdits`."""
         if self.most is not None and flat.is_short and self.most >= sum(map(self.dropped.__contains__, flat.words)):
-            return self._of_one(flat.words)
+            return self._edits_of_short(flat.words)
         goes = flat.are_in(self.dropped)
         if self.most is not None:
             goes &= ~(in_commands(flat) | _are_particles(flat) | _hold_others(flat))
@@ -186,34 +187,34 @@ class StopwordDropout(ByEdits):
             goes &= np.repeat(np.diff(running(goes)[flat.edges]) < lengths, lengths)
             edges = flat.edges[flat.turn_edges]
             self._choose(goes, edges, np.flatnonzero(np.diff(running(goes)[edges]) > self.most), flat, seeds)
-        places = np.flatnonzero(goes)
-        return Edits.of_words(places, [()] * len(places))
+        positions = np.flatnonzero(goes)
+        return Edits.of_words(positions, [()] * len(positions))
 
-    def _of_one(self, words: Sequence[str]) -> Edits:
-        """The same for one short utterance of which all may go, sooner than by numpy."""
-        held = held_in_one(words)
-        places = [i for i, word in enumerate(words) if word in self.dropped and not held[i] and not _stays(words, i)]
-        if len(places) == len(words):
-            places = []
-        return Edits.of_words(np.array(places, dtype=np.int64), [()] * len(places))
+    def _edits_of_short(self, words: Sequence[str]) -> Edits:
+        """Return the edits of one short utterance that may lose all its listed words; faster than numpy."""
+        held = in_commands_of_utterance(words)
+        positions = [i for i, word in enumerate(words) if word in self.dropped and not held[i] and not _stays(words, i)]
+        if len(positions) == len(words):
+            positions = []
+        return Edits.of_words(np.array(positions, dtype=np.int64), [()] * len(positions))
 
     def _choose(self, goes: np.ndarray, edges: np.ndarray, turns: np.ndarray, flat: FlatContexts, seeds: Sequence[int]) -> None:
-        """Leaves as many words of some turns as may go, in place; drawn only where something is to be chosen, which is rare."""
+        """Keep the drawn words of some turns in `goes` and unmark the rest, in place."""
         contexts = np.searchsorted(flat.shape_edges, turns, side="right") - 1
         numbers = turns - flat.shape_edges[contexts]
-        places = np.flatnonzero(goes)
-        turn_of = np.searchsorted(edges, places, side="right") - 1
+        positions = np.flatnonzero(goes)
+        turn_of = np.searchsorted(edges, positions, side="right") - 1
         for number in np.unique(numbers).tolist():
             of_number = numbers == number
-            asked = turns[of_number]
-            begins, ends = np.searchsorted(turn_of, asked), np.searchsorted(turn_of, asked, side="right")
+            chosen = turns[of_number]
+            begins, ends = np.searchsorted(turn_of, chosen), np.searchsorted(turn_of, chosen, side="right")
             counts = ends - begins
             of_context = [seeds[context] for context in contexts[of_number].tolist()]
             drawn = uniforms(of_context, f"{self.name} {number}", counts)
-            turn = np.repeat(np.arange(len(asked)), counts)
+            turn = np.repeat(np.arange(len(chosen)), counts)
             within = np.arange(len(turn)) - (np.cumsum(counts) - counts)[turn]
             order = np.lexsort((drawn, turn))
-            goes[places[(begins[turn] + within)[order[within >= self.most]]]] = False
+            goes[positions[(begins[turn] + within)[order[within >= self.most]]]] = False
 
 
 def _are_particles(flat: FlatContexts) -> np.ndarray:
@@ -226,7 +227,7 @@ def _are_particles(flat: FlatContexts) -> np.ndarray:
 
 
 def _hold_others(flat: FlatContexts) -> np.ndarray:
-    """Mark words that another one hangs on: before the second half of a contraction, or "at" in "at all" (N,) bool."""
+    """Mark the words that the next word depends on: before a clitic, or "at" in "at all" (N,) bool."""
     mask = _stand_before(flat, CLITICS)
     for word, listed in HELD.items():
         mask |= flat.are_in({word}) & _stand_before(flat, listed)
@@ -234,25 +235,25 @@ def _hold_others(flat: FlatContexts) -> np.ndarray:
 
 
 def _stand_before(flat: FlatContexts, listed: frozenset[str], *, or_end: bool = False) -> np.ndarray:
-    """Mark the words before a listed one in their utterance, or before its end if `or_end` (N,) bool."""
+    """Mark the words before a listed word of their utterance, or before its end if `or_end` (N,) bool."""
     mask = np.ones(len(flat.words) + 1, dtype=bool)
     mask[:-1] = flat.are_in(listed)
     mask[flat.edges] = or_end
     return mask[1:]
 
 
-def _stays(words: Sequence[str], place: int) -> bool:
-    """Return whether `_are_particles` or `_hold_others` is true of a word of one utterance."""
-    word, behind = words[place], words[place + 1] if place + 1 < len(words) else ""
+def _stays(words: Sequence[str], position: int) -> bool:
+    """Return whether `_are_particles` or `_hold_others` marks this word of a single utterance."""
+    word, behind = words[position], words[position + 1] if position + 1 < len(words) else ""
     if word in STRANDED and (not behind or behind in CLAUSE_MARKS):
         return True
-    if word in PARTICLES and place > 0 and words[place - 1] in TAKE_PARTICLES:
+    if word in PARTICLES and position > 0 and words[position - 1] in TAKE_PARTICLES:
         return True
     return behind in CLITICS or behind in HELD.get(word, ())
 
 
 def build(settings: PerturbSettings, resources: Resources) -> StopwordDropout:
-    """The strategy as the settings say.
+    """Build the strategy from the settings.
 
     Raises:
         DataError: the lexicon's data are not there.

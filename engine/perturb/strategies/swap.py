@@ -24,8 +24,8 @@ from string import punctuation
 import numpy as np
 
 from parley.engine.perturb.catalogue import Resources
-from parley.engine.perturb.strategies.commands import held_in_one, in_commands
-from parley.engine.perturb.strategies.draws import uniforms, uniforms_of_one
+from parley.engine.perturb.strategies.commands import in_commands, in_commands_of_utterance
+from parley.engine.perturb.strategies.draws import uniforms, uniforms_of_item
 from parley.engine.perturb.strategies.texts import Edits, FlatContexts, running
 from parley.engine.perturb.strategy import ByEdits, Expectation, PerturbSettings, Rule
 
@@ -69,17 +69,17 @@ class RandomSwap(ByEdits):
         self.rule, self.every = rule, every
 
     def edits(self, flat: FlatContexts, seeds: Sequence[int]) -> Edits:
-        """Return the edits, see `ByEdits`."""
         by_paper = self.rule == "paper"
         if by_paper and flat.is_short:
-            return self._of_one(flat.words, seeds[0])
+            return self._edits_of_short(flat.words, seeds[0])
         kinds = np.frombuffer(bytes(map(_KINDS.get, flat.words, repeat(0))), dtype=np.uint8)
         starts = np.flatnonzero(~_glued(kinds, flat, by_paper))
         utterance = np.searchsorted(flat.edges, starts, side="right") - 1
         is_mark = (kinds[starts] == _MARK) | ((kinds[starts] == _SMILEY) & by_paper)
         if by_paper:
             pool, stretch, limits = self._by_paper(is_mark, utterance, len(flat.utterances))
-            held = running(in_commands(flat) | _answers(kinds, flat))
+            # A "no" at the beginning is an answer.
+            held = running(in_commands(flat) | ((kinds == _NO) & _opens(kinds, flat)))
             stays = np.diff(held[np.append(starts, len(kinds))]) > 0
             free = ~(stays[pool] | stays[pool + 1])
             pool, stretch = pool[free], stretch[free]
@@ -90,27 +90,27 @@ class RandomSwap(ByEdits):
         starts = np.append(starts, len(kinds))
         return _exchanged(flat.words, zip(*(starts[chosen + i].tolist() for i in range(3)), strict=True))
 
-    def _of_one(self, words: Sequence[str], seed: int) -> Edits:
-        """The same for one short utterance, sooner than by numpy."""
+    def _edits_of_short(self, words: Sequence[str], seed: int) -> Edits:
+        """Return the edits of one short utterance; faster than numpy."""
         starts: list[int] = []
         stays: list[bool] = []
         num_words = 0
         before, leads = _MARK, False
-        held = held_in_one(words)
-        for place, kind in enumerate(map(_KINDS.get, words, repeat(0))):
+        held = in_commands_of_utterance(words)
+        for position, kind in enumerate(map(_KINDS.get, words, repeat(0))):
             opens = before in _ENDS
             behind_verb = kind == _NOT and before in _TAKE_NOT and not opens
             if opens or kind in _ENDS or not (kind == _CLITIC or behind_verb or leads):
-                starts.append(place)
-                stays.append(kind in _ENDS or held[place] or (kind == _NO and opens))
+                starts.append(position)
+                stays.append(kind in _ENDS or held[position] or (kind == _NO and opens))
                 num_words += kind not in _ENDS
-            elif held[place]:
+            elif held[position]:
                 stays[-1] = True
             leads = (kind == _NO and not opens) or (kind == _NOT and not behind_verb)
             before = kind
         most = num_words // self.every
         pool = [unit for unit in range(len(starts) - 1) if not (stays[unit] or stays[unit + 1])] if most else []
-        order = uniforms_of_one(seed, self.name, len(pool))
+        order = uniforms_of_item(seed, self.name, len(pool))
         chosen: set[int] = set()
         for _, unit in sorted(zip(order, pool, strict=True)):
             if len(chosen) < most and unit - 1 not in chosen and unit + 1 not in chosen:
@@ -121,13 +121,13 @@ class RandomSwap(ByEdits):
     def _by_paper(
         self, is_mark: np.ndarray, utterance: np.ndarray, num_utterances: int
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Words that may swap with the next one, the utterance of each, and how many swaps each utterance gets."""
+        """Return the words that may swap with the next, the utterance of each, and the number of swaps per utterance."""
         counts = np.bincount(utterance[~is_mark], minlength=num_utterances)
         pool = np.flatnonzero(~is_mark[:-1] & ~is_mark[1:] & (utterance[:-1] == utterance[1:]))
         return pool, utterance[pool], counts // self.every
 
     def _by_release(self, is_mark: np.ndarray, utterance: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The same for the stretches between marks."""
+        """Return the same as `_by_paper`, for stretches between marks."""
         ends = np.flatnonzero(np.diff(utterance, append=-1))
         fixed = is_mark.copy()
         fixed[ends] = fixed[ends[:-1] + 1] = fixed[:1] = True
@@ -138,7 +138,7 @@ class RandomSwap(ByEdits):
 
 
 def build(settings: PerturbSettings, resources: Resources) -> RandomSwap:
-    """The strategy as the settings say."""
+    """Build the strategy from the settings."""
     return RandomSwap(settings.rule, settings.swap_every)
 
 
@@ -148,11 +148,6 @@ def _opens(kinds: np.ndarray, flat: FlatContexts) -> np.ndarray:
     opens[1:] = (kinds == _MARK) | (kinds == _SMILEY)
     opens[flat.edges] = True
     return opens[:-1]
-
-
-def _answers(kinds: np.ndarray, flat: FlatContexts) -> np.ndarray:
-    """Mark each "no" that answers (N,) bool."""
-    return (kinds == _NO) & _opens(kinds, flat)
 
 
 def _glued(kinds: np.ndarray, flat: FlatContexts, by_paper: bool) -> np.ndarray:
@@ -169,35 +164,35 @@ def _glued(kinds: np.ndarray, flat: FlatContexts, by_paper: bool) -> np.ndarray:
 
 
 def _exchanged(words: Sequence[str], chosen: Iterable[tuple[int, ...]]) -> Edits:
-    """The edits that swap words with the next ones.
+    """Return the edits that swap words with the next ones.
 
     Args:
         words: the tokens of all utterances.
         chosen: where among them the first and the second word of each swap begin, and where the second ends; ascending.
     """
-    found: list[tuple[int, int, Sequence[str]]] = []
+    edits: list[tuple[int, int, Sequence[str]]] = []
     for first, second, end in chosen:
         if end - first == 2:
-            found.append((first, end, (words[second], words[first])))
+            edits.append((first, end, (words[second], words[first])))
         else:
-            # Whoever writes the text puts a contraction that enters together.
-            found += [(first, first, tuple(words[second:end])), (second, end, ())]
-    if not found:
+            # `WrittenText` joins the halves of a contraction.
+            edits += [(first, first, tuple(words[second:end])), (second, end, ())]
+    if not edits:
         return Edits(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64), ())
-    begins, ends, others = zip(*found, strict=True)
-    return Edits(np.array(begins, dtype=np.int64), np.array(ends, dtype=np.int64), others)
+    begins, ends, replacements = zip(*edits, strict=True)
+    return Edits(np.array(begins, dtype=np.int64), np.array(ends, dtype=np.int64), replacements)
 
 
 def _chosen(pool: np.ndarray, stretch: np.ndarray, order: np.ndarray, limits: np.ndarray) -> np.ndarray:
-    """Choose the places of the pool that swap: those that drawing without neighbours would give, the first of every stretch.
+    """Choose the words of the pool that swap: those that sequential draws would take, the first of each stretch.
 
     To draw uniformly from what is left is to walk through a random order and to take what has no taken neighbour. A place whose
     order is before that of both its neighbours is taken whatever happens elsewhere, so all such are taken at once.
     """
     taken = np.zeros(len(pool), dtype=bool)
-    left, place, key = np.arange(len(pool)), pool, order
+    left, positions, key = np.arange(len(pool)), pool, order
     while len(left):
-        adjacent = np.diff(place) == 1
+        adjacent = np.diff(positions) == 1
         right_first = adjacent & (key[1:] < key[:-1])
         beaten = np.zeros(len(left), dtype=bool)
         beaten[1:] = adjacent & ~right_first
@@ -207,11 +202,11 @@ def _chosen(pool: np.ndarray, stretch: np.ndarray, order: np.ndarray, limits: np
         stays[1:] &= beaten[:-1] | ~adjacent
         stays[:-1] &= beaten[1:] | ~adjacent
         still = np.flatnonzero(stays)
-        left, place, key = left[still], place[still], key[still]
-    found = np.flatnonzero(taken)
-    found = found[order[found].argsort()]
-    # Stable, so that places stay in order within their stretch; numpy sorts numbers of 16 bits by their digits.
-    found = found[stretch[found].astype(np.min_scalar_type(len(limits))).argsort(kind="stable")]
-    groups = stretch[found]
-    rank = np.arange(len(found)) - np.searchsorted(groups, groups)
-    return found[rank < limits[groups]]
+        left, positions, key = left[still], positions[still], key[still]
+    swaps = np.flatnonzero(taken)
+    swaps = swaps[order[swaps].argsort()]
+    # Stable, so that positions stay in order within their stretch; numpy sorts numbers of 16 bits by their digits.
+    swaps = swaps[stretch[swaps].astype(np.min_scalar_type(len(limits))).argsort(kind="stable")]
+    groups = stretch[swaps]
+    rank = np.arange(len(swaps)) - np.searchsorted(groups, groups)
+    return swaps[rank < limits[groups]]

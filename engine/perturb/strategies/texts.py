@@ -10,8 +10,8 @@ and pages decide how to mark spans.
 
 `FlatContexts` holds all words of many contexts as one tuple: strategies that need no model work on them in one pass.
 
-What is done once an utterance or oftener is done by the standard library's iterators and by numpy: to read the words and to
-build the tuples again is most of what a quick strategy costs.
+Work that happens once an utterance or more often is done by itertools and numpy: most of a quick strategy's time is spent
+reading words and building tuples.
 """
 
 from __future__ import annotations
@@ -65,35 +65,35 @@ class Span:
 
 
 def spans(before: Turns, after: Turns) -> list[Span]:
-    """The words of both contexts in order, boundaries among them.
+    """Align two contexts, boundaries included.
 
     Args:
         before: the context.
         after: what a strategy made of it; as many utterances in as many turns.
     """
-    found: list[Span] = []
+    aligned_spans: list[Span] = []
     for number, (old, new) in enumerate(zip(before, after, strict=True)):
         if number:
-            found.append(_boundary(EOT))
-        for row, (words, others) in enumerate(zip(old, new, strict=True)):
+            aligned_spans.append(_boundary(EOT))
+        for row, (words, after_words) in enumerate(zip(old, new, strict=True)):
             if row:
-                found.append(_boundary(EOU))
-            found.extend(_aligned(words, others))
-    return found
+                aligned_spans.append(_boundary(EOU))
+            aligned_spans.extend(_aligned_spans(words, after_words))
+    return aligned_spans
 
 
-def num_changed(found: Sequence[Span]) -> int:
-    """Return the number of changed words: of a replacement, those of its longer side."""
-    return sum(max(len(span.before), len(span.after)) for span in found if span.kind is not ChangeKind.SAME)
+def num_changed(aligned_spans: Sequence[Span]) -> int:
+    """Count the changed words: of a replacement, those of its longer side."""
+    return sum(max(len(span.before), len(span.after)) for span in aligned_spans if span.kind is not ChangeKind.SAME)
 
 
-def bracketed(found: Sequence[Span]) -> tuple[str, str]:
-    """Both contexts as lines of text, changed words in [brackets]."""
-    return _line(found, "before"), _line(found, "after")
+def bracketed(aligned_spans: Sequence[Span]) -> tuple[str, str]:
+    """Write both contexts as lines of text, changed words in [brackets]."""
+    return _line(aligned_spans, "before"), _line(aligned_spans, "after")
 
 
-def _line(found: Sequence[Span], side: str) -> str:
-    pieces = ((span, " ".join(getattr(span, side))) for span in found)
+def _line(aligned_spans: Sequence[Span], side: str) -> str:
+    pieces = ((span, " ".join(getattr(span, side))) for span in aligned_spans)
     return " ".join(text if span.kind is ChangeKind.SAME else f"[{text}]" for span, text in pieces if text)
 
 
@@ -116,11 +116,11 @@ def aligned(old: Utterance, new: Utterance) -> Iterator[tuple[ChangeKind, slice,
         i, j = len(old) - last, len(new) - last
         kind = "replace" if first < min(i, j) else "delete" if first < i else "insert"
         opcodes = [("equal", 0, first, 0, first), (kind, first, i, first, j), ("equal", i, len(old), j, len(new))]
-    found = ((_KINDS[tag], slice(i, i_end), slice(j, j_end)) for tag, i, i_end, j, j_end in opcodes)
-    yield from ((kind, before, after) for kind, before, after in found if old[before] or new[after])
+    changes = ((_KINDS[tag], slice(i, i_end), slice(j, j_end)) for tag, i, i_end, j, j_end in opcodes)
+    yield from ((kind, before, after) for kind, before, after in changes if old[before] or new[after])
 
 
-def _aligned(old: Utterance, new: Utterance) -> Iterator[Span]:
+def _aligned_spans(old: Utterance, new: Utterance) -> Iterator[Span]:
     if old == new:
         if old:
             yield Span(ChangeKind.SAME, old, new)
@@ -134,25 +134,25 @@ PieceT = TypeVar("PieceT")
 
 
 class Edits(NamedTuple):
-    """The edits of a strategy: other words in the place of some of `FlatContexts.words`."""
+    """The edits of a strategy: replacements of words in `FlatContexts.words`."""
 
     starts: np.ndarray
-    """Where what is replaced begins (M,) int64, ascending."""
+    """The position of the first replaced word (M,) int64, ascending."""
     ends: np.ndarray
-    """Where it ends, within its utterance and not beyond the next start (M,) int64; where it begins: the others are inserted
-    before that word."""
-    others: Sequence[Utterance]
-    """What stands there instead (M); nothing: the words are left out. As many words as before replace one another in order."""
+    """The position behind the last replaced word, in the same utterance, at most the next start (M,) int64; equal to the start:
+    the replacement is inserted before that word."""
+    replacements: Sequence[Utterance]
+    """The new words (M); empty: the words are left out. As many words as before replace one another in order."""
 
     @classmethod
-    def of_words(cls, places: np.ndarray, others: Sequence[Utterance]) -> Edits:
-        """Edits of single words.
+    def of_words(cls, positions: np.ndarray, replacements: Sequence[Utterance]) -> Edits:
+        """Return edits of single words.
 
         Args:
-            places: of those words, ascending (M,) int64.
-            others: what stands in the place of each (M).
+            positions: of those words, ascending (M,) int64.
+            replacements: of each word (M).
         """
-        return cls(places, places + 1, others)
+        return cls(positions, positions + 1, replacements)
 
 
 class FlatContexts:
@@ -167,7 +167,7 @@ class FlatContexts:
 
     @classmethod
     def laid(cls, words: Utterance, edges: np.ndarray, turn_edges: np.ndarray, shape_edges: np.ndarray) -> FlatContexts:
-        """Contexts of which `words`, `edges`, `turn_edges` and `shape_edges` are known."""
+        """Return contexts of given `words`, `edges`, `turn_edges` and `shape_edges`."""
         flat = cls.__new__(cls)
         flat.__dict__.update(words=words, edges=edges, turn_edges=turn_edges, shape_edges=shape_edges)
         return flat
@@ -179,17 +179,17 @@ class FlatContexts:
 
     @cached_property
     def turns(self) -> Turns:
-        """The turns of all contexts."""
+        """Return the turns of all contexts."""
         return tuple(chain.from_iterable(self.contexts))
 
     @cached_property
     def utterances(self) -> Turn:
-        """The utterances of all turns."""
+        """Return the utterances of all turns."""
         return tuple(chain.from_iterable(self.turns))
 
     @cached_property
     def words(self) -> Utterance:
-        """The words of all utterances (N)."""
+        """Return the words of all utterances (N)."""
         words: list[str] = []
         for utterance in self.utterances:
             words += utterance
@@ -207,7 +207,7 @@ class FlatContexts:
 
     @property
     def is_short(self) -> bool:
-        """Return whether there is one short utterance alone, which is sooner read without numpy."""
+        """Return whether there is only one, short utterance, which plain Python reads faster than numpy."""
         return len(self.edges) == 2 and len(self.words) <= _SHORT
 
     @property
@@ -225,40 +225,40 @@ class FlatContexts:
         """Return the offsets of contexts among the turns (contexts + 1,)."""
         return _edges(self.contexts)
 
-    def num_in_contexts(self, places: np.ndarray) -> np.ndarray:
+    def num_in_contexts(self, positions: np.ndarray) -> np.ndarray:
         """Count how many of some words lie in each context.
 
         Args:
-            places: their places among the words, ascending.
+            positions: of those words, ascending.
 
         Returns:
             (contexts,) int64.
         """
         if len(self.shape_edges) == 2:
-            return np.array([len(places)])
-        return np.diff(np.searchsorted(places, self.context_edges))
+            return np.array([len(positions)])
+        return np.diff(np.searchsorted(positions, self.context_edges))
 
     def are_in(self, listed: Container[str]) -> np.ndarray:
         """Mark the words that a list holds (N,) bool."""
         return np.frombuffer(bytearray(map(listed.__contains__, self.words)), dtype=bool)
 
     def numbered(self, numbers: Mapping[str, int]) -> np.ndarray:
-        """The numbers of the words, 0 where they have none (N,) int64."""
+        """Return the numbers of the words, 0 where they have none (N,) int64."""
         return np.fromiter(map(numbers.get, self.words, repeat(0)), dtype=np.int64, count=len(self.words))
 
-    def ends_of(self, places: np.ndarray) -> np.ndarray:
+    def ends_of(self, positions: np.ndarray) -> np.ndarray:
         """Return the ends of the utterances of some of the words.
 
         Args:
-            places: of those words (M,) int64.
+            positions: of those words (M,) int64.
 
         Returns:
             (M,) int64.
         """
-        return self.edges[np.searchsorted(self.edges, places, side="right")]
+        return self.edges[np.searchsorted(self.edges, positions, side="right")]
 
     def cut(self, words: Utterance, edges: np.ndarray | None = None) -> list[Turns]:
-        """Contexts with as many utterances in each turn.
+        """Cut words into contexts of the same shape.
 
         Args:
             words: of all utterances.
@@ -266,41 +266,41 @@ class FlatContexts:
         """
         return self.shaped(tuple(_cut(words, self.edges if edges is None else edges)))
 
-    def edits_of(self, found: Iterable[tuple[int, int, Utterance] | None]) -> Edits:
-        """Edits from what a rule says of each utterance.
+    def edits_of(self, edits: Iterable[tuple[int, int, Utterance] | None]) -> Edits:
+        """Make edits of the edit that a rule made in each utterance.
 
         Args:
-            found: for each of `utterances` where an edit begins and ends in it and what stands there instead; None: no edit.
+            edits: for each of `utterances` the start, the end and the replacement in it; None: no edit.
         """
-        edges = zip(self.edges[:-1].tolist(), found, strict=True)
+        edges = zip(self.edges[:-1].tolist(), edits, strict=True)
         moved = [(edge + edit[0], edge + edit[1], edit[2]) for edge, edit in edges if edit is not None]
-        starts, ends, others = zip(*moved, strict=True) if moved else ((), (), ())
-        return Edits(np.array(starts, dtype=np.int64), np.array(ends, dtype=np.int64), others)
+        starts, ends, replacements = zip(*moved, strict=True) if moved else ((), (), ())
+        return Edits(np.array(starts, dtype=np.int64), np.array(ends, dtype=np.int64), replacements)
 
     def replaced(self, edits: Edits) -> list[Turns]:
-        """Contexts with other words in the place of some."""
-        starts, ends, others = edits
+        """Return the contexts with these edits."""
+        starts, ends, replacements = edits
         if not len(starts):
             return list(self.contexts)
         words = list(self.words)
-        longer = np.fromiter(map(len, others), dtype=np.int64, count=len(others)) - (ends - starts)
+        longer = np.fromiter(map(len, replacements), dtype=np.int64, count=len(replacements)) - (ends - starts)
         as_long = longer == 0
-        in_place = zip(starts[as_long].tolist(), ends[as_long].tolist(), compress(others, as_long.tolist()), strict=True)
-        for start, end, instead in in_place:
-            words[start:end] = instead
+        in_place = zip(starts[as_long].tolist(), ends[as_long].tolist(), compress(replacements, as_long.tolist()), strict=True)
+        for start, end, replacement in in_place:
+            words[start:end] = replacement
         moving = np.flatnonzero(~as_long)
         starts, ends, longer = starts[moving], ends[moving], longer[moving]
         written: list[str] = []
         done = 0
         for start, end, i in zip(starts.tolist(), ends.tolist(), moving.tolist(), strict=True):
             written += words[done:start]
-            written += others[i]
+            written += replacements[i]
             done = end
         written += words[done:]
         return self.cut(tuple(written), self.edges + running(longer)[np.searchsorted(starts, self.edges)])
 
     def shaped(self, utterances: Turn) -> list[Turns]:
-        """Contexts with as many utterances in each turn.
+        """Shape utterances into contexts with as many in each turn.
 
         Args:
             utterances: as many as `utterances`.
@@ -309,7 +309,7 @@ class FlatContexts:
 
 
 def running(counts: np.ndarray) -> np.ndarray:
-    """Sums of the first none, one, two, ..., all of some counts (counts + 1,) int64."""
+    """Return the sums of the first 0, 1, 2, ..., all counts (counts + 1,) int64."""
     sums = np.zeros(len(counts) + 1, dtype=np.int64)
     np.cumsum(counts, out=sums[1:])
     return sums
@@ -320,7 +320,7 @@ def _edges(pieces: Sequence[Sized]) -> np.ndarray:
 
 
 def _cut(pieces: tuple[PieceT, ...], edges: np.ndarray) -> list[tuple[PieceT, ...]]:
-    """The pieces between neighbouring edges."""
+    """Cut pieces at edges."""
     counts = np.diff(edges)
     if len(counts) and counts[0] and (counts == counts[0]).all():
         # As most contexts are: as many turns each, of one utterance each.
@@ -342,7 +342,7 @@ class _Pieces(dict[str, Utterance]):
 
     def __init__(self) -> None:
         self.with_marks: set[str] = set()
-        """Those in which utterances or turns meet."""
+        """Pieces that hold a mark between utterances or turns."""
 
     def __missing__(self, piece: str) -> Utterance:
         cut, has_marks = _cut_texts(piece)
@@ -364,7 +364,7 @@ class Texts:
     """Texts and their tokens.
 
     Args:
-        texts: each is a context; a line (`envs/corpora/pairs/turns.py`), whose turns and utterances may be told apart by marks.
+        texts: each is a context; a line (`envs/corpora/pairs/turns.py`), whose turns and utterances marks may separate.
     """
 
     def __init__(self, texts: Sequence[str]) -> None:
@@ -389,14 +389,14 @@ class Texts:
         self.flat = FlatContexts.laid(tuple(chain.from_iterable(tokens)), edges, turn_edges, shape_edges)
 
     def edits_to(self, perturbed: Sequence[Turns], name: str) -> Edits:
-        """The edits that make of each context what a strategy made of it.
+        """Return the edits between the contexts and what a strategy made of them.
 
         Raises:
             ConfigError: turns or utterances are not as many as before, or one without a word was filled.
         """
         starts: list[int] = []
         ends: list[int] = []
-        others: list[Utterance] = []
+        replacements: list[Utterance] = []
         after = [utterance for turns in perturbed for turn in turns for utterance in turn]
         if [list(map(len, turns)) for turns in perturbed] != [list(map(len, turns)) for turns in self.flat.contexts]:
             raise ConfigError(f"{name} changes how many turns or utterances there are", fix="keep them, as Strategy says")
@@ -411,23 +411,23 @@ class Texts:
                     behind = before.start == before.stop == len(old)
                     starts.append(edge + before.start - behind)
                     ends.append(edge + before.stop)
-                    others.append((*old[before.start - behind : before.start], *new[now]))
-        return Edits(np.array(starts, dtype=np.int64), np.array(ends, dtype=np.int64), others)
+                    replacements.append((*old[before.start - behind : before.start], *new[now]))
+        return Edits(np.array(starts, dtype=np.int64), np.array(ends, dtype=np.int64), replacements)
 
     def rewritten(self, edits: Edits) -> list[str]:
-        """The texts with edits."""
+        """Return the texts with these edits."""
         result = list(self.texts)
         if not len(edits.starts):
             return result
         starts, ends = edits.starts.tolist(), edits.ends.tolist()
-        owners, cut = _places(self._text_edges, edits.starts), _places(self._edges, edits.starts)
+        owners, cut = _segment_indices(self._text_edges, edits.starts), _segment_indices(self._edges, edits.starts)
         pieces = [*self._pieces]
         # Those of several tokens, as tokens.
         several: dict[int, list[str]] = {}
         not_plain = {
             owner
-            for owner, start, end, others, piece in zip(owners, starts, ends, edits.others, cut, strict=True)
-            if not self._written(pieces, several, piece, start, end, others)
+            for owner, start, end, new, piece in zip(owners, starts, ends, edits.replacements, cut, strict=True)
+            if not self._written(pieces, several, piece, start, end, new)
         }
         for piece, tokens in several.items():
             whole = "".join(tokens)
@@ -438,60 +438,60 @@ class Texts:
                 left = pieces[bounds[number] : bounds[number + 1]]
                 result[number] = " ".join(left if _GONE not in left else [piece for piece in left if piece != _GONE])
         if not_plain:
-            each = (edit for edit in zip(owners, starts, ends, edits.others, strict=True) if edit[0] in not_plain)
-            for number, group in groupby(each, key=itemgetter(0)):
+            rest = (edit for edit in zip(owners, starts, ends, edits.replacements, strict=True) if edit[0] in not_plain)
+            for number, group in groupby(rest, key=itemgetter(0)):
                 first = self._text_edges[number]
                 result[number] = self.text(number).rewritten(
-                    [Edit(start - first, end - first, others) for _, start, end, others in group]
+                    [Edit(start - first, end - first, new) for _, start, end, new in group]
                 )
         return result
 
     def _written(
-        self, pieces: list[str], several: dict[int, list[str]], piece: int, start: int, end: int, others: Utterance
+        self, pieces: list[str], several: dict[int, list[str]], piece: int, start: int, end: int, new: Utterance
     ) -> bool:
-        """Writes an edit into pieces where that is plain: small letters, and nothing but blanks around what changes.
+        """Write an edit into pieces if it is plain: small letters, with blanks around the change.
 
         Returns:
-            False: it is not plain; `WrittenText` does the same for all.
+            False: it is not plain, and `WrittenText` must write it.
         """
         words, edges = self.flat.words, self._edges
-        if end - start == len(others):
-            for place, other in enumerate(others, start):
-                while edges[piece + 1] <= place:
+        if end - start == len(new):
+            for position, other in enumerate(new, start):
+                while edges[piece + 1] <= position:
                     piece += 1
-                if pieces[piece] == words[place]:
+                if pieces[piece] == words[position]:
                     pieces[piece] = other
                 elif piece in several:
-                    several[piece][place - edges[piece]] = other
+                    several[piece][position - edges[piece]] = other
                 else:
                     first, last = edges[piece], edges[piece + 1]
                     tokens = list(words[first:last])
                     if "".join(tokens) != pieces[piece]:
                         return False
-                    tokens[place - first] = other
+                    tokens[position - first] = other
                     several[piece] = tokens
             return True
         if end - start == 1 and pieces[piece] == words[start]:
-            pieces[piece] = _joined(others) if others else _GONE
+            pieces[piece] = _joined(new) if new else _GONE
             return True
         if start == end and pieces[piece] == words[start] and words[start].isalnum():
-            pieces[piece] = _joined((*others, words[start]))
+            pieces[piece] = _joined((*new, words[start]))
             return True
-        if not others and piece not in several and "".join(words[start:end]) == pieces[piece]:
+        if not new and piece not in several and "".join(words[start:end]) == pieces[piece]:
             pieces[piece] = _GONE
             return True
         return False
 
     def text(self, number: int) -> WrittenText:
-        """One of the texts, as tokens and as what is written."""
+        """Return one of the texts, as tokens with their spelling."""
         surfaces: list[str] = []
         gaps: list[str] = []
         gap = ""
         start, end = self._piece_edges[number : number + 2]
-        for place, piece in enumerate(self._pieces[start:end]):
-            first, *others = _parts(piece)
-            gap += " " * (place > 0) + first
-            for surface, behind in zip(others[::2], others[1::2], strict=True):
+        for position, piece in enumerate(self._pieces[start:end]):
+            first, *rest = _parts(piece)
+            gap += " " * (position > 0) + first
+            for surface, behind in zip(rest[::2], rest[1::2], strict=True):
                 gaps.append(gap)
                 surfaces.append(surface)
                 gap = behind
@@ -504,15 +504,15 @@ _joined = lru_cache(_NUM_PIECES)(detokenise)
 
 @lru_cache(_NUM_PIECES)
 def _parts(piece: str) -> tuple[str, ...]:
-    found, done = [], 0
+    parts, done = [], 0
     for _, start, end in _cut_texts(piece)[0]:
-        found += [piece[done:start], piece[start:end]]
+        parts += [piece[done:start], piece[start:end]]
         done = end
-    return (*found, piece[done:])
+    return (*parts, piece[done:])
 
 
 def _cut_texts(piece: str) -> tuple[list[tuple[str, int, int]], bool]:
-    """The tokens of a piece and where they stand, and whether marks stand between them."""
+    """Return the tokens of a piece with their offsets, and whether marks stand between them."""
     if piece.isascii() and piece.isalpha():
         # As most are, and the tokeniser reads them as one word.
         return [(piece.lower(), 0, len(piece))], False
@@ -524,9 +524,9 @@ def _edges_texts(pieces: Sequence[Sequence[object]]) -> list[int]:
     return [0, *accumulate(map(len, pieces))]
 
 
-def _places(edges: Sequence[int], starts: np.ndarray) -> list[int]:
-    """Between which edges starts lie; without numpy where they are few."""
+def _segment_indices(edges: Sequence[int], starts: np.ndarray) -> list[int]:
+    """Return the index of the segment that each start lies in; without numpy for few edges."""
     if len(edges) < _FEW:
         return [bisect_right(edges, start) - 1 for start in starts.tolist()]
-    found: list[int] = (np.searchsorted(edges, starts, side="right") - 1).tolist()
-    return found
+    rows: list[int] = (np.searchsorted(edges, starts, side="right") - 1).tolist()
+    return rows

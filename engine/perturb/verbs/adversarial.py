@@ -9,8 +9,7 @@ Choices:
     like the training split, and the checkpoint that it began with if no epoch is better. The likelihood of clean replies
     alone would prefer the model that it began with, which is the best by just that.
 
-A `ContinuedJob` goes on from a response model's checkpoint. It defines what the model learns (`further`); the frame does the
-rest.
+A `ContinuedJob` goes on from a response model's checkpoint. It defines what the model learns (`plan`).
 """
 
 from __future__ import annotations
@@ -64,7 +63,7 @@ SPLITS = {"train": "train", "validation": "val", "test": "test"}
 
 
 def fine_tuning() -> FitConfig:
-    """Three epochs of Adam at the paper's rate from the weights that are there; the best by the objective are kept.
+    """Return three epochs of Adam at the paper's rate; the best weights by the objective are kept.
 
     The paper does not say how many epochs.
     """
@@ -73,7 +72,7 @@ def fine_tuning() -> FitConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class ContinuedConfig(SupervisedConfig):
-    """Which model is trained further, on what."""
+    """The model that is trained further, and its corpus."""
 
     model: str = "runs/seq2seq"
     """Run or checkpoint folder of the response model to begin with (parley train seq2seq, parley train vhred)."""
@@ -85,10 +84,10 @@ class ContinuedConfig(SupervisedConfig):
     """The recipe."""
 
     def corpus_of(self, provenance: Mapping[str, Any]) -> str:
-        """The corpus to train on, by how the model came about.
+        """Return the corpus to train on: the configured one, or the one that the model was fitted to.
 
         Raises:
-            ConfigError: nobody names one.
+            ConfigError: neither names one.
         """
         corpus = self.corpus or provenance.get("corpus")
         if not isinstance(corpus, str):
@@ -97,29 +96,29 @@ class ContinuedConfig(SupervisedConfig):
         return corpus
 
     def examples(self, corpus: str, turns: int) -> dict[str, Sequence[Example]]:
-        """The splits of a corpus as text, contexts of at most so many turns.
+        """Return the splits of a corpus as text, with contexts of at most so many turns.
 
         Raises:
             DataError: one of them holds no example.
         """
         words = load_pairs(corpus, self.data_root, every_word=True)
-        found: dict[str, Sequence[Example]] = {
+        examples: dict[str, Sequence[Example]] = {
             split: drawn(read_examples(words, name, turns), self.limit, self.seed, corpus) for split, name in SPLITS.items()
         }
-        require_splits(corpus, found)
-        return found
+        require_splits(corpus, examples)
+        return examples
 
 
 @dataclass(frozen=True, kw_only=True)
-class Continued:
-    """A model that is trained further, found and checked.
+class PreparedContinuation:
+    """The checked inputs of a training from a checkpoint.
 
     Args:
-        config: what was asked for.
+        config: of the training.
         responder: the model, trained in place.
-        base: how it came about.
-        corpus: whose dialogues it learns from.
-        splits: their examples.
+        base: provenance of the model.
+        corpus: name of the training corpus.
+        splits: its examples by split.
     """
 
     config: ContinuedConfig
@@ -130,11 +129,11 @@ class Continued:
 
 
 def open_model(config: ContinuedConfig) -> dict[str, Any]:
-    """The model and the dialogues: the arguments of `Continued` by name.
+    """Open the model and the dialogues; return the arguments of `PreparedTraining` by name.
 
     Raises:
         CheckpointError: there is no such model, or it is damaged.
-        ConfigError: torch cannot compute on the device, or nobody names a corpus.
+        ConfigError: torch cannot compute on the device, or no corpus is named.
         DataError: a split holds no example.
     """
     from parley.policies.core.responders import load_responder
@@ -149,19 +148,19 @@ def open_model(config: ContinuedConfig) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Further:
-    """The examples that a model learns from, and their description.
+class TrainingPlan:
+    """The examples, objective and figures of a training.
 
     Args:
-        train: what it is fitted to.
-        validation: what the best epoch is chosen on.
+        train: training examples.
+        validation: examples that choose the best epoch.
         objective: of the fit.
-        figures: of the model as it is, by the names of the legend.
-        about: of the checkpoint, beside what all of them tell.
-        title: what was done to the model.
+        figures: returns the figures of the current model, by the names of the legend.
+        about: further provenance of the checkpoint.
+        title: of the result.
         extra: entries of the summary.
-        measure: figures before the first and after each epoch, for the events of the run.
-        say: an epoch in words.
+        measure: returns the figures before the first and after each epoch, for the events of the run.
+        say: describes an epoch.
     """
 
     train: Any
@@ -176,7 +175,7 @@ class Further:
 
 
 ContinuedConfigT = TypeVar("ContinuedConfigT", bound=ContinuedConfig)
-ContinuedT = TypeVar("ContinuedT", bound=Continued)
+ContinuedT = TypeVar("ContinuedT", bound=PreparedContinuation)
 
 
 class ContinuedJob(Job[ContinuedConfigT, ContinuedT, Summary]):
@@ -192,52 +191,52 @@ class ContinuedJob(Job[ContinuedConfigT, ContinuedT, Summary]):
     what: str
 
     @abstractmethod
-    def further(self, run: RunFolder, prepared: ContinuedT, reporter: Reporter) -> Further:
+    def plan(self, run: RunFolder, prepared: ContinuedT, reporter: Reporter) -> TrainingPlan:
         """Return what the model learns; it is on its device."""
 
     def work(self, run: RunFolder, prepared: ContinuedT, reporter: Reporter) -> Summary:
-        """Trains, resuming exactly where it was, measures before and after, and stores the model as `checkpoint`."""
+        """Train from where the run ended, measure before and after, and store the model as `checkpoint`."""
         from parley.policies.core.fitting.loop import Fit
 
         config, responder = prepared.config, prepared.responder
         with threads(config.threads):
             responder.model.to(config.device)
-            asked = self.further(run, prepared, reporter)
-            before = asked.figures()
+            plan = self.plan(run, prepared, reporter)
+            before = plan.figures()
             fit = Fit(
                 responder.model,
-                asked.train,
-                asked.validation,
+                plan.train,
+                plan.validation,
                 config.fit,
                 config.seed,
                 run.path / STATE,
                 fresh=False,
-                objective=asked.objective,
+                objective=plan.objective,
             )
-            if not fit.history and not fit.batches_done and (found := asked.measure()):
-                run.event(EPOCHS.kind, number=0, **found)
-                reporter.say("before" + "".join(f", {name.replace('_', ' ')} {value:.3f}" for name, value in found.items()))
-            run_fit(fit, run, reporter, asked.measure, say=asked.say)
+            if not fit.history and not fit.batches_done and (figures := plan.measure()):
+                run.event(EPOCHS.kind, number=0, **figures)
+                reporter.say("before" + "".join(f", {name.replace('_', ' ')} {value:.3f}" for name, value in figures.items()))
+            run_fit(fit, run, reporter, plan.measure, say=plan.say)
             if config.fit.keep == "best" and not any(row["best"] for row in fit.history):
                 reporter.say("no epoch was better than the model that it began with, which is kept: lower fit.learning_rate")
-            after = asked.figures()
+            after = plan.figures()
         kept: dict[str, Any] = {name: prepared.base[name] for name in ("vocabulary", "turns") if name in prepared.base}
         losses: dict[str, Any] = {name: after[name].value for name in ("test_nll", "validation_nll") if name in after}
         how: dict[str, Any] = {"seed": config.seed, "epochs": len(fit.history), "precision": fit.precision, **losses}
-        about = {"base": config.model, "corpus": prepared.corpus, **kept, **asked.about, **how}
+        about = {"base": config.model, "corpus": prepared.corpus, **kept, **plan.about, **how}
         responder.save(run.path / CHECKPOINT, about)
         both = after | {name + BEFORE: figure for name, figure in before.items()}
         return Summary(
-            f"{config.model}, {asked.title}",
-            f"{self.what} on {prepared.corpus}, {len(asked.train):,} examples, seed {config.seed}.",
+            f"{config.model}, {plan.title}",
+            f"{self.what} on {prepared.corpus}, {len(plan.train):,} examples, seed {config.seed}.",
             {name: both[name] for name in self.legend if name in both},
-            asked.extra,
+            plan.extra,
         )
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainAdversarialConfig(ContinuedConfig):
-    """Which model is trained, against which perturbations."""
+    """The model that is trained, and the perturbations."""
 
     strategies: str = "random-swap"
     """Strategies separated by commas: names, path/file.py:Name, or all, should-not-change, should-change; or a control:
@@ -259,20 +258,20 @@ class TrainAdversarialConfig(ContinuedConfig):
 
     @property
     def strategy_names(self) -> tuple[str, ...]:
-        """The strategies one by one."""
+        """Return the names of the strategies."""
         return catalogue.names(self.strategies)
 
 
 PERTURBED = "perturbed"
-"""Kind of the event that says how many examples of a split met which strategy, and how many it left as they were."""
+"""Kind of the event that counts the examples of a split by strategy, and those that stayed unchanged."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Training(Continued):
+class PreparedAdversarial(PreparedContinuation):
     """The checked inputs of a training.
 
     Args:
-        strategies: by which the examples of each split are perturbed.
+        strategies: that perturb the examples of each split.
     """
 
     config: TrainAdversarialConfig
@@ -280,42 +279,46 @@ class Training(Continued):
 
     @property
     def targets(self) -> MarginTargets:
-        """Return the replies whose margins are computed."""
+        """Return whose replies get margins."""
         if self.config.targets == "auto":
             return "mixed" if self.base.get("role") == RERANKED else "greedy"
         return self.config.targets
 
     @property
     def alpha(self) -> float:
-        """Return the weight of margins: less by the share that rewards had in the model's own objective."""
+        """Return the weight of margins, lowered by the share of rewards in the model's own objective."""
         return self.config.alpha * (1 - self.base.get("weight", 0.0) if self.targets == "mixed" else 1.0)
 
 
 def _strategies(
-    config: TrainAdversarialConfig, corpus: str, known: Container[str], common: Sequence[str], examples: Sequence[Example]
+    config: TrainAdversarialConfig,
+    corpus: str,
+    admitted_words: Container[str],
+    common: Sequence[str],
+    examples: Sequence[Example],
 ) -> list[Strategy]:
-    """The strategies by which a split is perturbed, with words that the model knows only, random ones of the most frequent.
+    """Build the strategies that perturb a split, limited to words that the model knows.
 
     Raises:
         ConfigError: no such strategy, or one lacks a setting.
-        DataError: what one of them leans on is not there.
+        DataError: data that one of them needs are missing.
     """
     from parley.engine.perturb.catalogue import Resources, build
     from parley.engine.perturb.verbs.models import AsRecorded, RandomSource, perturbation_seed
 
     root = data_root(config.data_root)
-    resources = Resources(config.perturb, known, common, root, config.device, corpus)
+    resources = Resources(config.perturb, admitted_words, common, root, config.device, corpus)
     controls: dict[str, Callable[[], Strategy]] = {
         RANDOM_SOURCE: lambda: RandomSource([example.context for example in examples]),
         NONE: AsRecorded,
     }
-    found = [
+    strategies = [
         controls[name]() if name in controls else build((name,), config.perturb, resources)[0] for name in config.strategy_names
     ]
-    for strategy in found:
-        # Lexicons and networks open when they are first asked: here, before a run is made.
+    for strategy in strategies:
+        # Lexicons and networks open at first use: here, before a run is made.
         strategy.perturb([examples[0].context], [perturbation_seed(config.seed, strategy.name, examples[0].key)])
-    return found
+    return strategies
 
 
 def _figures(
@@ -324,13 +327,13 @@ def _figures(
     splits: Mapping[str, Sequence[Example]],
     made: Mapping[str, AdversarialSplit],
 ) -> dict[str, Estimate]:
-    """Return the figures of the legend for the model as it is."""
+    """Return the figures of the legend for the current model."""
     from parley.policies.core.fitting.batches import evaluate
 
     estimates = {}
     for split in ("test", "validation"):
-        kinds = {"": [(each.context, each.reply) for each in splits[split]]}
-        kinds["_perturbed"] = [(each.context, each.reply) for each in made[split].should_not_change]
+        kinds = {"": [(example.context, example.reply) for example in splits[split]]}
+        kinds["_perturbed"] = [(example.context, example.reply) for example in made[split].should_not_change]
         for kind, read in kinds.items():
             if read:
                 fitness = evaluate(responder.model, responder.examples(*zip(*read, strict=True)))
@@ -341,10 +344,10 @@ def _figures(
     return estimates
 
 
-def _objective(epoch: Epoch) -> str:
-    """An epoch in words; its validation figure is the objective's."""
-    told = f"training perplexity {np.exp(epoch.train_nll):.2f}, objective on the validation split {epoch.validation_nll:.4f}"
-    return f"{told}{', best' if epoch.best else ''}"
+def _describe_epoch(epoch: Epoch) -> str:
+    """Describe an epoch; its validation figure is the objective's."""
+    text = f"training perplexity {np.exp(epoch.train_nll):.2f}, objective on the validation split {epoch.validation_nll:.4f}"
+    return f"{text}{', best' if epoch.best else ''}"
 
 
 def niu2018() -> TrainAdversarialConfig:
@@ -361,7 +364,7 @@ def demo() -> TrainAdversarialConfig:
     )
 
 
-class TrainAdversarial(ContinuedJob[TrainAdversarialConfig, Training]):
+class TrainAdversarial(ContinuedJob[TrainAdversarialConfig, PreparedAdversarial]):
     """`parley train adversarial`."""
 
     words = ("train", "adversarial")
@@ -371,47 +374,47 @@ class TrainAdversarial(ContinuedJob[TrainAdversarialConfig, Training]):
     legend = AGAINST
     what = "Adversarial training"
 
-    def prepare(self, config: TrainAdversarialConfig, path: Path, reporter: Reporter) -> Training:
-        """The model, the dialogues and the strategies, each tried once."""
-        found = open_model(config)
-        corpus, vocabulary = found["corpus"], found["responder"].model.vocabulary
-        known = admitted(vocabulary)
+    def prepare(self, config: TrainAdversarialConfig, path: Path, reporter: Reporter) -> PreparedAdversarial:
+        """Open the model and the dialogues, and build the strategies."""
+        opened = open_model(config)
+        corpus, vocabulary = opened["corpus"], opened["responder"].model.vocabulary
+        admitted_words = admitted(vocabulary)
         common = usual_words(vocabulary, load_pairs(corpus, config.data_root, every_word=True).vocabulary)
         strategies = {
-            split: _strategies(config, corpus, known, common, examples) for split, examples in found["splits"].items()
+            split: _strategies(config, corpus, admitted_words, common, examples) for split, examples in opened["splits"].items()
         }
-        return Training(**found, strategies=strategies)
+        return PreparedAdversarial(**opened, strategies=strategies)
 
-    def further(self, run: RunFolder, prepared: Training, reporter: Reporter) -> Further:
-        """Perturbed contexts with the recorded replies, and margins between contexts and their perturbations."""
+    def plan(self, run: RunFolder, prepared: PreparedAdversarial, reporter: Reporter) -> TrainingPlan:
+        """Plan the training on perturbed contexts with recorded replies, and on margins between contexts."""
         from parley.engine.perturb.lexicon.built_in import ANNOUNCEMENT
         from parley.policies.core.margin import AdversarialExamples, MarginObjective
 
         config, responder = prepared.config, prepared.responder
         if config.perturb.lexicon == "built-in":
             reporter.say(ANNOUNCEMENT)
-        made = {split: _lessons(run, prepared, split, reporter) for split in prepared.splits}
-        train, validation = (AdversarialExamples(responder, made[split].lessons) for split in ("train", "validation"))
+        made = {split: _perturbed_split(run, prepared, split, reporter) for split in prepared.splits}
+        train, validation = (AdversarialExamples(responder, made[split].examples) for split in ("train", "validation"))
         objective = MarginObjective(responder, train, alpha=prepared.alpha, margin=config.margin, targets=prepared.targets)
         names = [strategy.name for strategy in prepared.strategies["train"]]
-        asked = {"strategies": names, "targets": prepared.targets, "alpha": prepared.alpha, "margin": config.margin}
-        return Further(
+        settings = {"strategies": names, "targets": prepared.targets, "alpha": prepared.alpha, "margin": config.margin}
+        return TrainingPlan(
             train=train,
             validation=validation,
             objective=objective,
             figures=lambda: _figures(responder, objective, prepared.splits, made),
-            about={"role": ADVERSARIAL, **asked},
+            about={"role": ADVERSARIAL, **settings},
             title=f"trained against {config.strategies}",
-            extra={"untouched": {name: made["train"].untouched[name] for name in made["train"].met}},
-            say=_objective,
+            extra={"untouched": {name: made["train"].unchanged[name] for name in made["train"].met}},
+            say=_describe_epoch,
         )
 
     def next_commands(self, config: TrainAdversarialConfig, path: Path) -> tuple[str, ...]:
-        """The evaluation under perturbations like those of the training; its controls perturb nothing."""
+        """Return the evaluation under the perturbations of the training; controls perturb nothing."""
         base = checkpoint_folder(config.model)
         reranked = base is not None and provenance(base).get("role") == RERANKED
         met = [name for part in config.strategies.split(",") if (name := part.strip()) not in (RANDOM_SOURCE, NONE)]
-        asked = RobustnessConfig(
+        evaluation = RobustnessConfig(
             model=config.model,
             trained=display_path(path),
             strategies=",".join(met) or RobustnessConfig.strategies,
@@ -420,19 +423,19 @@ class TrainAdversarial(ContinuedJob[TrainAdversarialConfig, Training]):
             perturb=config.perturb,
             published="niu2018-rl" if reranked else "none",
         )
-        return (command_line(("evaluate", "robustness"), {"": RobustnessConfig}, asked, run=None),)
+        return (command_line(("evaluate", "robustness"), {"": RobustnessConfig}, evaluation, run=None),)
 
 
-def _lessons(run: RunFolder, prepared: Training, split: str, reporter: Reporter) -> AdversarialSplit:
-    """A split perturbed, with an event that says how."""
-    from parley.engine.perturb.verbs.models import make_lessons
+def _perturbed_split(run: RunFolder, prepared: PreparedAdversarial, split: str, reporter: Reporter) -> AdversarialSplit:
+    """Perturb a split, and record how in an event."""
+    from parley.engine.perturb.verbs.models import make_adversarial_split
 
     title = f"perturbing the {split} split"
-    made = make_lessons(prepared.splits[split], prepared.strategies[split], prepared.config.seed, reporter, title)
-    counts = {name: {"met": met, "untouched": made.untouched[name]} for name, met in made.met.items()}
+    made = make_adversarial_split(prepared.splits[split], prepared.strategies[split], prepared.config.seed, reporter, title)
+    counts = {name: {"met": met, "untouched": made.unchanged[name]} for name, met in made.met.items()}
     run.event(PERTURBED, split=split, strategies=counts)
-    told = ", ".join(f"{name} {each['met']:,} ({each['untouched']:,} untouched)" for name, each in counts.items())
-    reporter.say(f"{split} split: {told}")
+    text = ", ".join(f"{name} {count['met']:,} ({count['untouched']:,} untouched)" for name, count in counts.items())
+    reporter.say(f"{split} split: {text}")
     return made
 
 

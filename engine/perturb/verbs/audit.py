@@ -59,10 +59,10 @@ from parley.engine.perturb.verbs.config import AUDIT, AuditConfig
 from parley.engine.perturb.verbs.models import (
     OWN_TURNS,
     admitted,
+    build_and_run_once,
     chosen_examples,
     perturbed_contexts,
-    tell_of_left_out,
-    tried,
+    report_left_out,
     usual_words,
 )
 from parley.engine.perturb.verbs.sheet import DrawnLine, LabelledSheet, drawn_lines, read_sheet, sheet
@@ -84,7 +84,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class LabelArguments:
-    """Which run, and whose labels."""
+    """The run, and the sheets of labels."""
 
     run: Annotated[conf.Positional[str], conf.arg(metavar="RUN")]
     """Folder or URI of a finished run of parley perturb audit."""
@@ -95,20 +95,20 @@ class LabelArguments:
 
 
 def run_label(verb: Verb, arguments: Sequence[str]) -> int:
-    """Reads the sheets, shows the tables and writes the page; returns the exit status."""
-    asked = parse(LabelArguments, verb, arguments)
+    """Read the sheets, show the tables and write the page; return the exit status."""
+    options = parse(LabelArguments, verb, arguments)
     from parley.engine.core.page.page import report_from_run
     from parley.envs.core.errors import ConfigError
 
-    if not asked.sheets:
+    if not options.sheets:
         fix = "parley perturb label RUN RUN/sheet.csv, when its column label is filled in"
-        raise ConfigError("there is no sheet to read", where=asked.run, fix=fix)
-    run = fetched_run(asked.run)
+        raise ConfigError("there is no sheet to read", where=options.run, fix=fix)
+    run = fetched_run(options.run)
     with watching() as reporter:
-        result = PERTURB_AUDIT.label(run, [fetched_file(name) for name in asked.sheets], reporter)
+        result = PERTURB_AUDIT.label(run, [fetched_file(name) for name in options.sheets], reporter)
         result = replace(result, files=(report_from_run(run), *result.files))
     show_result(result)
-    if asked.json:
+    if options.json:
         metrics = {name: estimate.to_json() for name, estimate in result.metrics.items()}
         sys.stdout.write(f"{json.dumps({'metrics': metrics, 'run': display_path(run)})}\n")
     return 0
@@ -119,17 +119,17 @@ MOST_EXAMPLES = 256
 
 
 class LikelihoodModel(Protocol):
-    """A judge of how usual an utterance is: trigrams of the corpus, or a language model that was fitted to it."""
+    """A judge of the likelihood of utterances: trigrams of the corpus, or a language model fitted to it."""
 
     def log_probabilities(self, utterances: Sequence[Utterance]) -> list[np.ndarray]:
         """Return natural logarithms of the probabilities of each utterance's words and its end (words + 1,) float64."""
 
 
-class TouchedUtterance(NamedTuple):
-    """An utterance that a strategy changed; `place` counts the utterances of the context from 0."""
+class ChangedUtterance(NamedTuple):
+    """An utterance that a strategy changed; `position` counts the utterances of the context from 0."""
 
     strategy: str
-    place: int
+    position: int
     before: Utterance
     after: Utterance
 
@@ -138,7 +138,7 @@ def likelihood_model(config: AuditConfig, shared: Resources) -> LikelihoodModel:
     """Return the judge of edits.
 
     Args:
-        config: the audit, with its data root found.
+        config: the audit, with its data root resolved.
         shared: what strategies share, trigrams of the corpus among it.
 
     Raises:
@@ -155,7 +155,7 @@ def likelihood_model(config: AuditConfig, shared: Resources) -> LikelihoodModel:
 
 
 def language_model(name: str, corpus: str, device: str, batch_size: int) -> LikelihoodModel:
-    """A run of parley train lm that says how usual utterances are; `corpus` is the one that a better one would be fitted to.
+    """Load a run of parley train lm as a judge of utterances; its errors name `corpus` in their fix.
 
     Raises:
         CheckpointError: there is no such model, or it reads several turns.
@@ -187,15 +187,16 @@ def audit_resources(config: AuditConfig, vocabulary: PairVocabulary) -> Resource
     """Return the resources that the strategies of an audit share.
 
     Args:
-        config: the audit, with its data root found.
+        config: the audit, with its data root resolved.
         vocabulary: of the corpus, most frequent words first.
     """
-    words, own = None, vocabulary
+    words, model_vocabulary = None, vocabulary
     if config.model:
         folder = require_checkpoint(config.model, "--model", "parley train seq2seq")
-        own = PairVocabulary.load(folder / "vocabulary.json")
-        words = admitted(own)
-    return Resources(config.perturb, words, usual_words(own, vocabulary), config.data_root, config.device, config.corpus)
+        model_vocabulary = PairVocabulary.load(folder / "vocabulary.json")
+        words = admitted(model_vocabulary)
+    common = usual_words(model_vocabulary, vocabulary)
+    return Resources(config.perturb, words, common, config.data_root, config.device, config.corpus)
 
 
 @dataclass(frozen=True)
@@ -203,7 +204,7 @@ class AuditTask(Sharded[Example]):
     """Strategies whose edits are judged.
 
     Args:
-        config: the audit, with its data root found.
+        config: the audit, with its data root resolved.
     """
 
     unit = "examples"
@@ -221,68 +222,72 @@ class AuditTask(Sharded[Example]):
         return spread(num_items, num_workers, MOST_EXAMPLES)
 
     def digest(self, rows: Rows) -> Counts:
-        """Utterances, and those that each strategy touched."""
+        """Count utterances, and those that each strategy changed."""
         done = [row for row in rows if row["status"] == OK]
-        counts = Counter(each["strategy"] for row in done for each in row["touched"] if each["strategy"] != CONTROL)
+        counts = Counter(change["strategy"] for row in done for change in row["touched"] if change["strategy"] != CONTROL)
         return counts + Counter({_UTTERANCES: sum(row["num_utterances"] for row in done)})
 
     def describe(self, tally: Tally) -> str:
-        """Such as "touched utterances: random-swap 41 %, antonym 12 %"."""
+        """Describe the shares of changed utterances, such as "touched utterances: random-swap 41 %, antonym 12 %"."""
         total = tally.total[_UTTERANCES]
         shares = (f"{name} {100 * times / total:.0f} %" for name, times in tally.total.items() if name != _UTTERANCES)
         return f"touched utterances: {', '.join(shares)}" if total else ""
 
 
 _UTTERANCES = ".utterances"
-"""What is counted beside strategies; the dot keeps it apart from their names."""
+"""Counted beside strategies; no strategy's name begins with the dot."""
 
 
 def audit_seed(seed: int, key: str) -> int:
-    """The seed of an example, by the master seed and its key."""
+    """Return the seed of an example, derived from the master seed and its key."""
     return derive_seed(seed, "audit", key)
 
 
 class AuditWorker:
-    """Holds strategies and what judges them.
+    """Perturbs contexts and judges the edits.
 
     Args:
-        config: the audit, with its data root found.
+        config: the audit, with its data root resolved.
     """
 
     def __init__(self, config: AuditConfig) -> None:
         vocabulary = load_pairs(config.corpus, config.data_root).vocabulary
         shared = audit_resources(config, vocabulary)
-        self.seed, self.lexicon, self.known = config.seed, shared.lexicon, frozenset(vocabulary.words)
+        self.seed, self.lexicon, self.vocabulary = config.seed, shared.lexicon, frozenset(vocabulary.words)
         self.common = usual_words(vocabulary, vocabulary)
         self.strategies: list[Strategy] = build(config.strategy_names, config.perturb, shared)
         self.likelihood, self.entailment = likelihood_model(config, shared), entailment_model(config)
 
     def run(self, shard: Shard[Example]) -> list[dict[str, Any]]:
-        """One row per example."""
-        touched: list[list[TouchedUtterance]] = [[] for _ in shard.items]
+        """Return one row per example."""
+        changes: list[list[ChangedUtterance]] = [[] for _ in shard.items]
         for strategy in self.strategies:
-            for found, example, after in zip(touched, shard.items, perturbed_contexts(strategy, shard, self.seed), strict=True):
-                found += touched_utterances(strategy.name, example.context, after)
-        for found, key in zip(touched, shard.keys, strict=True):
-            found += self._random_words(key, found)
-        judged = iter(self._judged([each for found in touched for each in found]))
-        return [self._row(example, [next(judged) for _ in found]) for example, found in zip(shard.items, touched, strict=True)]
+            contexts = perturbed_contexts(strategy, shard, self.seed)
+            for of_example, example, after in zip(changes, shard.items, contexts, strict=True):
+                of_example += changed_utterances(strategy.name, example.context, after)
+        for of_example, key in zip(changes, shard.keys, strict=True):
+            of_example += self._random_words(key, of_example)
+        judged = iter(self._judged(list(chain.from_iterable(changes))))
+        return [
+            self._row(example, [next(judged) for _ in of_example])
+            for example, of_example in zip(shard.items, changes, strict=True)
+        ]
 
-    def _row(self, example: Example, touched: list[dict[str, Any]]) -> dict[str, Any]:
+    def _row(self, example: Example, changes: list[dict[str, Any]]) -> dict[str, Any]:
         lengths = [len(words) for turn in example.context for words in turn if words]
         return ok_row(example.key, audit_seed(self.seed, example.key)) | {
             "context": format_turns(example.context),
             "num_utterances": len(lengths),
             "num_words": sum(lengths),
-            "touched": touched,
+            "touched": changes,
         }
 
-    def _random_words(self, key: str, touched: Sequence[TouchedUtterance]) -> Iterator[TouchedUtterance]:
-        """The control: random words in the utterances that strategies touched."""
+    def _random_words(self, key: str, changes: Sequence[ChangedUtterance]) -> Iterator[ChangedUtterance]:
+        """Yield the control: random words in the utterances that strategies changed."""
         rng = stream(self.seed, "audit control", key)
-        for place in sorted({each.place for each in touched}):
-            there = [each for each in touched if each.place == place]
-            like = there[int(rng.integers(len(there)))]
+        for position in sorted({change.position for change in changes}):
+            candidates = [change for change in changes if change.position == position]
+            like = candidates[int(rng.integers(len(candidates)))]
             words = list(like.before)
             number = min(len(words), num_changed(_spans(like)))
             for chosen in sorted(rng.permutation(len(words))[:number].tolist()):
@@ -290,56 +295,56 @@ class AuditWorker:
                 # A word is not replaced by itself.
                 words[chosen] = self.common[drawn - (self.common[drawn] == words[chosen])]
             if number:
-                yield TouchedUtterance(CONTROL, place, like.before, tuple(words))
+                yield ChangedUtterance(CONTROL, position, like.before, tuple(words))
 
-    def _judged(self, touched: Sequence[TouchedUtterance]) -> Iterator[dict[str, Any]]:
-        """The entries of the column `touched`."""
-        utterances = sorted({words for each in touched for words in (each.before, each.after)})
+    def _judged(self, changes: Sequence[ChangedUtterance]) -> Iterator[dict[str, Any]]:
+        """Yield the entries of the column `touched`."""
+        utterances = sorted({words for change in changes for words in (change.before, change.after)})
         tags = dict(zip(utterances, self.lexicon.tag_all(utterances), strict=True))
         scores = self.likelihood.log_probabilities(utterances)
-        nats = {words: -float(found.sum()) for words, found in zip(utterances, scores, strict=True)}
-        signs = {words: signals(words, tags[words], self.known) for words in utterances}
-        for each, kept in zip(touched, self._kept(touched), strict=True):
-            found = _spans(each)
-            replaced, retagged = _retagged(found, tags[each.before], tags[each.after])
+        nats = {words: -float(log_probabilities.sum()) for words, log_probabilities in zip(utterances, scores, strict=True)}
+        signs = {words: signals(words, tags[words], self.vocabulary) for words in utterances}
+        for change, kept in zip(changes, self._kept(changes), strict=True):
+            log_probabilities = _spans(change)
+            replaced, retagged = _retagged(log_probabilities, tags[change.before], tags[change.after])
             yield {
-                "strategy": each.strategy,
-                "place": each.place,
-                "before": " ".join(each.before),
-                "after": " ".join(each.after),
-                "num_changed": num_changed(found),
-                "nats_before": nats[each.before],
-                "nats_after": nats[each.after],
+                "strategy": change.strategy,
+                "place": change.position,
+                "before": " ".join(change.before),
+                "after": " ".join(change.after),
+                "num_changed": num_changed(log_probabilities),
+                "nats_before": nats[change.before],
+                "nats_after": nats[change.after],
                 "num_replaced": replaced,
                 "num_retagged": retagged,
-                "signals_before": signs[each.before],
-                "signals_after": signs[each.after],
+                "signals_before": signs[change.before],
+                "signals_after": signs[change.after],
                 "kept": kept,
             }
 
-    def _kept(self, touched: Sequence[TouchedUtterance]) -> Sequence[bool | None]:
-        """Return whether each utterance follows from the other one, both as people write them."""
-        if self.entailment is None or not touched:
-            return [None] * len(touched)
-        before, after = ([detokenise(getattr(each, side)) for each in touched] for side in ("before", "after"))
+    def _kept(self, changes: Sequence[ChangedUtterance]) -> Sequence[bool | None]:
+        """Return whether each utterance follows from the other, both detokenised."""
+        if self.entailment is None or not changes:
+            return [None] * len(changes)
+        before, after = ([detokenise(getattr(change, side)) for change in changes] for side in ("before", "after"))
         both = zip(self.entailment.follows(before, after), self.entailment.follows(after, before), strict=True)
         return [there and back for there, back in both]
 
 
-def touched_utterances(strategy: str, before: Turns, after: Turns) -> Iterator[TouchedUtterance]:
-    """The utterances that differ between a context and what a strategy made of it."""
+def changed_utterances(strategy: str, before: Turns, after: Turns) -> Iterator[ChangedUtterance]:
+    """Yield the utterances that differ between a context and its perturbation."""
     pairs = zip(chain.from_iterable(before), chain.from_iterable(after), strict=True)
-    return (TouchedUtterance(strategy, place, old, new) for place, (old, new) in enumerate(pairs) if old != new)
+    return (ChangedUtterance(strategy, position, old, new) for position, (old, new) in enumerate(pairs) if old != new)
 
 
-def _spans(touched: TouchedUtterance) -> list[Span]:
-    return spans(((touched.before,),), ((touched.after,),))
+def _spans(change: ChangedUtterance) -> list[Span]:
+    return spans(((change.before,),), ((change.after,),))
 
 
-def _retagged(found: Sequence[Span], before: Sequence[str], after: Sequence[str]) -> tuple[int, int]:
-    """Words that were replaced one by one, and those of them whose tag is another."""
+def _retagged(aligned_spans: Sequence[Span], before: Sequence[str], after: Sequence[str]) -> tuple[int, int]:
+    """Count the words replaced one by one, and those of them whose tag changed."""
     replaced = changed = old = new = 0
-    for span in found:
+    for span in aligned_spans:
         if span.kind is ChangeKind.REPLACED and len(span.before) == len(span.after):
             replaced += len(span.before)
             sides = zip(before[old : old + len(span.before)], after[new : new + len(span.after)], strict=True)
@@ -349,10 +354,9 @@ def _retagged(found: Sequence[Span], before: Sequence[str], after: Sequence[str]
 
 
 SHEET, LABELS_FOLDER = "sheet.csv", "labels"
-"""What a person labels, and where the run keeps what came back, a file for each labeller."""
+"""The file that a person labels, and the folder of labelled sheets, one file for each labeller."""
 NUM_EXAMPLES, AUDITED, NUM_LINES, LABELLERS = "examples", "audited", "lines", "labellers"
-"""Entries of the summary: how many contexts there are, the strategies, how many lines of each were drawn and labelled, and how
-many lines each labeller labelled."""
+"""Entries of the summary: number of contexts, strategies, drawn and labelled lines of each, labelled lines of each labeller."""
 
 
 @dataclass(frozen=True)
@@ -360,7 +364,7 @@ class PreparedAudit:
     """The checked inputs of an audit.
 
     Args:
-        config: what was asked for, its data root found.
+        config: of the audit, with its data root resolved.
         examples: whose contexts are perturbed.
         strategies: their names.
     """
@@ -371,25 +375,25 @@ class PreparedAudit:
 
 
 def _prepare(config: AuditConfig, reporter: Reporter) -> PreparedAudit:
-    """Finds out before a run is made whether everything is there and works."""
+    """Check that everything is there and works, before a run is made."""
     config.require_device()
-    tell_of_left_out(config, reporter)
-    found = replace(config, data_root=data_root(config.data_root))
-    chosen, _ = chosen_examples(found, config.corpus, config.contexts.turns or _turns(config.model), reporter)
-    shared = audit_resources(found, load_pairs(config.corpus, found.data_root).vocabulary)
-    names = [strategy.name for strategy in tried(found, shared, chosen[0])]
+    report_left_out(config, reporter)
+    located = replace(config, data_root=data_root(config.data_root))
+    chosen, _ = chosen_examples(located, config.corpus, config.contexts.turns or _turns(config.model), reporter)
+    shared = audit_resources(located, load_pairs(config.corpus, located.data_root).vocabulary)
+    names = [strategy.name for strategy in build_and_run_once(located, shared, chosen[0])]
     if CONTROL in names:
         raise ConfigError("a strategy bears the name of the control", got=CONTROL, fix="give yours another name")
     # The signs of broken English need its tags, whatever the strategies need.
     shared.lexicon.tag(("word",))
-    likelihood_model(found, shared)
+    likelihood_model(located, shared)
     if config.entailment:
-        entailment_model(found)
-    return PreparedAudit(found, chosen, names)
+        entailment_model(located)
+    return PreparedAudit(located, chosen, names)
 
 
 def _turns(model: str) -> int:
-    """Turns of context that a model reads."""
+    """Return the number of turns of context that a model reads."""
     if not model:
         return OWN_TURNS
     from parley.policies.core.responders import load_responder
@@ -399,7 +403,7 @@ def _turns(model: str) -> int:
 
 
 def lines_of(run: RunFolder) -> dict[str, DrawnLine]:
-    """The lines of a finished run that were drawn for a person to label, by key."""
+    """Return the lines of a finished run that were drawn for labelling, by key."""
     strategies = (run.summary() or {})[AUDITED]
     return _drawn(run, from_dict(AuditConfig, run.config, str(run.path)), strategies)
 
@@ -418,8 +422,8 @@ def _drawn(run: RunFolder, config: AuditConfig, strategies: Sequence[str]) -> di
     return drawn_lines(rows, strategies, config.num_lines, config.seed)
 
 
-def _is_begun(path: Path, lines: Mapping[str, DrawnLine]) -> bool:
-    """Return whether somebody has written into the sheet of a run; what cannot be read somebody has written, too."""
+def _has_labels(path: Path, lines: Mapping[str, DrawnLine]) -> bool:
+    """Return whether a sheet holds labels, or cannot be read and so was edited."""
     try:
         return path.is_file() and bool(read_sheet(path, lines).labels)
     except DataError:
@@ -440,7 +444,7 @@ def niu2018() -> AuditConfig:
 
 
 def quick() -> AuditConfig:
-    """A first look: 500 contexts."""
+    """Take a first look: 500 contexts."""
     return AuditConfig(limit=500)
 
 
@@ -463,7 +467,7 @@ class PerturbAudit(Job[AuditConfig, PreparedAudit, PreparedAudit]):
     resume_safe = RESUME_SAFE
 
     def prepare(self, config: AuditConfig, path: Path, reporter: Reporter) -> PreparedAudit:
-        """Contexts, strategies and judges, each strategy tried once."""
+        """Prepare contexts, strategies and judges; each strategy is run once."""
         return _prepare(config, reporter)
 
     def work(self, run: RunFolder, prepared: PreparedAudit, reporter: Reporter) -> PreparedAudit:
@@ -471,23 +475,23 @@ class PerturbAudit(Job[AuditConfig, PreparedAudit, PreparedAudit]):
         run_items(run, AuditTask(prepared.config), items, prepared.config, reporter, "perturbing contexts and reading them")
         return prepared
 
-    def measure(self, run: RunFolder, found: PreparedAudit) -> Summary:
-        return self.measured(run, found.config, found.strategies)
+    def measure(self, run: RunFolder, prepared: PreparedAudit) -> Summary:
+        return self.measured(run, prepared.config, prepared.strategies)
 
     def measured(self, run: RunFolder, config: AuditConfig, strategies: Sequence[str]) -> Summary:
         """Return the metrics of a run, the labels that it keeps included; write its sheet.
 
         Args:
             run: opened for writing.
-            config: what was asked for.
+            config: of the audit.
             strategies: the names of those that its rows hold.
         """
         lines = _drawn(run, config, strategies)
         path = run.path / SHEET
-        if not _is_begun(path, lines):
+        if not _has_labels(path, lines):
             _keep(path, sheet(lines.values()))
         rows = [row for part in run.read_parts() for row in part.to_pylist()]
-        labels = {name: each.labels for name, each in labels_of(run, lines).items()}
+        labels = {name: sheet_labels.labels for name, sheet_labels in labels_of(run, lines).items()}
         drawn = Counter(line.strategy for line in lines.values())
         labelled = Counter(lines[key].strategy for key in set().union(*labels.values()))
         metrics = audit_metrics(rows, strategies, config.max_ratio)
@@ -500,17 +504,17 @@ class PerturbAudit(Job[AuditConfig, PreparedAudit, PreparedAudit]):
                 NUM_EXAMPLES: len(rows),
                 AUDITED: list(strategies),
                 NUM_LINES: {name: {"drawn": drawn[name], "labelled": labelled[name]} for name in strategies},
-                LABELLERS: {name: len(said) for name, said in labels.items()},
+                LABELLERS: {name: len(sheet_labels) for name, sheet_labels in labels.items()},
             },
         )
 
     def label(self, path: Path, sheets: Sequence[Path], reporter: Reporter) -> Result:
-        """Reads labelled sheets into a finished run; what a labeller of that name said before is replaced.
+        """Read labelled sheets into a finished run; they replace earlier sheets of the same labellers.
 
         Args:
             path: the run's folder.
             sheets: the files, each of the labeller that it is named after.
-            reporter: who looks on.
+            reporter: of the number of labels.
 
         Raises:
             DataError: a sheet is broken, of another run, or has no label; nothing is changed then.
@@ -524,23 +528,23 @@ class PerturbAudit(Job[AuditConfig, PreparedAudit, PreparedAudit]):
             fix = shlex.join(["parley", "resume", display_path(path)])
             raise RunError("the audit has not come to its end", where=path, fix=fix)
         config, lines = from_dict(AuditConfig, before.config, str(path)), lines_of(before)
-        names = Counter(each.stem for each in sheets)
+        names = Counter(sheet_path.stem for sheet_path in sheets)
         if twice := [name for name, times in names.items() if times > 1]:
             fix = "name each file after its labeller"
             raise DataError("two sheets bear the same name", where=", ".join(map(str, sheets)), got=twice[0], fix=fix)
-        read = {each: read_sheet(each, lines) for each in sheets}
-        if empty := [str(each) for each, found in read.items() if not found.labels]:
+        read = {sheet_path: read_sheet(sheet_path, lines) for sheet_path in sheets}
+        if empty := [str(sheet_path) for sheet_path, sheet_labels in read.items() if not sheet_labels.labels]:
             fix = "write ok or wrong into the column label"
             raise DataError("the sheet has no label", where=empty[0], got=f"{len(lines):,} lines without one", fix=fix)
-        contents = {each.stem: each.read_bytes() for each in sheets}
+        contents = {sheet_path.stem: sheet_path.read_bytes() for sheet_path in sheets}
         with RunFolder.open(
             path, config, job=self.name, schema=self.schema, resume_safe=self.resume_safe, weights=before.weights
         ) as run:
-            for each, found in read.items():
-                kept = path / LABELS_FOLDER / f"{each.stem}.csv"
+            for sheet_path, sheet_labels in read.items():
+                kept = path / LABELS_FOLDER / f"{sheet_path.stem}.csv"
                 again = ", which replace those of before" if kept.exists() else ""
-                reporter.say(f"{each.stem}: {len(found.labels):,} of {len(lines):,} lines are labelled{again}")
-                _keep(kept, contents[each.stem])
+                reporter.say(f"{sheet_path.stem}: {len(sheet_labels.labels):,} of {len(lines):,} lines are labelled{again}")
+                _keep(kept, contents[sheet_path.stem])
             self.conclude(run, config, self.measured(run, config, (before.summary() or {})[AUDITED]))
         return self.result(config, path)
 
@@ -553,14 +557,14 @@ class PerturbAudit(Job[AuditConfig, PreparedAudit, PreparedAudit]):
         return len(_prepare(config, Silent()).examples)
 
     def metrics_of(self, config: AuditConfig) -> list[str] | None:
-        """Only a run can tell the names of strategies of a user's own, and whether lines were labelled."""
+        """Return the names of metrics; None if only a run knows them: a user's strategies, labels."""
         if any(".py:" in name for name in config.strategy_names):
             return None
         kinds = [kind for kind in KINDS if kind != WRONG and (kind != KEPT or config.entailment)]
         return [f"{kind}.{name}" for name in (*config.strategy_names, CONTROL) for kind in kinds]
 
     def flat(self, run: RunFolder) -> FlatRows:
-        """One utterance that a strategy changed per line."""
+        """Return one changed utterance per line."""
         return each_of(AUDIT, "touched")
 
     def next_commands(self, config: AuditConfig, path: Path) -> tuple[str, ...]:
@@ -577,12 +581,12 @@ class PerturbAudit(Job[AuditConfig, PreparedAudit, PreparedAudit]):
         summary = run.summary() or {}
         if not summary.get(LABELLERS):
             return f"No line is labelled yet: write ok or wrong into the column label of {SHEET}, then parley perturb label."
-        of_each = [f"{each['labelled']:,} of {each['drawn']:,} of {name}" for name, each in summary[NUM_LINES].items()]
+        of_each = [f"{counts['labelled']:,} of {counts['drawn']:,} of {name}" for name, counts in summary[NUM_LINES].items()]
         by_each = [f"{name} {number:,}" for name, number in summary[LABELLERS].items()]
         return f"Lines with a label: {', '.join(of_each)}. Labellers: {', '.join(by_each)}."
 
     def present(self, result: Result, run: RunFolder) -> Result:
-        """With what the metrics mean, and the tables in their place."""
+        """Add the metrics' meanings and the tables."""
         tables = noted(self.tables(run), self.note(run))
         return replace(result, legend={name: describe_audit(name) for name in result.metrics}, tables=tables)
 

@@ -52,7 +52,7 @@ class Activities:
 
     @classmethod
     def open(cls, resources: Resources) -> Activities:
-        """The tables of the data root, and the tagger of the lexicon.
+        """Open the tables of the data root, and the tagger of the lexicon.
 
         Raises:
             DataError: the tables or the tagger are not there; says how to get them.
@@ -69,7 +69,7 @@ class Activities:
 
 
 def likeness(responder: Responder, before: Sequence[Turns], after: Sequence[Turns]) -> list[float | None]:
-    """Cosines of the mean embeddings of texts, as a model perceives them.
+    """Return the cosines of the mean embeddings of texts, in the model's own embeddings.
 
     Args:
         responder: the model.
@@ -86,7 +86,7 @@ def likeness(responder: Responder, before: Sequence[Turns], after: Sequence[Turn
 
 @lru_cache(_REMEMBERED)
 def bleu(before: Turn, after: Turn) -> float:
-    """BLEU of a reply against the one before, over the words of all utterances, 0 to 1."""
+    """Return the BLEU of a reply against the reply before, over the words of all utterances, 0 to 1."""
     return sentence_bleu(_words((after,)), _words((before,)))
 
 
@@ -106,7 +106,7 @@ _PERTURBATION = pa.struct(
 )
 _REPLY = pa.struct(
     [
-        # Who replied ("base", or what it was trained against), to the context of which strategy, "" for the clean one.
+        # The model's label ("base", or what it was trained against), and the strategy of the context, "" for the clean one.
         pa.field("model", pa.string()),
         pa.field("strategy", pa.string()),
         pa.field("reply", pa.string()),
@@ -124,7 +124,7 @@ _REPLY = pa.struct(
 )
 ROBUSTNESS = with_base(
     [
-        # What was said before and what followed, lines as `parley.envs.corpora.pairs.turns.format_turns` writes them.
+        # The context and the recorded reply, lines as `parley.envs.corpora.pairs.turns.format_turns` writes them.
         pa.field("context", pa.string()),
         pa.field("truth", pa.string()),
         pa.field("perturbations", list_of(_PERTURBATION)),
@@ -136,7 +136,7 @@ ROBUSTNESS = with_base(
 
 def _replied_lines(row: Row) -> Iterator[Line]:
     clean = {"text": row["context"], "changed": False, "num_changed": 0}
-    made = {each["strategy"]: each for each in row["perturbations"]}
+    made = {perturbation["strategy"]: perturbation for perturbation in row["perturbations"]}
     about = {name: row[name] for name in ("context", "truth")}
     yield from (about | made.get(reply["strategy"], clean) | reply for reply in row["replies"])
 
@@ -173,7 +173,7 @@ _TOUCHED = pa.struct(
         # How often each sign of broken English stands in it.
         pa.field("signals_before", _SIGNALS),
         pa.field("signals_after", _SIGNALS),
-        # Whether each utterance follows from the other one; null where no model was asked.
+        # Whether each utterance follows from the other one; null without a model of entailment.
         pa.field("kept", pa.bool_()),
     ]
 )
@@ -191,7 +191,7 @@ AUDIT = with_base(
 
 @dataclass(frozen=True, kw_only=True)
 class ContextSettings(Configuration):
-    """What counts as an example."""
+    """Limits on the contexts of examples."""
 
     turns: PositiveInt | None = None
     """Most turns of a context; as many as the model reads when not given, 2 for a model of a user's own that does not say."""
@@ -205,15 +205,15 @@ class ContextSettings(Configuration):
 
 @dataclass(frozen=True, kw_only=True)
 class EngineSettings(Configuration):
-    """How the work is done."""
+    """The size of batches."""
 
     batch_size: PositiveInt = 64
-    """Contexts that are answered side by side."""
+    """Contexts that are answered in a batch."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PerturbedConfig(ShardedConfig):
-    """Which contexts are perturbed, and how."""
+    """Contexts and their perturbations."""
 
     strategies: str = "all"
     """Strategies separated by commas: names, path/file.py:Name, or all, should-not-change, should-change, entity."""
@@ -224,7 +224,7 @@ class PerturbedConfig(ShardedConfig):
     perturb: PerturbSettings = field(default_factory=PerturbSettings)
     """How contexts are perturbed."""
     contexts: ContextSettings = field(default_factory=ContextSettings)
-    """What counts as an example."""
+    """Limits on the contexts of examples."""
     engine: EngineSettings = field(default_factory=EngineSettings)
     """How the work is done."""
 
@@ -234,18 +234,18 @@ class PerturbedConfig(ShardedConfig):
 
     @property
     def strategy_names(self) -> tuple[str, ...]:
-        """The strategies one by one, those left out that `left_out` names."""
+        """Return the names of the strategies, without those of `left_out`."""
         return tuple(name for name in catalogue.names(self.strategies) if name not in self.left_out)
 
     @property
     def left_out(self) -> tuple[str, ...]:
-        """Strategies of a group that need what is not given; one that is named itself is an error instead."""
+        """Return the strategies of a group that lack a setting; one that is named itself raises instead."""
         return catalogue.left_out(self.strategies, self.perturb)
 
 
 @dataclass(frozen=True, kw_only=True)
 class RobustnessConfig(PerturbedConfig):
-    """Which model is asked, and how its contexts are perturbed."""
+    """The evaluated model, and the perturbations of its contexts."""
 
     model: str = "runs/seq2seq"
     """Response model: a run or checkpoint (parley train seq2seq, parley train vhred), hf:FOLDER, gguf:FILE,
@@ -276,13 +276,13 @@ class RobustnessConfig(PerturbedConfig):
 
     @property
     def trained_folders(self) -> tuple[str, ...]:
-        """The adversarially trained models one by one."""
+        """Return the folders of the adversarially trained models."""
         return tuple(folder for part in self.trained.split(",") if (folder := part.strip()))
 
 
 @dataclass(frozen=True, kw_only=True)
 class AuditConfig(PerturbedConfig):
-    """What strategies are audited on, and what judges their edits."""
+    """The corpus of an audit, and the judges of edits."""
 
     corpus: str = "helpdesk"
     """Corpus whose dialogues are perturbed: a name, a file of source<TAB>reply lines, or path/file.py:NAME."""
@@ -295,7 +295,7 @@ class AuditConfig(PerturbedConfig):
     lm: str = ""
     """Run of parley train lm, on this corpus, that judges edits; trigrams of the training split when empty."""
     entailment: str = ""
-    """hf:FOLDER of a Hugging Face model that tells whether a sentence follows from another; nothing is asked when empty."""
+    """hf:FOLDER of a Hugging Face model that judges whether a sentence follows from another; none when empty."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -304,5 +304,5 @@ class AuditConfig(PerturbedConfig):
 
     @property
     def entailment_folder(self) -> str:
-        """The folder of the model of entailment; empty without one."""
+        """Return the folder of the entailment model; empty without one."""
         return self.entailment.removeprefix(HUGGING_FACE)

@@ -10,7 +10,7 @@ Each training example is perturbed by one of the strategies. Choices:
   * # Paper: silent about how strategies are mixed. Ours: each example meets one of them, drawn by its key.
   * # Released: perturbed afresh in every epoch. Ours: once, from a seed of the example, because a tagger costs more than a
     step of training; `random-swap` alone would be cheap.
-  * What a strategy cannot change is learned as it is, and counted.
+  * An example that its strategy cannot change is learned as it is, and counted.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 
 def perturbation_seed(seed: int, strategy: str, key: str) -> int:
-    """The seed of what a strategy does to an example, by the master seed, the strategy's name and the example's key."""
+    """Return the seed of a strategy on an example, derived from the master seed."""
     return derive_seed(seed, "perturb", strategy, key)
 
 
@@ -55,8 +55,8 @@ def perturbed_contexts(strategy: Strategy, shard: Shard[Example], seed: int) -> 
     return strategy.perturb(contexts, [perturbation_seed(seed, strategy.name, key) for key in shard.keys])
 
 
-def tell_of_left_out(config: PerturbedConfig, reporter: Reporter) -> None:
-    """Says which strategies of a group are left out, and which lexicon answers."""
+def report_left_out(config: PerturbedConfig, reporter: Reporter) -> None:
+    """Report which strategies of a group are left out, and that the built-in lexicon is used."""
     for name in config.left_out:
         reporter.say(f"{name} is left out: it needs a paraphraser (--set perturb.paraphraser=RUN of parley train paraphraser)")
     if config.perturb.lexicon == "built-in":
@@ -65,12 +65,12 @@ def tell_of_left_out(config: PerturbedConfig, reporter: Reporter) -> None:
         reporter.say(ANNOUNCEMENT)
 
 
-def tried(config: PerturbedConfig, shared: Resources, example: Example) -> list[Strategy]:
-    """The strategies, each tried once, because lexicons and networks open when they are first asked.
+def build_and_run_once(config: PerturbedConfig, shared: Resources, example: Example) -> list[Strategy]:
+    """Build the strategies and run each once, because lexicons and networks open at first use.
 
     Raises:
         ConfigError: two of them bear the same name, there is none of a name, or one needs a setting that is not given.
-        DataError: what one leans on is not there.
+        DataError: data that one needs are missing.
     """
     strategies = catalogue.build(config.strategy_names, config.perturb, shared)
     names = [strategy.name for strategy in strategies]
@@ -82,27 +82,27 @@ def tried(config: PerturbedConfig, shared: Resources, example: Example) -> list[
 
 
 def chosen_examples(config: PerturbedConfig, name: str, turns: int, reporter: Reporter) -> tuple[list[Example], PairCorpus]:
-    """The examples of a corpus, at least one, and the corpus with every word.
+    """Return the examples of a corpus, at least one, and the corpus with every word.
 
     Args:
         config: which of them, its data root found.
         name: of the corpus.
         turns: the most turns of a context.
-        reporter: who is told when contexts are shorter.
+        reporter: of shorter contexts.
 
     Raises:
         DataError: the corpus cannot be read, or has no example.
     """
     corpus = load_pairs(name, config.data_root, every_word=True)
-    found = examples(corpus, config.split, turns, config.contexts.min_turns)
-    if not len(found):
+    candidates = examples(corpus, config.split, turns, config.contexts.min_turns)
+    if not len(candidates):
         raise DataError(
             f"the {config.split} split has no example with a context of {config.contexts.min_turns} turns or more",
             where=name,
             got=f"{len(corpus.splits[config.split]):,} pairs",
             fix="name another --split or --corpus, or lower contexts.min_turns",
         )
-    chosen = drawn(found, config.limit, config.seed, name)
+    chosen = drawn(candidates, config.limit, config.seed, name)
     if turns > 1 and all(len(example.context) == 1 for example in chosen):
         reporter.say(f"the dialogues of {name} have one turn of context; {turns} could be read")
     return chosen, corpus
@@ -117,23 +117,23 @@ _BLOCK = 256
 
 @dataclass(frozen=True)
 class AdversarialSplit:
-    """A split as lessons, those of one strategy after those of another.
+    """A perturbed split, grouped by strategy.
 
     Args:
         should_not_change: replies to be learned from perturbed contexts.
         should_change: replies to be learned from recorded contexts, with contrasts where there is one.
         met: examples by the strategy that they met.
-        untouched: those of them that it could not change.
+        unchanged: those of them that it could not change.
     """
 
     should_not_change: Sequence[AdversarialExample]
     should_change: Sequence[AdversarialExample]
     met: Counter[str]
-    untouched: Counter[str]
+    unchanged: Counter[str]
 
     @property
-    def lessons(self) -> Sequence[AdversarialExample]:
-        """All of them."""
+    def examples(self) -> Sequence[AdversarialExample]:
+        """Return the examples of both kinds."""
         return [*self.should_not_change, *self.should_change]
 
 
@@ -151,7 +151,7 @@ class RandomSource:
         self._contexts = contexts
 
     def perturb(self, contexts: Sequence[Turns], seeds: Sequence[int]) -> list[Turns]:
-        """As many drawn contexts."""
+        """Draw as many contexts."""
         return [self._contexts[int(stream(seed, self.name).integers(len(self._contexts)))] for seed in seeds]
 
 
@@ -162,47 +162,47 @@ class AsRecorded:
     expectation = Expectation.SHOULD_NOT_CHANGE
 
     def perturb(self, contexts: Sequence[Turns], seeds: Sequence[int]) -> list[Turns]:
-        """The same contexts."""
+        """Return the contexts unchanged."""
         return list(contexts)
 
 
-def make_lessons(
+def make_adversarial_split(
     examples: Sequence[Example], strategies: Sequence[Strategy], seed: int, reporter: Reporter, title: str
 ) -> AdversarialSplit:
-    """Perturbs a split.
+    """Perturb the examples of a split.
 
     Args:
         examples: of the split.
         strategies: that may be met.
         seed: master seed.
-        reporter: is told how far it is.
-        title: of this piece of work.
+        reporter: of the progress.
+        title: of the stage.
     """
     from parley.policies.core.margin import AdversarialExample
 
     drawn = [int(stream(seed, "strategy", example.key).integers(len(strategies))) for example in examples]
     met: Counter[str] = Counter()
-    untouched: Counter[str] = Counter()
+    unchanged: Counter[str] = Counter()
     should_not_change: list[AdversarialExample] = []
     should_change: list[AdversarialExample] = []
     reporter.stage(title, len(examples), "examples")
     done = 0
     for number, strategy in enumerate(strategies):
-        own = [example for example, choice in zip(examples, drawn, strict=True) if choice == number]
-        for start in range(0, len(own), _BLOCK):
-            block = own[start : start + _BLOCK]
+        of_strategy = [example for example, choice in zip(examples, drawn, strict=True) if choice == number]
+        for start in range(0, len(of_strategy), _BLOCK):
+            block = of_strategy[start : start + _BLOCK]
             seeds = [perturbation_seed(seed, strategy.name, example.key) for example in block]
-            for example, context in zip(block, strategy.perturb([each.context for each in block], seeds), strict=True):
-                touched = context != example.context
-                untouched[strategy.name] += not touched
+            for example, context in zip(block, strategy.perturb([other.context for other in block], seeds), strict=True):
+                is_changed = context != example.context
+                unchanged[strategy.name] += not is_changed
                 if strategy.expectation is Expectation.SHOULD_NOT_CHANGE:
                     should_not_change.append(AdversarialExample(context, example.reply))
                 else:
-                    should_change.append(AdversarialExample(example.context, example.reply, context if touched else None))
+                    should_change.append(AdversarialExample(example.context, example.reply, context if is_changed else None))
             done += len(block)
             reporter.advance(done)
-        met[strategy.name] += len(own)
-    return AdversarialSplit(should_not_change, should_change, met, untouched)
+        met[strategy.name] += len(of_strategy)
+    return AdversarialSplit(should_not_change, should_change, met, unchanged)
 
 
 ADVERSARIAL = "adversarial"
@@ -217,7 +217,7 @@ NUM_COMMON = 1000
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """One model that is asked.
+    """A model of the evaluation.
 
     Args:
         label: "base", "beside", or what it was trained against.
@@ -236,7 +236,7 @@ class ModelSpec:
 
 @dataclass(frozen=True)
 class ModelSpecs:
-    """The models that are asked, and the perturbations of their contexts.
+    """The models of the evaluation, with what they share.
 
     Args:
         models: the base first.
@@ -244,7 +244,7 @@ class ModelSpecs:
         vocabulary: of the base; None for a model that is not Parley's own.
         corpus: that the base was fitted to; empty when it does not say.
         decoder: how they choose their replies.
-        sizes: of the base and what stands beside it, by label; empty where nothing does.
+        sizes: of the base and of the model beside it, by label; empty without one.
     """
 
     models: tuple[ModelSpec, ...]
@@ -265,22 +265,22 @@ class ModelSpecs:
 
 
 def plain_words(vocabulary: PairVocabulary) -> tuple[str, ...]:
-    """The words of a vocabulary of words that people say, most frequent first."""
+    """Return the words of a vocabulary without special ones, most frequent first."""
     return tuple(word for word in vocabulary.words if word not in (*SPECIALS, EOT))
 
 
 def admitted(vocabulary: PairVocabulary) -> Container[str]:
-    """The words that a model knows, or, of a model of pieces, what tells which words it can spell."""
+    """Return the words that a model knows; for a model of pieces, its vocabulary, which tells what it can spell."""
     return frozenset(plain_words(vocabulary)) if vocabulary.merges is None else vocabulary
 
 
 def usual_words(vocabulary: PairVocabulary, corpus: PairVocabulary) -> tuple[str, ...]:
-    """The most frequent words, at most `NUM_COMMON`, of a model, or of its corpus where it reads pieces."""
+    """Return the most frequent words, at most `NUM_COMMON`, of a model; of its corpus where it reads pieces."""
     return plain_words(vocabulary if vocabulary.merges is None else corpus)[:NUM_COMMON]
 
 
 def open_models(config: RobustnessConfig) -> ModelSpecs:
-    """Finds the models and makes sure that they can be asked the same.
+    """Open the models and check that they can answer the same contexts.
 
     Raises:
         ConfigError: two trained models were trained against the same, the base is a user's own, or it does not know the
@@ -296,33 +296,33 @@ def open_models(config: RobustnessConfig) -> ModelSpecs:
             fix = "leave out --trained and --beside, or name the run of a model that parley train seq2seq or vhred made"
             raise ConfigError("a model that is not Parley's has no others beside it", got=config.model, fix=fix)
         base = ModelSpec(BASE, absolute_name(config.model))
-        own = load_responder(base.name, config.chat.on(config.device))
-        require_decoder(own, decoder, config.model)
-        return ModelSpecs((base,), getattr(own, "turns", OWN_TURNS), None, "", decoder)
+        model = load_responder(base.name, config.chat.on(config.device))
+        require_decoder(model, decoder, config.model)
+        return ModelSpecs((base,), getattr(model, "turns", OWN_TURNS), None, "", decoder)
     folder = require_checkpoint(config.model, "--model", "parley train seq2seq").absolute()
     responder = cast("TrainableResponder", load_responder(folder))
     require_decoder(responder, decoder, config.model)
     turns = responder.turns
     vocabulary = PairVocabulary.load(folder / "vocabulary.json")
-    found = [ModelSpec(BASE, display_path(folder))]
+    specs = [ModelSpec(BASE, display_path(folder))]
     sizes = {}
     if config.beside:
         other = require_checkpoint(config.beside, "--beside", "parley train seq2seq").absolute()
-        found.append(ModelSpec(BESIDE, display_path(other)))
+        specs.append(ModelSpec(BESIDE, display_path(other)))
         second = cast("TrainableResponder", load_responder(other))
         require_decoder(second, decoder, config.beside)
         sizes = {BASE: _size(folder, responder), BESIDE: _size(other, second)}
     for name in config.trained_folders:
-        found.append(_trained(name, config.model, vocabulary))
-        # Loaded once here, so that what is wrong with it is told before a run is made.
-        load_responder(found[-1].name)
-    labels = [model.label for model in found]
+        specs.append(_trained(name, config.model, vocabulary))
+        # Loaded once here, so that a broken model is an error before a run is made.
+        load_responder(specs[-1].name)
+    labels = [model.label for model in specs]
     for label in labels:
         if labels.count(label) > 1:
             fix = "name one of them; evaluate the other in a run of its own"
             raise ConfigError("two models of --trained were trained against the same", got=label, fix=fix)
     corpus = provenance(folder).get("corpus")
-    return ModelSpecs(tuple(found), turns, vocabulary, corpus if isinstance(corpus, str) else "", decoder, sizes)
+    return ModelSpecs(tuple(specs), turns, vocabulary, corpus if isinstance(corpus, str) else "", decoder, sizes)
 
 
 def _size(folder: Path, responder: TrainableResponder) -> ModelSize:
@@ -332,12 +332,12 @@ def _size(folder: Path, responder: TrainableResponder) -> ModelSize:
 
 
 def models_of(config: RobustnessConfig) -> dict[str, str]:
-    """The models of an evaluation by the setting that names each; the paraphraser is one as well."""
+    """Return the models of an evaluation by the setting that names each, the paraphraser included."""
     trained = {f"trained {folder}": folder for folder in config.trained_folders}
     paraphraser = config.perturb.paraphraser
-    asked = {f"decoder {option}": name for option, name in DecoderSettings.parse(config.decoder).models.items()}
+    needed = {f"decoder {option}": name for option, name in DecoderSettings.parse(config.decoder).models.items()}
     named = {"model": config.model} | ({"beside": config.beside} if config.beside else {})
-    return {**named, **trained, **asked, "perturb.paraphraser": "" if paraphraser is None else str(paraphraser)}
+    return {**named, **trained, **needed, "perturb.paraphraser": "" if paraphraser is None else str(paraphraser)}
 
 
 def provenance(folder: Path) -> Mapping[str, Any]:

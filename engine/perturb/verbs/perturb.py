@@ -76,7 +76,7 @@ class MarkedLines:
         self.show(line, strategy, *contexts)
 
     def show(self, line: int, name: str, before: Turns, after: Turns) -> None:
-        """Prints one.
+        """Print the words before and after.
 
         Args:
             line: of the file, counted from 1.
@@ -88,20 +88,20 @@ class MarkedLines:
         if after == before:
             sys.stdout.write(f"{label} = {visible(format_turns(before))}\n")
             return
-        found = spans(before, after)
+        aligned_spans = spans(before, after)
         if self._in_colour:
             for mark, side in (("-", "before"), ("+", "after")):
                 self._console.print(
-                    _coloured(f"{label if mark == '-' else '':<{len(label)}} {mark}", found, side), soft_wrap=True
+                    _coloured(f"{label if mark == '-' else '':<{len(label)}} {mark}", aligned_spans, side), soft_wrap=True
                 )
             return
-        old, new = map(visible, bracketed(found))
+        old, new = map(visible, bracketed(aligned_spans))
         sys.stdout.write(f"{label} - {old}\n{'':<{len(label)}} + {new}\n")
 
 
-def _coloured(start: str, found: Sequence[Span], side: str) -> Text:
+def _coloured(start: str, aligned_spans: Sequence[Span], side: str) -> Text:
     text = Text(start)
-    for span in found:
+    for span in aligned_spans:
         if words := getattr(span, side):
             text.append(" ").append(" ".join(words), _STYLES[span.kind])
     return text
@@ -124,7 +124,7 @@ class WrittenGroup(NamedTuple):
 
 
 def read_groups(name: str) -> list[WrittenGroup]:
-    """Return the groups of a file.
+    """Read the groups of candidates in a file.
 
     Args:
         name: of a file of lines or records as above, perhaps with its columns; Chinese without blanks is cut by jieba where
@@ -134,31 +134,31 @@ def read_groups(name: str) -> list[WrittenGroup]:
         ConfigError: some is Chinese without blanks, and jieba is not installed.
         DataError: the file cannot be read, a line is broken, or records have no label; says where.
     """
-    own = own_file(name)
-    rows = _rows_of_lines(own.path) if own.kind is None else _rows_of_records(own)
+    file = own_file(name)
+    rows = _rows_of_lines(file.path) if file.kind is None else _rows_of_records(file)
     in_words = [comes_in_words(text) for row in rows for text in (*row.context, row.response)]
     words = cut if in_words.count(False) > in_words.count(True) else tokenise
 
-    def said(text: str) -> Utterance:
+    def cut_words(text: str) -> Utterance:
         return tuple(words(text))
 
-    found: list[WrittenGroup] = []
+    groups: list[WrittenGroup] = []
     for context, neighbours in groupby(rows, key=lambda row: row.context):
         members = list(neighbours)
         alone = len(members) == 1
-        replies = (*(said(row.response) for row in members), *[()] * alone)
+        replies = (*(cut_words(row.response) for row in members), *[()] * alone)
         labels = (*(row.label for row in members), *[not members[0].label] * alone)
         kinds = {True: CandidateKind.POSITIVE, False: CandidateKind.NEGATIVE}
         group = CandidateGroup(
             f"line-{members[0].line:07d}",
-            tuple(said(turn) for turn in context),
+            tuple(cut_words(turn) for turn in context),
             replies,
             labels,
             tuple(kinds[label] for label in labels),
             (*[True] * len(members), *[False] * alone),
         )
-        found.append(WrittenGroup(members, group))
-    return found
+        groups.append(WrittenGroup(members, group))
+    return groups
 
 
 def _rows_of_lines(path: Path) -> list[Row]:
@@ -176,20 +176,20 @@ def _rows_of_lines(path: Path) -> list[Row]:
     return rows
 
 
-def _rows_of_records(own: OwnFile) -> list[Row]:
-    if LABEL not in own.roles:
-        fix = f"name it: {own.path}#context=COLUMN,reply=COLUMN,label=COLUMN"
-        raise DataError("candidates need a column of labels, 1 or 0", where=own.path, got=own.columns_text, fix=fix)
+def _rows_of_records(file: OwnFile) -> list[Row]:
+    if LABEL not in file.roles:
+        fix = f"name it: {file.path}#context=COLUMN,reply=COLUMN,label=COLUMN"
+        raise DataError("candidates need a column of labels, 1 or 0", where=file.path, got=file.columns_text, fix=fix)
     broken: list[DataError] = []
     rows = []
-    for exchange in own.exchanges(broken):
+    for exchange in file.exchanges(broken):
         if broken:
             raise broken[0]
         if exchange is not None:
             for reply in exchange.replies:
                 if not tokenise(reply):
                     error = broken_rule("a response has a word", reply)
-                    raise located(error, str(own.path), exchange.line, "mend the record")
+                    raise located(error, str(file.path), exchange.line, "mend the record")
                 rows.append(Row(exchange.line, bool(exchange.label), exchange.context, reply))
     if broken:
         raise broken[0]
@@ -199,41 +199,41 @@ def _rows_of_records(own: OwnFile) -> list[Row]:
 def attack_replies(
     chosen: str, path: str, settings: ReplySettings, shared: Resources, seed: int, console: Console, *, as_json: bool
 ) -> None:
-    """Prints replies before and after rules, and how many changed.
+    """Print replies before and after rules, and how many changed.
 
     Args:
         chosen: names of rules and groups of them.
         path: of the candidates, perhaps with its columns.
         settings: of the rules.
         shared: lexicon, words and data root.
-        seed: decides every random draw; a group's own context decides with it, not its place.
-        console: where it is said what was done.
+        seed: of every random draw, together with a group's context, not its position.
+        console: for the counts and notes.
         as_json: one object for each reply and rule, not lines for people.
 
     Raises:
         ConfigError: no such rule, or one that does not suit the language.
-        DataError: the file is broken, or what a rule leans on is not there.
+        DataError: the file is broken, or data that a rule needs are missing.
     """
     names = rule_names(chosen)
     written = read_groups(path)
-    groups = [each.group for each in written]
+    groups = [item.group for item in written]
     contexts = [group.context for group in groups]
     code: LanguageCode = "zh" if is_chinese(word for context in contexts for turn in context for word in turn) else "en"
     if "iiw" in names:
-        said = f"iiw weighs words by the contexts of {path}; the test of a model counts those of its training"
-        console.print(Text(said), soft_wrap=True)
+        note = f"iiw weighs words by the contexts of {path}; the test of a model counts those of its training"
+        console.print(Text(note), soft_wrap=True)
     resources = RuleResources(settings, shared, code, {"training": contexts, "evaluated": contexts})
     rules = build_rules(names, resources)
-    seeds = seeds_of(seed, ["\t".join(each.rows[0].context) for each in written])
+    seeds = seeds_of(seed, ["\t".join(item.rows[0].context) for item in written])
     attacked = [rule.apply(groups, seeds) for rule in rules]
     show = _show_json if as_json else _show_lines
-    for each, of_group in zip(written, zip(*attacked, strict=True), strict=True):
-        show(each, list(zip(rules, of_group, strict=True)))
+    for item, of_group in zip(written, zip(*attacked, strict=True), strict=True):
+        show(item, list(zip(rules, of_group, strict=True)))
     rows = []
     for rule, of_rule in zip(rules, attacked, strict=True):
-        asked = sum(_attacks(rule, row) for each in written for row in each.rows)
+        attackable = sum(_attacks(rule, row) for item in written for row in item.rows)
         num = sum(count > 0 for _, changed in of_rule for count in changed)
-        rows.append((rule.name, rule.attacks, f"{asked:,}", f"{num:,}", f"{asked - num:,}"))
+        rows.append((rule.name, rule.attacks, f"{attackable:,}", f"{num:,}", f"{attackable - num:,}"))
     columns = ("rule", "attacks", "replies", "changed", "untouched")
     show_table(console, f"{len(groups):,} context{'s' * (len(groups) != 1)}", columns, rows, right=columns[2:])
 
@@ -243,17 +243,17 @@ def _attacks(rule: Rule, row: Row) -> bool:
 
 
 def _show_json(written: WrittenGroup, attacked: Sequence[tuple[Rule, Attacked]]) -> None:
-    for place, row in enumerate(written.rows):
+    for index, row in enumerate(written.rows):
         for rule, (group, changed) in attacked:
             if _attacks(rule, row):
                 record = {
                     "line": row.line,
                     "rule": rule.name,
                     "label": int(row.label),
-                    "before": " ".join(written.group.candidates[place]),
-                    "after": " ".join(group.candidates[place]),
-                    "changed": changed[place],
-                    "untouched": not changed[place],
+                    "before": " ".join(written.group.candidates[index]),
+                    "after": " ".join(group.candidates[index]),
+                    "changed": changed[index],
+                    "untouched": not changed[index],
                 }
                 sys.stdout.write(f"{json.dumps(record)}\n")
 
@@ -262,11 +262,11 @@ def _show_lines(written: WrittenGroup, attacked: Sequence[tuple[Rule, Attacked]]
     show = MarkedLines(_LABEL_REPLIES)
     turns = visible(format_turns(tuple((turn,) for turn in written.group.context)))
     sys.stdout.write(f"{written.rows[0].line:>5} {'context':<{_LABEL_REPLIES}}   {turns}\n")
-    for place, row in enumerate(written.rows):
-        before = written.group.candidates[place]
+    for index, row in enumerate(written.rows):
+        before = written.group.candidates[index]
         for rule, (group, _) in attacked:
             if _attacks(rule, row):
-                show.show(row.line, rule.name, ((before,),), ((group.candidates[place],),))
+                show.show(row.line, rule.name, ((before,),), ((group.candidates[index],),))
 
 
 CHUNK = 1000
@@ -275,7 +275,7 @@ CHUNK = 1000
 
 @dataclass(frozen=True, kw_only=True)
 class PerturbConfig:
-    """What --config and --set reach."""
+    """The settings that --config and --set reach."""
 
     perturb: PerturbSettings = field(default_factory=PerturbSettings)
     """How contexts are perturbed."""
@@ -285,7 +285,7 @@ class PerturbConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class PerturbArguments(Configuration):
-    """Which strategies, over which lines."""
+    """Strategies and lines."""
 
     strategy: Annotated[conf.Positional[str], conf.arg(metavar="STRATEGY")]
     """One or several, separated by commas; or all, should-not-change, should-change, entity; parley list names them."""
@@ -319,50 +319,48 @@ class Counts:
 
 
 def run_perturb(verb: Verb, arguments: Sequence[str]) -> int:
-    """Perturbs lines of text, or candidate replies; returns the exit status."""
-    asked = parse(PerturbArguments, verb, arguments)
-    config = overlay(PerturbConfig(), fetched_file(asked.config), asked.config) if asked.config else PerturbConfig()
-    config = assign(config, asked.set)
+    """Perturb lines of text, or candidate replies; return the exit status."""
+    options = parse(PerturbArguments, verb, arguments)
+    config = overlay(PerturbConfig(), fetched_file(options.config), options.config) if options.config else PerturbConfig()
+    config = assign(config, options.set)
     console = make_console()
     # A terminal whose encoding lacks a character shows its escape.
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        if not asked.context:
-            _perturb_lines(asked, config.perturb, console)
+        if not options.context:
+            _perturb_lines(options, config.perturb, console)
+        elif options.input is not None:
+            raise ConfigError("--context and --input name two files", fix="leave one of them out")
         else:
-            _attack_replies(asked, asked.context, config, console)
+            _announce(config.perturb, console)
+            shared = _resources(options, config.perturb)
+            attack_replies(
+                options.strategy, options.context, config.replies, shared, options.seed, console, as_json=options.json
+            )
         sys.stdout.flush()
     except BrokenPipeError:
-        # Who read has enough. What Python still holds for standard output must not fail again when it is flushed at the end.
+        # The reader has closed the pipe. The rest of standard output must not fail again when Python flushes it at the end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
 
 
-def _perturb_lines(asked: PerturbArguments, settings: PerturbSettings, console: Console) -> None:
-    rule = next((name for name in names(asked.strategy) if name in rules and name not in strategies), None)
+def _perturb_lines(options: PerturbArguments, settings: PerturbSettings, console: Console) -> None:
+    rule = next((name for name in names(options.strategy) if name in rules and name not in strategies), None)
     if rule is not None:
         raise ConfigError(f"{rule} attacks candidate replies, not lines", where="STRATEGY", fix="name them with --context FILE")
-    built = _built(asked, settings, console)
+    built = _built(options, settings, console)
     _announce(settings, console)
     counts = Counts(perturbed=dict.fromkeys((strategy.name for strategy in built), 0))
-    # Where somebody types, there is nothing to wait for.
-    with _opened(asked.input) as file, nullcontext() if file.isatty() else _still_at_work(console, counts):
-        _filter(file, built, asked, counts)
+    # A person at a terminal needs no progress.
+    with _opened(options.input) as file, nullcontext() if file.isatty() else _progress_beats(console, counts):
+        _filter(file, built, options, counts)
     sys.stdout.flush()
     _summarise(console, counts)
     if settings.rule == "paper" and counts.perturbed.get(RandomSwap.name, counts.lines) < counts.lines:
         few = f"utterances of fewer than {settings.swap_every} words"
         short = f"{RandomSwap.name} leaves {few} alone, and words that are equal (perturb.swap_every)"
         console.print(Text(short), soft_wrap=True)
-
-
-def _attack_replies(asked: PerturbArguments, path: str, config: PerturbConfig, console: Console) -> None:
-    if asked.input is not None:
-        raise ConfigError("--context and --input name two files", fix="leave one of them out")
-    _announce(config.perturb, console)
-    shared = _resources(asked, config.perturb)
-    attack_replies(asked.strategy, path, config.replies, shared, asked.seed, console, as_json=asked.json)
 
 
 def _announce(settings: PerturbSettings, console: Console) -> None:
@@ -372,13 +370,13 @@ def _announce(settings: PerturbSettings, console: Console) -> None:
         console.print(Text(ANNOUNCEMENT), soft_wrap=True)
 
 
-def _built(asked: PerturbArguments, settings: PerturbSettings, console: Console) -> list[Strategy]:
-    """The strategies one by one; of a group without those whose network or data are not there."""
-    resources, absent = _resources(asked, settings), left_out(asked.strategy, settings)
-    named = [part.strip() for part in asked.strategy.split(",")]
+def _built(options: PerturbArguments, settings: PerturbSettings, console: Console) -> list[Strategy]:
+    """Build the strategies; in a group, skip those whose network or data are missing."""
+    resources, absent = _resources(options, settings), left_out(options.strategy, settings)
+    named = [part.strip() for part in options.strategy.split(",")]
     built: list[Strategy] = []
     missing: DataError | None = None
-    for name in names(asked.strategy):
+    for name in names(options.strategy):
         why = "name its network with --set perturb.paraphraser=RUN"
         if name not in absent:
             try:
@@ -394,8 +392,8 @@ def _built(asked: PerturbArguments, settings: PerturbSettings, console: Console)
     return built
 
 
-def _still_at_work(console: Console, counts: Counts) -> AbstractContextManager[None]:
-    """A block in which the time that has gone by is said every few seconds, where lines may go into a file unseen."""
+def _progress_beats(console: Console, counts: Counts) -> AbstractContextManager[None]:
+    """Report progress every few seconds inside the block, because the lines may go into a file."""
     stage = PlainScreen(console)
     stage.stage("perturbing", 0, "lines")
 
@@ -405,10 +403,10 @@ def _still_at_work(console: Console, counts: Counts) -> AbstractContextManager[N
     return beating(beat)
 
 
-def _resources(asked: PerturbArguments, settings: PerturbSettings) -> Resources:
-    if not asked.model:
-        return Resources(settings, data_root=asked.data_root)
-    folder = require_checkpoint(asked.model, "--model", "parley train seq2seq")
+def _resources(options: PerturbArguments, settings: PerturbSettings) -> Resources:
+    if not options.model:
+        return Resources(settings, data_root=options.data_root)
+    folder = require_checkpoint(options.model, "--model", "parley train seq2seq")
     try:
         vocabulary = PairVocabulary.load(folder / "vocabulary.json")
     except (OSError, ValueError, TypeError) as error:
@@ -416,9 +414,9 @@ def _resources(asked: PerturbArguments, settings: PerturbSettings) -> Resources:
             "the words of --model cannot be read", where=folder, got=str(error), fix="name a model of replies or contexts"
         ) from None
     if vocabulary.merges is not None:
-        return Resources(settings, vocabulary, data_root=asked.data_root)
+        return Resources(settings, vocabulary, data_root=options.data_root)
     common = [word for word in vocabulary.words if word not in SPECIALS]
-    return Resources(settings, frozenset(common), common, asked.data_root)
+    return Resources(settings, frozenset(common), common, options.data_root)
 
 
 def _opened(path: Path | None) -> AbstractContextManager[IO[bytes]]:
@@ -430,16 +428,16 @@ def _opened(path: Path | None) -> AbstractContextManager[IO[bytes]]:
         raise ConfigError("the lines cannot be read", where=path, got=error.strerror, fix="name a file with --input") from None
 
 
-def _filter(file: IO[bytes], built: Sequence[Strategy], asked: PerturbArguments, counts: Counts) -> None:
-    """Reads, perturbs, writes and counts, some lines at a time."""
-    show = _Json() if asked.json else MarkedLines()
+def _filter(file: IO[bytes], built: Sequence[Strategy], options: PerturbArguments, counts: Counts) -> None:
+    """Read, perturb, write and count lines, a chunk at a time."""
+    show = _Json() if options.json else MarkedLines()
     lines = _decoded(file, counts)
     while chunk := list(islice(lines, 1 if file.isatty() else CHUNK)):
         texts = Texts(chunk)
         contexts = texts.flat.contexts
         counts.empty += sum(not any(map(any, turns)) for turns in contexts)
-        edits = [edits_of(texts, strategy, asked.seed) for strategy in built]
-        perturbed = [list(zip(texts.flat.replaced(each), texts.rewritten(each), strict=True)) for each in edits]
+        edits = [edits_of(texts, strategy, options.seed) for strategy in built]
+        perturbed = [list(zip(texts.flat.replaced(changes), texts.rewritten(changes), strict=True)) for changes in edits]
         for row, (text, before) in enumerate(zip(chunk, contexts, strict=True)):
             for strategy, all_after in zip(built, perturbed, strict=True):
                 after, text_after = all_after[row]

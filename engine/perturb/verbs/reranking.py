@@ -3,8 +3,8 @@
 The loss is in `policies/core/margin.py`.
 
 A response model goes on from its checkpoint by likelihood and by a reward for replies that other contexts would not call forth.
-The reward can be gamed: by rare words, by length, by nonsense. So what replies look like is measured before the training and
-after every epoch, on the same contexts and draws, and told where it has gone wrong.
+The reward can be gamed: by rare words, by length, by nonsense. So replies are measured before the training and after every
+epoch, on the same contexts and draws, and a warning is printed where they look worse.
 
 Choices:
   * # Paper: silent about w, steps and when training ends. Ours: w 0.05, and the epoch of the best mixture on the validation
@@ -30,7 +30,14 @@ from parley.engine.core.stats.statistics import Estimate, clustered_rate, distin
 from parley.engine.core.verbs.job import Reporter
 from parley.engine.core.verbs.supervised import EPOCHS
 from parley.engine.perturb.lexicon.tagger import NGrams
-from parley.engine.perturb.verbs.adversarial import Continued, ContinuedConfig, ContinuedJob, Further, fine_tuning, open_model
+from parley.engine.perturb.verbs.adversarial import (
+    ContinuedConfig,
+    ContinuedJob,
+    PreparedContinuation,
+    TrainingPlan,
+    fine_tuning,
+    open_model,
+)
 from parley.engine.perturb.verbs.models import RERANKED
 from parley.envs.core.config import PositiveInt
 from parley.envs.core.storage.uris import display_path
@@ -45,7 +52,7 @@ if TYPE_CHECKING:
     from parley.policies.core.margin import ExamplesByContext, Watched
 
 COMMON_SHARE = 0.95
-"""Words that make so much of the training replies are not rare."""
+"""The most frequent words, up to this share of the training replies, are not rare."""
 GAMED = "gamed"
 """Kind of the event of an epoch whose replies look worse by `MOST_GROWTH`, by figure."""
 MOST_GROWTH = 2.0
@@ -56,7 +63,7 @@ LEAST_SHARE = 0.005
 
 @dataclass(frozen=True, kw_only=True)
 class TrainRerankingConfig(ContinuedConfig):
-    """Which model is rewarded, and for what."""
+    """The model that is rewarded, and the reward."""
 
     lm: str = ""
     """Run of parley train lm, on this corpus, that judges replies; trigrams of the training replies when empty."""
@@ -67,7 +74,7 @@ class TrainRerankingConfig(ContinuedConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rewarding(Continued):
+class PreparedReranking(PreparedContinuation):
     """The checked inputs of a training by rewards.
 
     Args:
@@ -79,11 +86,11 @@ class Rewarding(Continued):
 
 
 class ReplyFigures:
-    """Says what replies look like, whoever says them.
+    """Measures replies.
 
     Args:
         recorded: replies of the training split.
-        likelihood: how usual utterances are; trigrams of those replies when not given.
+        likelihood: a judge of utterances; trigrams of those replies when not given.
     """
 
     def __init__(self, recorded: Sequence[Turn], likelihood: LikelihoodModel | None = None) -> None:
@@ -95,20 +102,20 @@ class ReplyFigures:
         self._common.add(UNK)
 
     def figures(self, replies: Sequence[Turn]) -> dict[str, Estimate]:
-        """Figures of some replies, by name."""
+        """Return the figures of replies, by name."""
         words = [turn_words(reply) for reply in replies]
-        said = [utterance for reply in replies for utterance in reply]
-        nats = self._likelihood.log_probabilities(said)
+        utterances = [utterance for reply in replies for utterance in reply]
+        nats = self._likelihood.log_probabilities(utterances)
         sizes = [sum(map(len, reply)) for reply in replies]
         unknown = [sum(utterance.count(UNK) for utterance in reply) for reply in replies]
         rare = [sum(word not in self._common for utterance in reply for word in utterance) for reply in replies]
         return {
-            "reply_words": mean_count([len(each) for each in words]),
+            "reply_words": mean_count([len(scores) for scores in words]),
             "rare_words": clustered_rate(rare, trials=sizes),
             "unknown_words": clustered_rate(unknown, trials=sizes),
             "distinct_1": distinct(words, 1),
             "distinct_2": distinct(words, 2),
-            "reply_ppl": ratio_of_sums([-each.sum() for each in nats], [len(each) for each in nats], transform=np.exp),
+            "reply_ppl": ratio_of_sums([-scores.sum() for scores in nats], [len(scores) for scores in nats], transform=np.exp),
         }
 
 
@@ -130,30 +137,30 @@ def figures(watched: Watched, vocabulary: PairVocabulary, judge: ReplyFigures) -
     }
 
 
-def looks_gamed(before: Mapping[str, Any], found: Mapping[str, float], recorded: Mapping[str, float]) -> dict[str, float]:
-    """Return those figures of replies that have grown by more than `MOST_GROWTH`, by name.
+def looks_gamed(before: Mapping[str, Any], figures_now: Mapping[str, float], recorded: Mapping[str, float]) -> dict[str, float]:
+    """Return the figures of replies that grew by more than `MOST_GROWTH`, by name.
 
-    Length and rare words are not told while recorded replies have more: those of the model have come nearer to them then.
+    Length and rare words are not reported while recorded replies have more: the model then comes nearer to them.
 
     Args:
-        before: of the model that the training began with; what it has not, or None, is not compared.
-        found: of the model as it is.
+        before: of the first model; figures that are missing or None are not compared.
+        figures_now: of the current model.
         recorded: of the recorded replies to the same contexts.
     """
     least = {"reply_ppl": 0.0, "reply_words": 0.0, "rare_words": LEAST_SHARE, "unknown_words": LEAST_SHARE}
-    known = [name for name in least if name in found and before.get(name) is not None]
-    limits = {name: MOST_GROWTH * max(before[name], least[name]) for name in known}
+    compared = [name for name in least if name in figures_now and before.get(name) is not None]
+    limits = {name: MOST_GROWTH * max(before[name], least[name]) for name in compared}
     limits |= {name: max(limits[name], recorded[name]) for name in ("reply_words", "rare_words") if name in limits}
-    return {name: found[name] for name, limit in limits.items() if found[name] > limit > 0}
+    return {name: figures_now[name] for name, limit in limits.items() if figures_now[name] > limit > 0}
 
 
 def niu2018() -> TrainRerankingConfig:
-    """The paper's reward: of a whole reply, behind one context drawn from the training split, without a baseline."""
+    """Use the reward as published: of a whole reply, behind one context drawn from the training split, without a baseline."""
     return TrainRerankingConfig()
 
 
 def released() -> TrainRerankingConfig:
-    """The released code's: per word, behind two rotations of the batch, less that of the greedy reply."""
+    """Use the reward as released: per word, behind two rotations of the batch, less the reward of the greedy reply."""
     return TrainRerankingConfig(
         reranking=RerankingSettings(weight=0.5, others="rotated", num_others=2, per="word", baseline="greedy")
     )
@@ -165,7 +172,7 @@ def demo() -> TrainRerankingConfig:
     return TrainRerankingConfig(reranking=settings, fit=replace(fine_tuning(), learning_rate=1e-3, max_epochs=2))
 
 
-class TrainReranking(ContinuedJob[TrainRerankingConfig, Rewarding]):
+class TrainReranking(ContinuedJob[TrainRerankingConfig, PreparedReranking]):
     """`parley train reranking`."""
 
     words = ("train", "reranking")
@@ -175,65 +182,69 @@ class TrainReranking(ContinuedJob[TrainRerankingConfig, Rewarding]):
     legend = RERANKING
     what = "Reranking-RL"
 
-    def prepare(self, config: TrainRerankingConfig, path: Path, reporter: Reporter) -> Rewarding:
-        """The model, the dialogues and what judges replies."""
+    def prepare(self, config: TrainRerankingConfig, path: Path, reporter: Reporter) -> PreparedReranking:
+        """Open the model, the dialogues and the judge of replies."""
         from parley.engine.perturb.verbs.audit import language_model
 
-        found = open_model(config)
-        likelihood = language_model(config.lm, found["corpus"], config.device, config.fit.batch_size) if config.lm else None
-        judge = ReplyFigures([each.reply for each in found["splits"]["train"]], likelihood)
-        return Rewarding(**found, judge=judge)
+        opened = open_model(config)
+        likelihood = language_model(config.lm, opened["corpus"], config.device, config.fit.batch_size) if config.lm else None
+        judge = ReplyFigures([example.reply for example in opened["splits"]["train"]], likelihood)
+        return PreparedReranking(**opened, judge=judge)
 
-    def further(self, run: RunFolder, prepared: Rewarding, reporter: Reporter) -> Further:
-        """Likelihood and a reward for replies that other contexts would not call forth; what replies look like is watched."""
+    def plan(self, run: RunFolder, prepared: PreparedReranking, reporter: Reporter) -> TrainingPlan:
+        """Plan the training by likelihood and a reward for specific replies; the figures of replies are watched."""
         from parley.policies.core.margin import ExamplesByContext, RerankingObjective
 
         config, responder, judge = prepared.config, prepared.responder, prepared.judge
         network: Any = responder.model
         vocabulary: PairVocabulary = network.vocabulary
         made: dict[str, ExamplesByContext] = {
-            split: ExamplesByContext(responder, [each.context for each in examples], [each.reply for each in examples])
+            split: ExamplesByContext(
+                responder, [example.context for example in examples], [example.reply for example in examples]
+            )
             for split, examples in prepared.splits.items()
         }
-        asked = config.reranking
-        objective = RerankingObjective(responder, made["train"], asked, seed=config.seed, num_watched=config.num_watched)
+        settings = config.reranking
+        objective = RerankingObjective(responder, made["train"], settings, seed=config.seed, num_watched=config.num_watched)
 
         def measured() -> dict[str, Estimate]:
             watched = objective.measure(made["test"])
-            recorded = judge.figures([prepared.splits["test"][place].reply for place in watched.chosen])
-            found = figures(watched, vocabulary, judge) | {name + RECORDED: each for name, each in recorded.items()}
-            return {"test_nll": found.pop("nll"), **found}
+            recorded = judge.figures([prepared.splits["test"][index].reply for index in watched.chosen])
+            measured_figures = figures(watched, vocabulary, judge) | {
+                name + RECORDED: figure for name, figure in recorded.items()
+            }
+            return {"test_nll": measured_figures.pop("nll"), **measured_figures}
 
         def watch() -> dict[str, float]:
             assert objective.watched is not None, "the validation split is measured first"
-            found = figures(objective.watched, vocabulary, judge)
+            measured_figures = figures(objective.watched, vocabulary, judge)
             # Replies without a word have no share of rare ones.
-            values = {name: each.value for name, each in found.items() if each.n}
+            values = {name: figure.value for name, figure in measured_figures.items() if figure.n}
             return {"mixture": objective.mixture(objective.watched), "recorded_nll": values.pop("nll"), **values}
 
         def measure() -> dict[str, float]:
-            found, told = watch(), [event for event in run.events() if event["kind"] == EPOCHS.kind]
-            if not told:
-                return found
-            before = told[0]
+            watched_figures, epochs = watch(), [event for event in run.events() if event["kind"] == EPOCHS.kind]
+            if not epochs:
+                return watched_figures
+            before = epochs[0]
             assert objective.watched is not None, "what was found is of it"
-            answered = [prepared.splits["validation"][place].reply for place in objective.watched.chosen]
-            recorded = {name: each.value for name, each in judge.figures(answered).items()}
-            if worse := looks_gamed(before, found, recorded):
-                run.event(GAMED, number=len(told), **worse)
+            answered = [prepared.splits["validation"][index].reply for index in objective.watched.chosen]
+            recorded = {name: figure.value for name, figure in judge.figures(answered).items()}
+            if worse := looks_gamed(before, watched_figures, recorded):
+                run.event(GAMED, number=len(epochs), **worse)
                 how = ", ".join(f"{name} {value:.3g} (before {before[name]:.3g})" for name, value in worse.items())
                 reporter.say(f"the reward may be gamed: {how}; lower reranking.weight or fit.learning_rate, or end earlier")
-            return found
+            return watched_figures
 
-        return Further(
+        return TrainingPlan(
             train=made["train"],
             validation=made["validation"],
             objective=objective,
             figures=measured,
-            about={"role": RERANKED, "weight": asked.weight, "others": asked.others, "per": asked.per},
-            title=f"Reranking-RL, w {asked.weight:g}{', shuffled' if asked.shuffled else ''}",
+            about={"role": RERANKED, "weight": settings.weight, "others": settings.others, "per": settings.per},
+            title=f"Reranking-RL, w {settings.weight:g}{', shuffled' if settings.shuffled else ''}",
             measure=measure,
-            say=_mixture,
+            say=_describe_epoch,
         )
 
     def next_commands(self, config: TrainRerankingConfig, path: Path) -> tuple[str, ...]:
@@ -243,8 +254,8 @@ class TrainReranking(ContinuedJob[TrainRerankingConfig, Rewarding]):
         return shlex.join(measured), shlex.join(against)
 
 
-def _mixture(epoch: Epoch) -> str:
-    """An epoch in words."""
+def _describe_epoch(epoch: Epoch) -> str:
+    """Describe an epoch."""
     return f"training perplexity {np.exp(epoch.train_nll):.2f}{', best' if epoch.best else ''}"
 
 

@@ -1,12 +1,12 @@
 """Evaluation under perturbations: `parley evaluate robustness` (Niu & Bansal 2018, arXiv 1809.02079, tables 2, 4 and 9).
 
 A response model answers the contexts of a dialogue corpus as they were recorded and as every strategy edits them; models that
-were trained against strategies answer the clean contexts and those of their strategies; one that stands beside answers the very
+were trained against strategies answer the clean contexts and those of their strategies; a model beside it answers the
 same contexts, such as one that reads pieces of words. A shard is a few examples with all of
 their replies; what a worker makes of them is one row each, and depends on nothing but the
 configuration.
 
-Rows are those of `engine.perturb.verbs.config.ROBUSTNESS`. A model is asked each context once: where a strategy could do
+Rows are those of `engine.perturb.verbs.config.ROBUSTNESS`. A model answers each context once: where a strategy changed
 nothing, the reply is the one to the clean context.
 """
 
@@ -51,12 +51,12 @@ from parley.engine.perturb.strategy import Expectation, PerturbSettings
 from parley.engine.perturb.verbs.config import REPLIES, ROBUSTNESS, Activities, RobustnessConfig, bleu, likeness
 from parley.engine.perturb.verbs.models import (
     ModelSpecs,
+    build_and_run_once,
     chosen_examples,
     models_of,
     open_models,
     perturbed_contexts,
-    tell_of_left_out,
-    tried,
+    report_left_out,
 )
 from parley.envs.core.errors import ConfigError, DataError
 from parley.envs.core.seeds import derive_seed
@@ -72,13 +72,13 @@ if TYPE_CHECKING:
 
 
 CLEAN = ""
-"""What rows call the context as it was recorded."""
+"""The strategy of the recorded context in rows."""
 ASKED, OTHERWISE = "asked.", "otherwise."
-"""Beginnings of what is counted by strategy."""
+"""Prefixes of the counts by strategy."""
 
 
 def example_seed(seed: int, key: str) -> int:
-    """The seed of an example, by the master seed and its key."""
+    """Return the seed of an example, derived from the master seed and its key."""
     return derive_seed(seed, "robustness", key)
 
 
@@ -96,11 +96,11 @@ def resources(config: RobustnessConfig, models: ModelSpecs, common: Sequence[str
 
 @dataclass(frozen=True)
 class QueryTask(Sharded[Example]):
-    """Models that are asked clean and perturbed contexts.
+    """Queries of models, with clean and perturbed contexts.
 
     Args:
         config: the evaluation, with its data root found.
-        models: who is asked.
+        models: that reply.
         common: words that random inputs are drawn from, most frequent first.
         answers: folder in which a chat model's answers are kept.
         scored: whether activities and entities are scored, for which the data root must hold their tables.
@@ -125,7 +125,7 @@ class QueryTask(Sharded[Example]):
         return spread(num_items, num_workers, self.config.engine.batch_size)
 
     def digest(self, rows: Rows) -> Counts:
-        """Count examples, answers without a reply, and by strategy how often the base was asked, and replied otherwise."""
+        """Count examples, answers without a reply, and per strategy the base's replies and its changed replies."""
         done = [row for row in rows if row["status"] == OK]
         perturbed = [reply for row in done for reply in row["replies"] if reply["model"] == BASE and reply["strategy"]]
         counts = Counter(f"{ASKED}{reply['strategy']}" for reply in perturbed)
@@ -134,18 +134,18 @@ class QueryTask(Sharded[Example]):
         return counts + Counter({self.unit: len(done), NO_REPLY: without})
 
     def describe(self, tally: Tally) -> str:
-        """Such as "other replies: random-swap 41 %, antonym 12 %"."""
-        asked = {name.removeprefix(ASKED): times for name, times in tally.total.items() if name.startswith(ASKED)}
-        shares = (f"{name} {100 * tally.total[OTHERWISE + name] / times:.0f} %" for name, times in asked.items())
+        """Describe the shares of changed replies, such as "other replies: random-swap 41 %, antonym 12 %"."""
+        counts = {name.removeprefix(ASKED): times for name, times in tally.total.items() if name.startswith(ASKED)}
+        shares = (f"{name} {100 * tally.total[OTHERWISE + name] / times:.0f} %" for name, times in counts.items())
         without = f"no reply: {tally.total[NO_REPLY]:,}" if tally.total[NO_REPLY] else ""
-        return ", ".join(filter(None, (f"other replies: {', '.join(shares)}" if asked else "", without)))
+        return ", ".join(filter(None, (f"other replies: {', '.join(shares)}" if counts else "", without)))
 
 
 class RobustnessWorker:
     """Holds strategies and models, and asks.
 
     Args:
-        asking: who is asked what.
+        task: the models and their settings.
     """
 
     def __init__(self, asking: QueryTask) -> None:
@@ -167,33 +167,33 @@ class RobustnessWorker:
                 cast("TrainableResponder", responder).model.to(config.device)
 
     def run(self, shard: Shard[Example]) -> list[dict[str, Any]]:
-        """One row per example."""
-        return rows_apart(self._asked, shard, partial(example_seed, self.config.seed))
+        """Return one row per example."""
+        return rows_apart(self._rows, shard, partial(example_seed, self.config.seed))
 
-    def _asked(self, shard: Shard[Example]) -> list[dict[str, Any]]:
+    def _rows(self, shard: Shard[Example]) -> list[dict[str, Any]]:
         clean = [example.context for example in shard.items]
-        perturbed = {each.name: perturbed_contexts(each, shard, self.config.seed) for each in self.strategies}
+        perturbed = {by_name.name: perturbed_contexts(by_name, shard, self.config.seed) for by_name in self.strategies}
         replies: list[list[dict[str, Any]]] = [[] for _ in shard.items]
         for model, responder in self.models:
             met = {name: made for name, made in perturbed.items() if model.meets(name)}
-            said = self._answers(responder, [clean, *met.values()])
+            answers = self._answers(responder, [clean, *met.values()])
             for strategy, contexts in {CLEAN: clean, **met}.items():
-                found = self._replies(responder, strategy, shard.items, contexts, said)
-                for entries, reply in zip(replies, found, strict=True):
+                entries_of = self._replies(responder, strategy, shard.items, contexts, answers)
+                for entries, reply in zip(replies, entries_of, strict=True):
                     entries.append({"model": model.label, "strategy": strategy, **reply})
         return [
             ok_row(example.key, example_seed(self.config.seed, example.key))
             | {
                 "context": format_turns(example.context),
                 "truth": format_turns((example.reply,)),
-                "perturbations": [_perturbation(name, clean[place], made[place]) for name, made in perturbed.items()],
-                "replies": replies[place],
+                "perturbations": [_perturbation(name, clean[index], made[index]) for name, made in perturbed.items()],
+                "replies": replies[index],
             }
-            for place, example in enumerate(shard.items)
+            for index, example in enumerate(shard.items)
         ]
 
     def _answers(self, responder: Responder, context_lists: Iterable[Sequence[Turns]]) -> Mapping[Turns, ModelReply]:
-        """The replies to all contexts that differ, those of a length side by side."""
+        """Return the replies to all distinct contexts, batched by length."""
         contexts = sorted(
             {turns for context_list in context_lists for turns in context_list},
             key=lambda turns: (len(context_words(turns)), turns),
@@ -201,7 +201,7 @@ class RobustnessWorker:
         replies: dict[Turns, ModelReply] = {}
         for start in range(0, len(contexts), self.config.engine.batch_size):
             batch = contexts[start : start + self.config.engine.batch_size]
-            # A context is asked about once, whichever examples it belongs to, so its text names its seed.
+            # A context is answered once for all its examples, so its text decides its seed.
             seeds = [derive_seed(self.config.seed, "reply", format_turns(turns)) for turns in batch if self.decoder.draws]
             replies |= zip(batch, replies_of(responder, batch, self.decoder, seeds), strict=True)
         return replies
@@ -225,8 +225,8 @@ class RobustnessWorker:
         else:
             of_contexts = likeness(responder, [example.context for example in items], contexts)
             of_replies = likeness(responder, [(reply.turn,) for reply in before], [(reply.turn,) for reply in now])
-        for place, example in enumerate(items):
-            reply, clean = now[place], before[place]
+        for index, example in enumerate(items):
+            reply, clean = now[index], before[index]
             activity, entity = (
                 self.activities.f1(reply.turn, example.reply) if self.activities and reply.is_reply else (None, None)
             )
@@ -236,8 +236,8 @@ class RobustnessWorker:
                 **answer_columns(reply.answer),
                 "activity_f1": activity,
                 "entity_f1": entity,
-                "context_similarity": of_contexts[place],
-                "reply_similarity": of_replies[place] if is_pair else None,
+                "context_similarity": of_contexts[index],
+                "reply_similarity": of_replies[index] if is_pair else None,
                 "bleu": bleu(clean.turn, reply.turn) if is_pair else None,
                 "same": reply.turn == clean.turn if is_pair else None,
             }
@@ -262,12 +262,12 @@ SCREENFUL = 24
 
 
 @dataclass(frozen=True)
-class Evaluation:
+class PreparedRobustness:
     """The checked inputs of an evaluation.
 
     Args:
-        config: what was asked for, its data root found.
-        models: who is asked.
+        config: of the evaluation, with its data root resolved.
+        models: that reply.
         corpus: whose dialogues they continue.
         examples: in the order of the corpus.
         common: words, most frequent first.
@@ -286,27 +286,27 @@ class Evaluation:
     unscored: str
 
 
-def _prepare(config: RobustnessConfig, reporter: Reporter) -> Evaluation:
-    """Finds out before a run is made whether everything is there and works."""
+def _prepare(config: RobustnessConfig, reporter: Reporter) -> PreparedRobustness:
+    """Check that everything is there and works, before a run is made."""
     config.require_device()
-    tell_of_left_out(config, reporter)
-    found = replace(config, data_root=data_root(config.data_root))
-    models = open_models(found)
+    report_left_out(config, reporter)
+    located = replace(config, data_root=data_root(config.data_root))
+    models = open_models(located)
     name = config.corpus or models.corpus
     if not name:
         what = "the model does not say which corpus it was fitted to, so it has no dialogues to continue"
         raise ConfigError(what, where=config.model, fix="name one with --corpus")
-    chosen, corpus = chosen_examples(found, name, config.contexts.turns or models.turns, reporter)
+    chosen, corpus = chosen_examples(located, name, config.contexts.turns or models.turns, reporter)
     common = models.common(corpus.vocabulary)
-    shared = resources(found, models, common)
-    strategies = tried(found, shared, chosen[0])
+    shared = resources(located, models, common)
+    strategies = build_and_run_once(located, shared, chosen[0])
     names = [strategy.name for strategy in strategies]
     expected = {strategy.name: strategy.expectation.value for strategy in strategies}
     activities, unscored = _activities(name, shared)
     if unscored:
         reporter.say(f"activities and entities are not scored: {unscored}")
-    _tell_of_models(models, names, reporter)
-    return Evaluation(found, models, name, chosen, common, expected, activities, unscored)
+    _report_models(models, names, reporter)
+    return PreparedRobustness(located, models, name, chosen, common, expected, activities, unscored)
 
 
 def _activities(corpus: str, shared: Resources) -> tuple[Activities | None, str]:
@@ -319,20 +319,20 @@ def _activities(corpus: str, shared: Resources) -> tuple[Activities | None, str]
         return None, f"{error.what} ({error.where}); {error.fix}"
 
 
-def _tell_of_models(models: ModelSpecs, strategies: Sequence[str], reporter: Reporter) -> None:
+def _report_models(models: ModelSpecs, strategies: Sequence[str], reporter: Reporter) -> None:
     for model in models.models[1:]:
         met = [name for name in strategies if model.meets(name)]
         reporter.say(f"{model.label}: {model.name} meets {', '.join(met) or 'clean contexts alone'}")
 
 
-def _references(evaluation: Evaluation, rows: Rows) -> dict[str, Estimate]:
+def _reference_scores(evaluation: PreparedRobustness, rows: Rows) -> dict[str, Estimate]:
     if evaluation.activities is None:
         return {}
     answered = {row["item_key"] for row in rows if row["status"] == OK}
-    return evaluation.activities.references([each.reply for each in evaluation.examples if each.key in answered])
+    return evaluation.activities.references([example.reply for example in evaluation.examples if example.key in answered])
 
 
-def _unknown(evaluation: Evaluation, rows: Rows) -> dict[str, Estimate]:
+def _unknown_word_shares(evaluation: PreparedRobustness, rows: Rows) -> dict[str, Estimate]:
     words = evaluation.models.words
     if not evaluation.models.sizes or not isinstance(words, frozenset):
         return {}
@@ -346,7 +346,7 @@ def describe_for(name: str, expected: Mapping[str, str]) -> Metric:
         name: of the metric.
         expected: what a good model does, by strategy.
     """
-    metric, ends = describe(name), [each for each in expected if name.endswith(f".{each}")]
+    metric, ends = describe(name), [strategy for strategy in expected if name.endswith(f".{strategy}")]
     if name.startswith((CHANGE_RATE, TOUCHED_CHANGE_RATE)) and ends:
         wanted = expected[max(ends, key=len)]
         return metric._replace(direction=f"{'higher' if wanted == Expectation.SHOULD_CHANGE else 'lower'}: better")
@@ -359,7 +359,7 @@ def niu2018() -> RobustnessConfig:
 
 
 def quick() -> RobustnessConfig:
-    """A first look: 200 examples."""
+    """Take a first look: 200 examples."""
     return RobustnessConfig(limit=200)
 
 
@@ -368,7 +368,7 @@ def demo() -> RobustnessConfig:
     return RobustnessConfig(strategies="random-swap,antonym", limit=200, perturb=PerturbSettings(lexicon="built-in"))
 
 
-class EvaluateRobustness(Job[RobustnessConfig, Evaluation, Evaluation]):
+class EvaluateRobustness(Job[RobustnessConfig, PreparedRobustness, PreparedRobustness]):
     """`parley evaluate robustness`."""
 
     words = ("evaluate", "robustness")
@@ -381,11 +381,11 @@ class EvaluateRobustness(Job[RobustnessConfig, Evaluation, Evaluation]):
     num_rows_entry = NUM_EXAMPLES
     resume_safe = RESUME_SAFE
 
-    def prepare(self, config: RobustnessConfig, path: Path, reporter: Reporter) -> Evaluation:
-        """Models, examples and strategies, each strategy tried once."""
+    def prepare(self, config: RobustnessConfig, path: Path, reporter: Reporter) -> PreparedRobustness:
+        """Prepare models, examples and strategies; each strategy is run once."""
         return _prepare(config, reporter)
 
-    def work(self, run: RunFolder, prepared: Evaluation, reporter: Reporter) -> Evaluation:
+    def work(self, run: RunFolder, prepared: PreparedRobustness, reporter: Reporter) -> PreparedRobustness:
         config = prepared.config
         scored, answers = prepared.activities is not None, str(run.path / ANSWERS_FOLDER)
         asking = QueryTask(config, prepared.models, tuple(prepared.common), scored, answers=answers)
@@ -394,18 +394,18 @@ class EvaluateRobustness(Job[RobustnessConfig, Evaluation, Evaluation]):
         reporter.stage("computing metrics, their intervals and significances", 0, "")
         return prepared
 
-    def measure(self, run: RunFolder, found: Evaluation) -> Summary:
-        config, rows = found.config, run.read_rows().to_pylist()
+    def measure(self, run: RunFolder, evaluation: PreparedRobustness) -> Summary:
+        config, rows = evaluation.config, run.read_rows().to_pylist()
         return Summary(
-            f"robustness of {config.model} on {found.corpus}",
-            f"{len(found.examples):,} {config.split} examples, {len(found.strategies)} strategies, "
+            f"robustness of {config.model} on {evaluation.corpus}",
+            f"{len(evaluation.examples):,} {config.split} examples, {len(evaluation.strategies)} strategies, "
             f"replies by {config.decoder}, seed {config.seed}.",
-            {**robustness_metrics(rows), **_unknown(found, rows), **_references(found, rows)},
+            {**robustness_metrics(rows), **_unknown_word_shares(evaluation, rows), **_reference_scores(evaluation, rows)},
             {
-                NUM_EXAMPLES: len(found.examples),
-                STRATEGIES: found.strategies,
-                UNSCORED: found.unscored,
-                SIZES: {label: asdict(size) for label, size in found.models.sizes.items()},
+                NUM_EXAMPLES: len(evaluation.examples),
+                STRATEGIES: evaluation.strategies,
+                UNSCORED: evaluation.unscored,
+                SIZES: {label: asdict(size) for label, size in evaluation.models.sizes.items()},
             },
         )
 
@@ -416,7 +416,7 @@ class EvaluateRobustness(Job[RobustnessConfig, Evaluation, Evaluation]):
         return len(_prepare(config, Silent()).examples)
 
     def metrics_of(self, config: RobustnessConfig) -> list[str] | None:
-        """Only a run can tell the names of strategies of a user's own, and what models were trained against."""
+        """Return the names of metrics; None if only a run knows them: a user's strategies, trained models."""
         if config.trained or config.beside or any(".py:" in name for name in config.strategy_names):
             return None
         return base_metrics(config.strategy_names)
@@ -432,7 +432,7 @@ class EvaluateRobustness(Job[RobustnessConfig, Evaluation, Evaluation]):
         return (*after, shlex.join(train))
 
     def tables(self, run: RunFolder) -> dict[str, EstimateTable]:
-        """The tables of the paper, that of F1 only where it was scored."""
+        """Return the tables of the paper; that of F1 only if F1 was scored."""
         metrics = run.metrics()
         published = None if run.config["published"] == "none" else run.config["published"]
         scored = {"Activity and entity F1": table_2(metrics, published)} if f"{ACTIVITY}.{BASE}.clean" in metrics else {}
@@ -447,7 +447,7 @@ class EvaluateRobustness(Job[RobustnessConfig, Evaluation, Evaluation]):
         return f"Activities and entities are not scored: {unscored}." if unscored else ""
 
     def present(self, result: Result, run: RunFolder) -> Result:
-        """With what the metrics mean, and the tables in their place where they are more than a screen holds."""
+        """Add the metrics' meanings, and the tables if there are more metrics than a screen holds."""
         expected = (run.summary() or {})[STRATEGIES]
         legend = {name: describe_for(name, expected) for name in result.metrics}
         return replace(result, legend=legend, tables=self.tables(run) if len(result.metrics) > SCREENFUL else {})

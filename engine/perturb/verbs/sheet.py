@@ -28,13 +28,13 @@ from parley.envs.core.visible import FORMULA, visible
 
 COLUMNS = ("key", "strategy", "before", "after", "label", "note")
 LABELS = {"ok": False, "wrong": True}
-"""What a label says: whether the line is wrong."""
+"""Labels, and whether they call the line wrong."""
 _DELIMITERS = ",;\t"
 _SLACK = 1000
 
 
 class DrawnLine(NamedTuple):
-    """A changed utterance that somebody may label; `log_ratio` is that of its perplexities after and before."""
+    """A changed utterance to label; `log_ratio` is that of its perplexities after and before."""
 
     key: str
     strategy: str
@@ -62,7 +62,7 @@ class LabelledSheet:
 
 
 def drawn_lines(rows: Iterable[Mapping[str, Any]], strategies: Sequence[str], num: int, seed: int) -> dict[str, DrawnLine]:
-    """The lines that are drawn of each strategy, by key; in the order of the strategies, shuffled within each.
+    """Draw lines of each strategy, by key; in the order of the strategies, shuffled within each.
 
     Args:
         rows: of `parley.engine.perturb.verbs.config.AUDIT`, in any order; looked at once.
@@ -79,17 +79,17 @@ def drawn_lines(rows: Iterable[Mapping[str, Any]], strategies: Sequence[str], nu
                 continue
             line = _line(str(row["item_key"]), touched)
             text, rank = (touched["before"], touched["after"]), stable_hash("sheet", seed, line.key)
-            found = best[line.strategy]
+            drawn = best[line.strategy]
             # A text that stands more than once has the chances of all of its places, and is drawn once.
-            if text not in found or rank < found[text][0]:
-                found[text] = rank, line
-            if len(found) > 2 * num + _SLACK:
-                best[line.strategy] = dict(_first(found, num))
-    return {line.key: line for found in best.values() for _, (_, line) in _first(found, num)}
+            if text not in drawn or rank < drawn[text][0]:
+                drawn[text] = rank, line
+            if len(drawn) > 2 * num + _SLACK:
+                best[line.strategy] = dict(_first(drawn, num))
+    return {line.key: line for drawn in best.values() for _, (_, line) in _first(drawn, num)}
 
 
 def sheet(lines: Iterable[DrawnLine]) -> bytes:
-    """The sheet of some lines, without labels, as UTF-8."""
+    """Write lines as a sheet without labels, in UTF-8."""
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
@@ -100,7 +100,7 @@ def sheet(lines: Iterable[DrawnLine]) -> bytes:
 
 
 def read_sheet(path: Path, lines: Mapping[str, DrawnLine]) -> LabelledSheet:
-    """The labels of a sheet.
+    """Read the labels of a sheet.
 
     Args:
         path: the file; lines that were deleted, and those without a label, are not labelled.
@@ -110,9 +110,9 @@ def read_sheet(path: Path, lines: Mapping[str, DrawnLine]) -> LabelledSheet:
         DataError: it cannot be read, is no such sheet, has an unknown label, a line twice, a line of another run, or keys that
             stand beside other lines' texts.
     """
-    own: dict[tuple[str, ...], set[str]] = {}
-    for each, line in lines.items():
-        own.setdefault((line.strategy, *_texts(line)), set()).add(each)
+    keys_of: dict[tuple[str, ...], set[str]] = {}
+    for line_key, line in lines.items():
+        keys_of.setdefault((line.strategy, *_texts(line)), set()).add(line_key)
     labels: dict[str, bool] = {}
     notes: dict[str, str] = {}
     seen: dict[str, int] = {}
@@ -128,7 +128,7 @@ def read_sheet(path: Path, lines: Mapping[str, DrawnLine]) -> LabelledSheet:
             raise DataError("a line stands twice in the sheet", where=where, got=visible(key), fix=fix)
         seen[key] = number
         strategy, before, after = (_unguarded(row[name]) for name in ("strategy", "before", "after"))
-        if key not in own.get((strategy, before, after), {key}):
+        if key not in keys_of.get((strategy, before, after), {key}):
             fix = "sort whole rows, never single columns; label a fresh copy of the run's sheet.csv"
             raise DataError("a key stands beside the text of another line", where=where, got=visible(key), fix=fix)
         if label and label not in LABELS:
@@ -142,7 +142,7 @@ def read_sheet(path: Path, lines: Mapping[str, DrawnLine]) -> LabelledSheet:
 
 
 def _rows(path: Path) -> Iterable[tuple[int, Mapping[str, str]]]:
-    """The lines of a sheet, by the number that an editor shows."""
+    """Yield the lines of a sheet with the line numbers that an editor shows."""
     try:
         text = path.read_bytes().decode("utf-8-sig")
     except OSError as error:
@@ -181,9 +181,9 @@ def _line(key: str, touched: Mapping[str, Any]) -> DrawnLine:
 
 
 def _first(
-    found: Mapping[tuple[str, str], tuple[int, DrawnLine]], num: int
+    drawn: Mapping[tuple[str, str], tuple[int, DrawnLine]], num: int
 ) -> list[tuple[tuple[str, str], tuple[int, DrawnLine]]]:
-    return sorted(found.items(), key=lambda item: item[1][0])[:num]
+    return sorted(drawn.items(), key=lambda item: item[1][0])[:num]
 
 
 def _texts(line: DrawnLine) -> tuple[str, str]:
@@ -191,7 +191,7 @@ def _texts(line: DrawnLine) -> tuple[str, str]:
 
 
 def _guarded(cell: str) -> str:
-    """A cell that no spreadsheet takes for a formula."""
+    """Quote a cell that a spreadsheet would take for a formula."""
     return f"'{cell}" if re.match(FORMULA, cell) else cell
 
 

@@ -337,7 +337,7 @@ def require_prefixes(folder: Path) -> None:
 
 
 class TrainedReplyJudge:
-    """A judge by the probability Q+ that a person wrote a reply, the reward of whole replies in `parley minmax replies`.
+    """A judge by the probability Q+ that a person wrote a reply, as in `parley minmax replies`.
 
     Args:
         folder: a run or checkpoint of `parley train discriminator`.

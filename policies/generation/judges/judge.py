@@ -58,14 +58,14 @@ class Remembered:
 
     def __init__(self, numbers: Numbers) -> None:
         self._numbers = numbers
-        self._known: dict[RepliedPair, float] = {}
+        self._scores: dict[RepliedPair, float] = {}
 
     def __call__(self, pairs: Sequence[RepliedPair]) -> np.ndarray:
         """Return the number of each pair, (N,)."""
-        unknown = [pair for pair in dict.fromkeys(pairs) if pair not in self._known]
+        unknown = [pair for pair in dict.fromkeys(pairs) if pair not in self._scores]
         if unknown:
-            self._known.update(zip(unknown, self._numbers(unknown).tolist(), strict=True))
-        return np.array([self._known[pair] for pair in pairs])
+            self._scores.update(zip(unknown, self._numbers(unknown).tolist(), strict=True))
+        return np.array([self._scores[pair] for pair in pairs])
 
 
 def ranked(ranker: Ranker, pairs: Sequence[RepliedPair]) -> np.ndarray:
@@ -171,7 +171,7 @@ for _name, _summary in CONTROLS.items():
 
 JUDGE_KINDS = {
     f"{HUGGING_FACE}FOLDER": "a classifier of Hugging Face, which is not fitted: its threshold is; or a chat model",
-    f"{GGUF}FILE": "a chat model that is asked who wrote a reply",
+    f"{GGUF}FILE": "a chat model that says who wrote a reply",
     f"{OPENAI}URL#MODEL": "one behind a server",
     "path/file.py:Name": "a class of your own, or a chat model of your own",
 }
@@ -257,7 +257,7 @@ class ThresholdJudge(Judge):
 
 
 def best_threshold(scores: np.ndarray, labels: np.ndarray) -> tuple[float, float]:
-    """Return the threshold with the fewest errors, half-way between two scores, and its sign: 1 if the first side is above.
+    """Return the threshold with the fewest errors, half-way between two scores, and its sign (1: first side above).
 
     Args:
         scores: (N,) numbers.

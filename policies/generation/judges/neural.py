@@ -196,7 +196,7 @@ def _vocabulary(pairs: Sequence[RepliedPair]) -> PairVocabulary:
 
 
 def _held_out(pairs: Sequence[RepliedPair], seed: int) -> np.ndarray:
-    """Return whether each pair is of a source that decides when the fit ends: every tenth by hash, at least one."""
+    """Mark the pairs whose sources decide when the fit ends: every tenth source by hash, at least one."""
     order = sorted({pair.context for pair in pairs}, key=lambda context: stable_hash("held out", seed, str(context)))
     chosen = set(order[::_VALIDATION])
     return np.array([pair.context in chosen for pair in pairs])

@@ -32,7 +32,7 @@ from parley.policies.chat.newest import LEFT_OUT, SeatedChatModel, newest_forms
 from parley.policies.chat.questions import StrictQuestion
 from parley.policies.chat.ranker import NewestTurns, Questions
 from parley.policies.core.responder import replies_of
-from parley.policies.generation.judges.asked import REPAIR, PromptedSides
+from parley.policies.generation.judges.prompted import REPAIR, PromptedSides
 from parley.policies.ranking.ranker import Unread, outcomes_of, scores_of, unread_of
 from parley.policies.ranking.rankers import load_ranker
 from tests.policies.chat.fake_server import Said, completion, serving

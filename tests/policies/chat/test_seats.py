@@ -23,8 +23,8 @@ from parley.policies.chat.seat import chat_model
 from parley.policies.chat.settings import DEFAULT
 from parley.policies.core.responder import DecoderSettings
 from parley.policies.core.responders import load_responder
-from parley.policies.generation.judges.asked import REPAIR, PromptedJudge, PromptedSides, judge_maker, question_of, side_of
 from parley.policies.generation.judges.judge import Answering, JudgeSettings, Parsing, Remembered, scores_by
+from parley.policies.generation.judges.prompted import REPAIR, PromptedJudge, PromptedSides, judge_maker, question_of, side_of
 from parley.policies.ranking.ranker import UnscoredError, outcomes_of, scores_of
 from parley.policies.ranking.rankers import load_ranker
 from tests.policies.chat.fake_server import Said, completion, serving

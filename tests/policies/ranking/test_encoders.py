@@ -20,8 +20,8 @@ from transformers import AutoModel, AutoTokenizer, PreTrainedTokenizerFast
 from parley.envs.core.errors import CheckpointError
 from parley.envs.corpora.pairs.turns import Utterance
 from parley.envs.ranking.groups import Context
-from parley.policies.generation.judges.asked import judge_maker
 from parley.policies.generation.judges.judge import JudgeSettings
+from parley.policies.generation.judges.prompted import judge_maker
 from parley.policies.hugging_face.tokens import longest_input
 from parley.policies.ranking.encoders import BiEncoder, CrossEncoder, load_hugging_face_ranker
 from parley.policies.ranking.ranker import ResponseOnly, Unread

@@ -55,12 +55,12 @@ def test_adversuc_is_one_less_the_accuracy_and_an_undecided_pair_half_an_error()
 
 def test_what_nobody_has_to_be_asked_counts_as_told() -> None:
     judged = scored([1, 1, 0.5, 0.5], ["a", "a", "b", "b"])
-    told = judged.with_told(["b", "c", "c"])
+    told = judged.with_judged_right(["b", "c", "c"])
     assert told.by_source == {"a": 1, "b": 0.25, "c": 0}
     assert told.adversuc().value == pytest.approx(3 / 10)
-    assert judged.with_told([]) is judged
+    assert judged.with_judged_right([]) is judged
     nothing = JudgedScores(np.array([]), np.array([], dtype=bool), np.zeros(0), 1)
-    assert nothing.with_told(["a"]).accuracy().value == 1
+    assert nothing.with_judged_right(["a"]).accuracy().value == 1
 
 
 def test_pairs_of_a_source_are_drawn_together() -> None:

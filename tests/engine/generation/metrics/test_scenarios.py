@@ -19,7 +19,7 @@ from parley.engine.generation.metrics.adversarial import (
     matched,
     next_utterances,
     random_replies,
-    said_elsewhere,
+    share_from_elsewhere,
     source_name,
 )
 from parley.envs.corpora.pairs.compiled import RepliedPair
@@ -170,8 +170,8 @@ def test_what_is_drawn_is_the_seeds(seed: int) -> None:
 
 def test_replies_of_people_to_other_sources_count_as_often_as_people_gave_them() -> None:
     human, machine, folds = made()
-    assert said_elsewhere(human, machine) == said_elsewhere(human, human) == 0
-    assert said_elsewhere(human, random_replies(human, human, folds, 1)) == 1
+    assert share_from_elsewhere(human, machine) == share_from_elsewhere(human, human) == 0
+    assert share_from_elsewhere(human, random_replies(human, human, folds, 1)) == 1
     (first, *_) = human.values()
     same = {source: [RepliedPair(some[0].context, first[0].reply)] for source, some in human.items()}
-    assert said_elsewhere(human, same) == 1 / NUM, "a system that says one thing has it once from people"
+    assert share_from_elsewhere(human, same) == 1 / NUM, "a system that says one thing has it once from people"

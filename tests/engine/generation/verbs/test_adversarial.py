@@ -20,8 +20,7 @@ from parley.engine.core.verbs.export import write_flat
 from parley.engine.core.verbs.job import Silent
 from parley.engine.generation.metrics.adversarial import JudgedRows, adversarial_metrics
 from parley.engine.generation.verbs.adversarial import EVALUATE_ADVERSARIAL, NOTES, PAIRS_FILE, VERDICTS
-from parley.engine.generation.verbs.adversarial_config import AdversarialConfig, labels_of
-from parley.engine.generation.verbs.discriminator import pooled
+from parley.engine.generation.verbs.adversarial_config import AdversarialConfig, labels_of, pooled
 from parley.envs.core.errors import ConfigError, DataError, RunError
 from parley.policies.generation.judges.judge import CONTROLS
 from tests.engine.core.verbs.items import require_figures_of

@@ -277,7 +277,8 @@ def test_a_reply_without_a_word_is_told_by_every_judge(corpus: str) -> None:
 
 def test_held_out_contexts_are_answered_in_as_many_words_as_recorded_replies_may_have(corpus: str, generator: Path) -> None:
     model, pairs = load_seq2seq(generator), load_pairs(corpus).splits["val"]
-    long, short = (HeldOut(pairs, model.vocabulary, DecoderSettings.parse("sample"), most, 1).said(model) for most in (20, 3))
+    decoder = DecoderSettings.parse("sample")
+    long, short = (HeldOut(pairs, model.vocabulary, decoder, most, 1).replies(model) for most in (20, 3))
     assert max(map(len, long)) > 3
     assert short == [reply[:3] for reply in long]
 

@@ -11,8 +11,7 @@ import pytest
 from parley.engine.core.page.page import collect_run, report_from_run
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.verbs.job import Silent
-from parley.engine.perturb.page.audits import ShownPerturbations
-from parley.engine.perturb.page.chapter import Perturbations
+from parley.engine.perturb.page.chapter import Perturbations, ShownPerturbations
 from parley.engine.perturb.verbs.audit import PERTURB_AUDIT, SHEET
 from parley.engine.perturb.verbs.config import AuditConfig
 from parley.envs.core.visible import visible

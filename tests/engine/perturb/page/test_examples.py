@@ -13,12 +13,13 @@ from parley.engine.core.page.plots import dots_svg
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.stats.statistics import Estimate
 from parley.engine.perturb.metrics.table import robustness_metrics, table_4
-from parley.engine.perturb.page.audits import ShownEvaluation, ShownPerturbations
 from parley.engine.perturb.page.chapter import (
     NUM_SHOWN,
     Perturbations,
     Perturbed,
     Reply,
+    ShownEvaluation,
+    ShownPerturbations,
     example_items,
     note_of,
     read_example,

@@ -168,9 +168,9 @@ def test_what_a_rule_of_ones_own_breaks_is_named() -> None:
     assert found.kind.protocol == "parley.engine.perturb.replies.shapes.Rule"
     broken = {promise.text: promise.failure for promise in found.promises if promise.failure}
     assert broken.keys() == {
-        "Changes attackable replies of its label alone, and counts the words that it changes",
-        "Leaves empty replies empty, and no groups no groups",
-        "Changes at least one of two plain groups, for some seed",
+        "Change attackable replies of the rule's label only, and count the words that change",
+        "Leave empty replies empty, and return no groups for none",
+        "Change at least one of two plain groups, for some seed",
     }
 
 

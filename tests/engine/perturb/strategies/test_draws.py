@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parley.engine.perturb.strategies.draws import uniforms, uniforms_at, uniforms_of_one
+from parley.engine.perturb.strategies.draws import uniforms, uniforms_at, uniforms_of_item
 
 
 def test_an_item_draws_alike_in_any_company() -> None:
@@ -42,4 +42,4 @@ def test_draws_are_spread_evenly_within_and_across_items() -> None:
 
 @given(seed=st.integers(0, 2**70), count=st.integers(0, 40))
 def test_one_item_draws_alike_with_and_without_numpy(seed: int, count: int) -> None:
-    assert uniforms([seed, 1], "who", [count, 2])[:count].tolist() == uniforms_of_one(seed, "who", count)
+    assert uniforms([seed, 1], "who", [count, 2])[:count].tolist() == uniforms_of_item(seed, "who", count)

@@ -22,7 +22,7 @@ from parley.engine.perturb.verbs.models import (
     AdversarialSplit,
     RandomSource,
     label_of,
-    make_lessons,
+    make_adversarial_split,
     provenance,
 )
 from parley.engine.responders.seq2seq import TRAIN_SEQ2SEQ, TrainSeq2SeqConfig
@@ -110,33 +110,33 @@ EXAMPLES = [
 
 
 def lessons(*strategies: Strategy, seed: int = 1) -> AdversarialSplit:
-    return make_lessons(EXAMPLES, strategies, seed, Silent(), "perturbing")
+    return make_adversarial_split(EXAMPLES, strategies, seed, Silent(), "perturbing")
 
 
 def test_what_should_not_change_the_answer_is_learned_and_what_should_is_contrasted() -> None:
     kept = lessons(Turned("kept", Expectation.SHOULD_NOT_CHANGE))
-    assert [lesson.context for lesson in kept.lessons] == [((each.context[0][0][::-1],),) for each in EXAMPLES]
-    assert [lesson.reply for lesson in kept.lessons] == [each.reply for each in EXAMPLES]
-    assert all(lesson.contrast is None for lesson in kept.lessons)
+    assert [lesson.context for lesson in kept.examples] == [((each.context[0][0][::-1],),) for each in EXAMPLES]
+    assert [lesson.reply for lesson in kept.examples] == [each.reply for each in EXAMPLES]
+    assert all(lesson.contrast is None for lesson in kept.examples)
     changed = lessons(Turned("changed", Expectation.SHOULD_CHANGE))
-    assert [lesson.context for lesson in changed.lessons] == [each.context for each in EXAMPLES]
-    assert [lesson.contrast for lesson in changed.lessons][2:] == [lesson.context for lesson in kept.lessons][2:]
-    assert [lesson.contrast for lesson in changed.lessons][:2] == [None, None], "nothing to tell apart"
-    assert kept.untouched == {"kept": 2}
-    assert changed.untouched == {"changed": 2}
+    assert [lesson.context for lesson in changed.examples] == [each.context for each in EXAMPLES]
+    assert [lesson.contrast for lesson in changed.examples][2:] == [lesson.context for lesson in kept.examples][2:]
+    assert [lesson.contrast for lesson in changed.examples][:2] == [None, None], "nothing to tell apart"
+    assert kept.unchanged == {"kept": 2}
+    assert changed.unchanged == {"changed": 2}
 
 
 def test_each_example_meets_one_strategy_that_its_key_draws() -> None:
     both = Turned("kept", Expectation.SHOULD_NOT_CHANGE), Turned("changed", Expectation.SHOULD_CHANGE)
     made = lessons(*both)
-    assert made.met.total() == len(made.lessons) == len(EXAMPLES)
-    assert sorted(lesson.reply for lesson in made.lessons) == sorted(each.reply for each in EXAMPLES)
+    assert made.met.total() == len(made.examples) == len(EXAMPLES)
+    assert sorted(lesson.reply for lesson in made.examples) == sorted(each.reply for each in EXAMPLES)
     assert set(made.met) == {"kept", "changed"}
     assert made == lessons(*both)
     assert made != lessons(*both, seed=2)
-    fewer = make_lessons(EXAMPLES[3:], both, 1, Silent(), "perturbing")
+    fewer = make_adversarial_split(EXAMPLES[3:], both, 1, Silent(), "perturbing")
     assert set(fewer.should_change) < set(made.should_change) | set(fewer.should_change)
-    assert all(lesson in made.lessons for lesson in fewer.lessons), "an example's draws do not depend on the others"
+    assert all(lesson in made.examples for lesson in fewer.examples), "an example's draws do not depend on the others"
 
 
 def test_random_sources_are_contexts_of_the_split() -> None:

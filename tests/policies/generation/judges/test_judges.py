@@ -11,7 +11,6 @@ import pytest
 from parley.envs.core.errors import CheckpointError, ConfigError, JudgeError
 from parley.envs.corpora.pairs.compiled import RepliedPair
 from parley.envs.corpora.pairs.vocabulary import PairVocabulary
-from parley.policies.generation.judges.asked import judge_maker
 from parley.policies.generation.judges.judge import (
     CONTROLS,
     Featured,
@@ -23,6 +22,7 @@ from parley.policies.generation.judges.judge import (
     judges,
     scores_by,
 )
+from parley.policies.generation.judges.prompted import judge_maker
 from parley.policies.ranking.rankers import load_ranker
 from parley.policies.seq2seq.model import Seq2Seq
 from parley.policies.seq2seq.scoring import save_model

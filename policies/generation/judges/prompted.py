@@ -1,9 +1,9 @@
 """A chat model as a judge: it says whether a person or a machine wrote a reply, in one word. Also the makers of judges by name.
 
-An answer that is neither word is asked about once more; if the second is no word either, it counts as 0, which says nothing,
-and is counted and warned of. So is an answer that is no reply (cut in thinking, filtered, ...), by its kind. Answers are not
+An answer that is neither word is asked for once more; if the second is no word either, it counts as 0, which says nothing,
+and is counted in a warning. So is an answer that is no reply (cut in thinking, filtered, ...), by its kind. Answers are not
 fitted: as for a classifier, the side of the threshold with the fewest errors on the pairs of a fit is taken. So a model that
-is wrong throughout can be told from one that knows nothing.
+is wrong throughout differs from one that knows nothing.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def judge_maker(name: str, settings: JudgeSettings) -> Callable[[], Judge]:
         return cast("Callable[[], Judge]", maker(settings))
     judge = made_chat_model(name, maker)
     if not isinstance(judge, Judge) and answers_chats(judge):
-        return _asked(name, settings)
+        return prompted_judge(name, settings)
     if not isinstance(judge, Judge) or inspect.isclass(judge):
         fix = "name a class with the methods fit(pairs, labels, seed) and score(pairs), without arguments; or a chat model"
         raise ConfigError("this makes no judge", where=name, got=repr(judge), fix=fix)
@@ -67,12 +67,7 @@ def _of_address(name: str, settings: JudgeSettings) -> Callable[[], Judge]:
     folder = name.removeprefix(HUGGING_FACE)
     if name.startswith(HUGGING_FACE) and not is_causal(fetched_model(folder)):
         return classifier(folder, settings.device)
-    return _asked(name, settings)
-
-
-def _asked(name: str, settings: JudgeSettings) -> Callable[[], Judge]:
-
-    return asked_judge(name, settings)
+    return prompted_judge(name, settings)
 
 
 QUESTION = """Below is a conversation and a reply to it. Either a person or a machine wrote the reply.
@@ -92,23 +87,23 @@ class PromptedSides:
     """A chat model's answers about pairs: 1 for a person, -1 for a machine, 0 for neither.
 
     Args:
-        chat_model: the model that is asked.
+        chat_model: the model that answers.
         max_tokens: tokens of an answer at most.
     """
 
     def __init__(self, chat_model: ChatModel, max_tokens: int = DEFAULT.judge_tokens) -> None:
-        self._name, self._asked = chat_model.name, StrictQuestion(chat_model, side_of, REPAIR, max_tokens)
-        self._is_told = False
+        self._name, self._question = chat_model.name, StrictQuestion(chat_model, side_of, REPAIR, max_tokens)
+        self._has_warned = False
         self.lost: dict[RepliedPair, AnswerKind] = {}
         """Pairs of which the model gave no reply, with the kind of its answer."""
 
     def __call__(self, pairs: Sequence[RepliedPair]) -> np.ndarray:
         """Return the answer about each pair (N,)."""
-        answers = self._asked([_forms(pair) for pair in pairs])
+        answers = self._question([_forms(pair) for pair in pairs])
         self.lost |= {pair: answer.kind for pair, answer in zip(pairs, answers, strict=True) if answer.is_lost}
-        if not self._is_told and (note := self._asked.note()):
+        if not self._has_warned and (note := self._question.note()):
             logger.warning("%s says neither human nor machine: %s; further ones are counted at the end", self._name, note)
-            self._is_told = True
+            self._has_warned = True
         return np.array([answer.value or 0.0 for answer in answers])
 
 
@@ -150,7 +145,7 @@ class PromptedJudge(ThresholdJudge):
         return Counter(self._sides.lost[pair].column for pair in pairs if pair in self._sides.lost)
 
 
-def asked_judge(name: str, settings: JudgeSettings) -> Callable[[], Judge]:
+def prompted_judge(name: str, settings: JudgeSettings) -> Callable[[], Judge]:
     """Return a maker of judges that share a chat model and its earlier answers.
 
     Args:
