@@ -25,7 +25,7 @@ MOST = 1000
 
 
 def installed(library: str) -> str | None:
-    """The version of a library; None: it is not installed."""
+    """Return the version of a library, or None if it is not installed."""
     return version(library) if importlib.util.find_spec(library) is not None else None
 
 

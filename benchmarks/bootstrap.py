@@ -75,7 +75,7 @@ def draw_pairs(num: int) -> dict[str, np.ndarray]:
 
 
 def measure(options: Options) -> dict[str, Any]:
-    """Times both on the same differences."""
+    """Time both on the same differences."""
     figures: dict[str, Any] = {"items": options.items, "resamples": options.resamples}
     agrees, rng = [], np.random.default_rng(SEED)
     for name, differences in draw_pairs(options.items).items():

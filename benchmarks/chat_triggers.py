@@ -173,7 +173,7 @@ class ChatSearch:
         self.words_N, found.loss = tried_GN[choice], float(loss_B)
 
     def propose(self, number: int) -> tuple[BestInput, Swaps, Tensor]:
-        """The input measured, and what is tried (G, N)."""
+        """Measure the input, and return it with its swaps and the candidates (G, N)."""
         length, num = self.victim.input_length, self.options.candidates
         (incumbent,) = self.scorer.measure([self.victim.target_T], self.words_N[None])
         at = [number * 7 % length] if self.gibbs else range(length)
@@ -195,7 +195,7 @@ class ChatSearch:
     def _choose(
         self, scorer: CausalScorer, incumbent: BestInput, swaps: Swaps
     ) -> tuple[Tensor, Tensor, list[tuple[int, float]]]:
-        """The choice, its loss, and the losses of the candidates; replies are short enough to be read to their ends."""
+        """Return the choice, its loss, and the losses of the candidates that are read to their ends."""
         beat = to_beat(incumbent.loss) if self.gibbs else math.inf
         with _noted() as read:
             choice_B, loss_B = scorer.best_swap([incumbent], swaps, torch.tensor([beat]))
@@ -204,7 +204,7 @@ class ChatSearch:
 
 @contextmanager
 def _noted() -> Iterator[list[tuple[int, float]]]:
-    """Notes the losses of the candidates that are read to their ends."""
+    """Note the losses of the candidates that are read to their ends."""
     call, read = SwapList.read, list[tuple[int, float]]()
 
     def noted(*given: Any, **named: Any) -> Generator[Any, Any, list[ReadLoss]]:
@@ -294,7 +294,7 @@ def short_lists(victim: Chat) -> tuple[CausalScorer, list[BestInput], Swaps]:
 
 
 def whole_lists(victim: Chat, options: Options) -> tuple[CausalScorer, list[BestInput], Swaps]:
-    """The lists that several searches read in a step."""
+    """Return the scorer, inputs and swaps of several searches at one step."""
     search = ChatSearch(victim, options)
     incumbents, positions, words = list[BestInput](), list[Tensor](), list[Tensor]()
     for number, search.words_N in enumerate(drawn_words(victim, "chat together", SEARCHES)):
@@ -306,7 +306,7 @@ def whole_lists(victim: Chat, options: Options) -> tuple[CausalScorer, list[Best
 
 
 def measure_together(scorer: CausalScorer, incumbents: list[BestInput], asked: Swaps, rounds: int) -> dict[str, Any]:
-    """Lists of several searches, read together and one after the other."""
+    """Measure the lists of several searches, read together and one after the other."""
     num_open, settled = 0, SwapList.settled
 
     def noted(swaps: SwapList, read: Sequence[ReadLoss]) -> tuple[int, float] | None:
@@ -364,7 +364,7 @@ def measure_whole(victim: Chat, options: Options) -> dict[str, Any]:
 
 
 def measure_nanogcg(options: Options, victim: Chat, screened_per_s: float) -> dict[str, Any]:
-    """A step of nanoGCG itself; nothing without an environment that has it, the model, or a screened search."""
+    """Measure a step of nanoGCG itself; return {} without its environment, a model's file or a screened search."""
     if not options.nanogcg or not victim.file or not screened_per_s:
         return {}
     given = [str(victim.file.parent), victim.file.name, SENTENCE, str(victim.input_length), str(options.candidates)]

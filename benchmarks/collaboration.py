@@ -47,7 +47,7 @@ class Options:
 
 
 def drawn_network(corpus: FriendsCorpus) -> DynoNet:
-    """A network of published size with drawn weights."""
+    """Build a network of published size with drawn weights."""
     model = DynoNet(FriendsVocabulary.build(corpus.schema, [corpus.words], 1), DynoNetSizes())
     model.initialise(torch.Generator().manual_seed(SEED))
     return model.eval()
@@ -57,7 +57,7 @@ Asked = Sequence[tuple[FriendsScenario, int]]
 
 
 def played(agent: FriendsAgent, channel: Channel, chats: Asked, num_rows: int) -> tuple[list[FriendsChat], float]:
-    """The chats, and CPU seconds of an event."""
+    """Play the chats, and return them with the CPU seconds of an event."""
     clock = Clock()
     with clock.running():
         found = play_friends(chats, (agent, agent), num_rows=num_rows, channels=(channel, channel))

@@ -57,7 +57,7 @@ class Clock:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Counts the seconds of a block."""
+        """Count the seconds of a block."""
         self._wait()
         cpu, wall = time.process_time(), time.perf_counter()
         yield
@@ -78,7 +78,7 @@ class Spans:
         self._inner: list[float] = [0.0]
 
     def timed(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
-        """The call, clocked."""
+        """Wrap a call: its seconds count under the name, without those of timed calls inside it."""
 
         def clocked(*arguments: Any, **named: Any) -> Any:
             self._inner.append(0.0)
@@ -94,7 +94,7 @@ class Spans:
 
 
 def gflop_per_s(rows: int, inner: int, columns: int, dtype: torch.dtype) -> float:
-    """The rate of matrix products (rows, inner) @ (inner, columns) on this thread, in 1e9 operations per CPU second."""
+    """Measure matrix products (rows, inner) @ (inner, columns) on this thread, in 1e9 operations per CPU second."""
     left, right, repeats = torch.randn(rows, inner).to(dtype), torch.randn(inner, columns).to(dtype), 400
     for _ in range(20):
         left @ right
@@ -118,7 +118,7 @@ def weight_gflop_per_s(rows: int, inner: int, columns: int, dtype: torch.dtype) 
 
 
 def peak_flop_per_s(device: torch.device) -> float:
-    """The rate of a large square product in float32."""
+    """Measure the rate of a large square product in float32, in operations per second."""
     width, clock = PEAK_WIDTH[device.type], Clock(device=device)
     left, right = torch.randn(2, width, width, device=device)
     product(left, right)
@@ -129,7 +129,7 @@ def peak_flop_per_s(device: torch.device) -> float:
 
 
 def run(name: str, options: type[OptionsT], measure: Callable[[OptionsT], dict[str, Any]]) -> None:
-    """Reads the options, measures on one thread, and prints the figures as one JSON line.
+    """Read the options, measure on one thread, and print the figures as one JSON line.
 
     Args:
         name: of the benchmark's module.
@@ -158,7 +158,7 @@ def run(name: str, options: type[OptionsT], measure: Callable[[OptionsT], dict[s
 
 
 def machine() -> dict[str, Any]:
-    """The processor, its cores, and those of its instructions that products of matrices depend on."""
+    """Describe the processor: name, cores, and the instructions that speed up products of matrices."""
     cpuinfo = Path("/proc/cpuinfo")
     lines = cpuinfo.read_text().split("\n\n")[0].splitlines() if cpuinfo.is_file() else []
     facts = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in lines)}

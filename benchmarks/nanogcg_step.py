@@ -18,7 +18,7 @@ from typing import Any
 
 
 def main(folder: str, file: str, reply: str, length: int, candidates: int) -> dict[str, Any]:
-    """Runs the step."""
+    """Run the step."""
     import torch
     from nanogcg import gcg as nanogcg  # type: ignore[import-not-found]  # of the other environment
     from transformers import AutoModelForCausalLM, AutoTokenizer

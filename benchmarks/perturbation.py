@@ -136,7 +136,7 @@ class Subject:
 
 
 def prepare(options: Options, folder: Path) -> Subject:
-    """Opens the lexicon and the corpus."""
+    """Open the lexicon and the corpus."""
     corpus = load_pairs(options.corpus, options.data_root)
     words = [word for word in corpus.vocabulary.words if word not in SPECIALS]
     known = frozenset(words)
@@ -173,7 +173,7 @@ def prepare(options: Options, folder: Path) -> Subject:
 
 
 def measure(options: Options) -> dict[str, Any]:
-    """Checks and clocks every strategy."""
+    """Check and time every strategy."""
     with tempfile.TemporaryDirectory() as folder:
         subject = prepare(options, Path(folder))
         different = {name: _different(subject, name, options.plain_contexts // 3) for name in STRATEGIES}
@@ -262,7 +262,7 @@ def _names(said: Sequence[Utterance], words: Sequence[str]) -> list[str]:
 
 
 def opened_lexicon(name: Literal["any", "nltk", "built-in"]) -> Literal["nltk", "built-in"]:
-    """The lexicon that is asked for; of any, NLTK's where its data are."""
+    """Return the lexicon to use; for "any", NLTK's if its data are there."""
     if name != "any":
         return name
     try:

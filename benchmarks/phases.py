@@ -96,7 +96,7 @@ def measure(options: PhaseOptions) -> dict[str, Any]:
 
 
 def _train(start: Path, rule: ReinforceConfig, corpus: Corpus, options: PhaseOptions, phases: int, seed: int) -> PhasedTraining:
-    """Makes the updates in so many algorithms."""
+    """Make the updates in `phases` algorithms, one after another."""
     from parley.engine.core.rllib.reproducible import learned_weights
 
     found = PhasedTraining([], Clock(), Clock(), Clock())

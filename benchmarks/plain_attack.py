@@ -30,7 +30,7 @@ class Target(PlainNegotiator):
     """The target as the search sees it: what it would answer and choose after a sentence, its own state untouched."""
 
     def read(self, words: list[int]) -> None:
-        """The sentence, then the marker of its own turn."""
+        """Read the sentence, then the marker of its own turn."""
         super().read(words)
         self._advance([self.model.vocabulary.you_id])
 
@@ -95,7 +95,7 @@ class PlainAttack:
         self.words = [word for word in range(len(vocabulary)) if word not in kept_out]
 
     def begin(self, contexts: tuple[Sequence[int], Sequence[int]], tokens: list[int]) -> None:
-        """A dialogue: what adversary and target see of the scenario, and the words so far in the target's view."""
+        """Begin a dialogue from the contexts of adversary and target, and the words so far in the target's view."""
         self.target.begin(contexts[1])
         self.target._advance(tokens)
         counts = self.target.counts
@@ -134,7 +134,7 @@ class PlainAttack:
         return self.config.stop_at_goal and not verdict.broken and verdict.advantage >= self.config.goal
 
     def search(self, sentence: list[int], most: int) -> list[Replacement]:
-        """Replaces at most so many words, one after another, while the key falls and it is not content."""
+        """Replace at most `most` words, one after another, while the key falls and the attack is not content."""
         sentence, verdict = list(sentence), self.judge(sentence)
         replaced: list[Replacement] = []
         while len(replaced) < most and len(sentence) > 1 and not self.content(verdict):

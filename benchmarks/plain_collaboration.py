@@ -36,7 +36,7 @@ class PlainDynoNetAgent:
         self.model, self.linker, self.decoding = model, linker, FriendsDecoding()
 
     def join(self, view: FriendsView) -> PlainDynoNetSession:
-        """Takes a side."""
+        """Take a side."""
         return PlainDynoNetSession(self, view)
 
 
@@ -59,7 +59,7 @@ class PlainDynoNetSession:
 
     @torch.no_grad()
     def hear(self, rows: list[int], events: list[ChatEvent]) -> None:
-        """Reads an event."""
+        """Read an event."""
         (event,) = events
         if event.side != self.view.side:
             reading = self.reader.hear(event)
@@ -108,7 +108,7 @@ class PlainDynoNetSession:
         return [tuple(tokens) if selected == NO_NODE else selected]
 
     def forbid(self, logits: Tensor, word: int, step: int) -> None:
-        """Takes out what may not follow a word."""
+        """Mask the words and nodes that may not follow a word."""
         graph, num_words, first_word = self.reader.graph, len(self.model.vocabulary), self.model.vocabulary.first_word
         allowed = torch.zeros(len(logits), dtype=torch.bool)
         if word == SELECT_ID:
@@ -141,7 +141,7 @@ class PlainDynoNetSession:
         return torch.cat(parts, dim=1)
 
     def attend(self, nodes: Tensor, checked: Tensor) -> tuple[Tensor, Tensor]:
-        """What is attended to, and the scores of the nodes."""
+        """Return the attended mean of the nodes, and their scores."""
         model = self.model
         scores = (model.key(nodes) + model.query(self.hidden) + checked * model.check).tanh() @ model.score
         return scores.softmax(0) @ nodes, scores
@@ -153,7 +153,7 @@ class PlainDynoNetSession:
         self.hidden = leave.sigmoid() * self.cell.tanh()
 
     def touch(self, kept: list[Tensor], reading: EventReading) -> None:
-        """Changes what nodes keep."""
+        """Update the states of the nodes that an event names."""
         if self.model.sizes.dynamic:
             for node in reading.touched:
                 share = self.model.decay(torch.cat([kept[node], self.hidden])).sigmoid()

@@ -77,14 +77,14 @@ class PlainSide:
         self.touch(self.heard, reading)
 
     def touch(self, kept: list[Tensor], reading: EventReading) -> None:
-        """Changes what nodes keep."""
+        """Update the states of the nodes that an event names."""
         if self.model.sizes.dynamic:
             for node in reading.touched:
                 share = self.model.decay(torch.cat([kept[node], self.hidden])).sigmoid()
                 kept[node] = (1 - share) * kept[node] + share * self.hidden
 
     def decode(self, own: EventReading) -> Tensor:
-        """Does what the side did."""
+        """Decode the side's own event, and return its negative log-likelihoods."""
         model, contexts = self.model, self.nodes()[: own.known]
         checked, found = torch.zeros(len(contexts), 1), []
         attended, _ = self.attend(contexts, checked)
@@ -104,7 +104,7 @@ class PlainSide:
         return torch.stack(found)
 
     def attend(self, contexts: Tensor, checked: Tensor) -> tuple[Tensor, Tensor]:
-        """What is attended to, and the scores of the nodes."""
+        """Return the attended mean of the contexts, and their scores."""
         model = self.model
         inner = model.key(contexts) + model.query(self.hidden) + checked.clone() * model.check
         scores = inner.tanh() @ model.score
@@ -112,6 +112,6 @@ class PlainSide:
 
 
 def plain_turn_loss(sides: Sequence[PlainSide], number: int) -> Tensor:
-    """What an update for a turn brings down, of all sides of a batch; those that have no such turn count as 0."""
+    """Return the mean loss of a turn over all sides of a batch; a side without that turn counts as 0."""
     found = [side.turn(number).mean() for side in sides if len(side.side.turns) > number]
     return torch.stack(found).sum() / len(sides)

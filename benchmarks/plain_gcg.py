@@ -39,7 +39,7 @@ class PlainGcg:
         self.prefix = [(layer.keys, layer.values) for layer in read.past_key_values.layers]
 
     def slopes(self, words_N: Tensor) -> Tensor:
-        """The gradient (N, V) in the one-hot input."""
+        """Return the gradient (N, V) in the one-hot input."""
         picked_1NV = one_hot(words_N, len(self.embedding_VE)).float()[None].requires_grad_()
         loss = self._losses(picked_1NV @ self.embedding_VE)
         (slope_1NV,) = torch.autograd.grad(loss.sum(), picked_1NV)
@@ -47,7 +47,7 @@ class PlainGcg:
 
     @torch.no_grad()
     def losses(self, tried_GN: Tensor) -> Tensor:
-        """The mean nats (G,) of a word of the reply after each candidate."""
+        """Return the mean nats (G,) of a word of the reply after each candidate."""
         return self._losses(self.embedding_VE[tried_GN])
 
     def _losses(self, embedded_GNE: Tensor) -> Tensor:

@@ -37,7 +37,7 @@ class PlainNegotiator:
         self.mask[list(model.vocabulary.unspeakable_ids)] = -999.0
 
     def begin(self, context: Sequence[int]) -> None:
-        """A new dialogue: count and own value of each item in turn."""
+        """Begin a dialogue; the context holds count and value of each item in turn."""
         self.counts = (context[0], context[2], context[4])
         self.scenario = self.model.encode_context(torch.tensor([context]))
         self.state = torch.zeros(1, 1, self.model.sizes.hidden_language)
@@ -45,7 +45,7 @@ class PlainNegotiator:
         self.states: list[Tensor] = []
 
     def read(self, words: list[int]) -> None:
-        """The partner's words, `<eos>` included."""
+        """Read the partner's words, `<eos>` included."""
         self._advance([self.model.vocabulary.them_id, *words])
 
     def write(self, draws: Sequence[float]) -> list[int]:
@@ -64,11 +64,11 @@ class PlainNegotiator:
         return [*words, EOS_ID]
 
     def force_end(self) -> None:
-        """`<selection>` is said for this side."""
+        """Say `<selection>` for this side."""
         self._advance([self.model.vocabulary.you_id, SELECTION_ID])
 
     def choose(self) -> int:
-        """The legal selection with the largest sum of head logits, as an index."""
+        """Return the index of the legal selection with the largest sum of head logits."""
         sums = self.sums()
         return sums.index(max(sums))
 

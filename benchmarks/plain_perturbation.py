@@ -38,10 +38,10 @@ class Knowledge(Protocol):
         """Tags of an utterance."""
 
     def opposites(self, word: str, part_of_speech: str) -> Sequence[str]:
-        """The opposite of a word's first sense."""
+        """Return the opposite of a word's first sense, as a list of one or none."""
 
     def inflect(self, word: str, tag: str) -> str | None:
-        """The form of a word's base with a tag."""
+        """Inflect the base of a word to a tag; None if there is no such form."""
 
 
 class PlainNltk:
@@ -64,7 +64,7 @@ class PlainNltk:
         return tags if read.origins is None else [tags[place] for place in read.origins]
 
     def opposites(self, word: str, part_of_speech: str) -> Sequence[str]:
-        """The opposite of a word's first sense."""
+        """Return the opposite of a word's first sense, as a list of one or none."""
         for synset in self._wordnet.synsets(word, pos=part_of_speech)[:1]:
             for lemma in synset.lemmas():
                 for other in lemma.antonyms()[:1]:
@@ -73,7 +73,7 @@ class PlainNltk:
         return []
 
     def inflect(self, word: str, tag: str) -> str | None:
-        """The form of a word's base with a tag."""
+        """Inflect the base of a word to a tag; None if there is no such form."""
         kind = _KINDS.get(tag[0])
         if kind is None or not word.replace("-", "").isalpha():
             return None
@@ -118,7 +118,7 @@ class PlainLoops:
         return frozenset(self.common[:NUM_USUAL])
 
     def named(self, name: str) -> Callable[[Words, Draw], Words]:
-        """The loop that does what a registered strategy does."""
+        """Return the loop that stands for a registered strategy."""
         loops: dict[str, Callable[[Words, Draw], Words]] = {
             "random-swap": self.swap,
             "stopword-dropout": self.drop,

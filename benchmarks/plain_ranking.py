@@ -70,7 +70,7 @@ def run(gru: nn.GRU, inputs_RND: Tensor) -> Tensor:
 
 
 def last(gru: nn.GRU, inputs_RND: Tensor, lengths_R: Tensor) -> Tensor:
-    """The state behind each row's last place; zero where it has none."""
+    """Return the state after each row's last word; zero for an empty row."""
     states = run(gru, inputs_RND)[torch.arange(len(lengths_R)), (lengths_R - 1).clamp(min=0)]
     return states * (lengths_R > 0).unsqueeze(1)
 
@@ -172,7 +172,7 @@ PLAIN: dict[type[Matcher], Callable[..., Tensor]] = {SMN: plain_smn, DAM: plain_
 
 
 def stock(model: ModelT) -> ModelT:
-    """A copy with torch's own layers."""
+    """Copy a model with torch's own layers."""
     found = copy.deepcopy(model)
     layers = [(part, name, child) for part in found.modules() for name, child in part.named_children()]
     for part, name, child in layers:
@@ -189,7 +189,7 @@ def stock(model: ModelT) -> ModelT:
 
 @torch.no_grad()
 def plain_scores(model: Matcher, pairs: Sequence[Pair]) -> list[np.ndarray]:
-    """The scores of each context's candidates (C,) float64."""
+    """Score the candidates of each context, (C,) float64."""
     flat = [(context, reply) for context, candidates in pairs for reply in candidates]
     model, parts = stock(model), []
     for start in range(0, len(flat), BATCH):

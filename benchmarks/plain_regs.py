@@ -25,7 +25,7 @@ from parley.policies.seq2seq.model import Seq2Seq
 
 @torch.no_grad()
 def plain_whole(discriminator: Discriminator, sources: Sequence[Ids], replies: Sequence[Ids]) -> Tensor:
-    """The probability (B,) that a person wrote each reply, read whole behind its context."""
+    """Return the probability (B,) that a person wrote each whole reply to its context."""
     memory = discriminator.read(context_batch(sources, discriminator.vocabulary, discriminator.sizes))
     words_BT, lengths_B = reply_batch(replies, discriminator.sizes)
     return discriminator.prefixes(memory, words_BT, lengths_B).gather(1, lengths_B[:, None] - 1).squeeze(1).sigmoid()
@@ -42,7 +42,7 @@ def plain_rollouts(
     max_words: int,
     lengths: Iterable[int],
 ) -> dict[int, Tensor]:
-    """The mean probability (B,) over continuations of beginnings, by their lengths.
+    """Return the mean probability (B,) over continuations of beginnings, by the length of the beginning.
 
     What stands at a reply that has no beginning of a length, or is one, means nothing; the other arguments are those of
     `rollout_rewards`.
@@ -60,7 +60,7 @@ def plain_rollouts(
 
 
 def _continued(generator: Seq2Seq, sources: Sequence[Ids], begun_BT: Tensor, draws_BP: np.ndarray, max_words: int) -> Tensor:
-    """Replies of `max_words` words (B, P) that begin as they are told."""
+    """Continue the given beginnings to replies of `max_words` words (B, P)."""
     memory = read(generator, sources)
     state = generator.begin(memory)
     words_B = torch.full((len(begun_BT),), BOS_ID)
@@ -79,7 +79,7 @@ def _continued(generator: Seq2Seq, sources: Sequence[Ids], begun_BT: Tensor, dra
 
 @torch.no_grad()
 def plain_prefixes(discriminator: Discriminator, sources: Sequence[Ids], replies: ReplyActions) -> Tensor:
-    """The probability (B, T) that a person wrote each beginning, each read from the start in a pass of its own."""
+    """Return the probability (B, T) that a person wrote each beginning, read from the start in a pass each."""
     scores = []
     for length in range(1, replies.words_BT.shape[1] + 1):
         memory = discriminator.read(context_batch(sources, discriminator.vocabulary, discriminator.sizes))

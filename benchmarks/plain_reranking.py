@@ -68,5 +68,5 @@ def _read(model: Seq2Seq, source_BN: Tensor, lengths_B: Tensor) -> Memory:
 
 
 def ended(words_BT: Tensor) -> Sequence[list[int]]:
-    """The words of each reply, without `</s>` and what was said behind it."""
+    """Return the words of each reply before `</s>`."""
     return [words[: words.index(EOS_ID)] if EOS_ID in words else words for words in words_BT.tolist()]

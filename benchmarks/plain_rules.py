@@ -29,7 +29,7 @@ class Synonyms(Protocol):
     """What RSW asks of English."""
 
     def __call__(self, word: str, part_of_speech: str) -> Sequence[str]:
-        """The other words of a base form's first sense."""
+        """Return the other words of a base form's first sense."""
 
 
 class PlainWordNet:
@@ -44,7 +44,7 @@ class PlainWordNet:
             self._counts = {line.split()[0]: int(line.split()[2]) for line in file}
 
     def __call__(self, word: str, part_of_speech: str) -> Sequence[str]:
-        """The other words of a base form's first sense, unless it is rather a name."""
+        """Return the other words of a base form's first sense, unless it is mostly a name."""
         found = self._wordnet.synsets(word, pos=part_of_speech)
         things = [synset for synset in found if not synset.instance_hypernyms()]
         if part_of_speech == "n" and len(things) < len(found):
@@ -75,13 +75,13 @@ class PlainRules:
 
     @classmethod
     def of(cls, lexicon: Lexicon, counts: TermCounts, *, nltk: bool) -> PlainRules:
-        """The rules with NLTK, or with a lexicon of the project where NLTK's data are not."""
+        """Build the rules with NLTK, or with a lexicon of the project."""
         if nltk:
             return cls(PlainNltk(), PlainWordNet(), lexicon.stopwords, counts)
         return cls(lexicon, lexicon.synonyms, lexicon.stopwords, counts)
 
     def named(self, name: str) -> Loop:
-        """The rule of a name."""
+        """Return the rule of a name."""
         found: Loop = getattr(self, name.replace("-", "_"))
         return found
 
@@ -162,7 +162,7 @@ class PlainRules:
         return [word for word, tag in tagged if tag.startswith(kinds) and self._is_word(word)] or reply
 
     def ngr(self, context: Sequence[Words], reply: Words, draw: Draw) -> Words:
-        """The generic reply."""
+        """Return the generic reply."""
         return ["i", "am", "sorry", "can", "you", "repeat"]
 
     def _fits(self, reply: Words, place: int, other: str) -> bool:

@@ -10,12 +10,12 @@ Pair = tuple[str, str]
 
 
 def characters(word: str) -> list[str]:
-    """The characters of a word, the last with the blank that ends words."""
+    """Return the characters of a word, the last with the blank that ends words."""
     return [*word[:-1], f"{word[-1]} "]
 
 
 def merged(word: str, ranks: Mapping[Pair, int]) -> list[str]:
-    """The pieces of a word: the pair that was learnt first is merged wherever it stands, until none is left.
+    """Return the pieces of a word: merge the pair that was learnt first wherever it stands, until none is left.
 
     Args:
         word: at least one character.

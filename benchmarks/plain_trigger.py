@@ -52,7 +52,7 @@ class PlainTrigger:
         return PlainVisit(list_G, self.enumerate(target_T, words_N, position, list_G))
 
     def propose(self, target_T: Tensor, words_N: Tensor, position: int, candidates: int) -> Tensor:
-        """The words (G,) of steepest descent at a position."""
+        """Return the words (G,) of steepest descent at a position."""
         self.model.zero_grad()
         embedded_BNE = self.model.source_embedding(self._sources(words_N[None]))
         embedded_BNE.retain_grad()
@@ -77,7 +77,7 @@ class PlainTrigger:
 
     @torch.no_grad()
     def enumerate(self, target_T: Tensor, words_N: Tensor, position: int, list_G: Tensor) -> Tensor:
-        """The losses (G,) with each word of the list at the position."""
+        """Return the losses (G,) with each word of the list at the position."""
         words_BN = words_N.repeat(len(list_G), 1)
         words_BN[:, position] = list_G
         loss_B = self._output_loss(target_T, self.model.source_embedding(self._sources(words_BN)))

@@ -108,7 +108,7 @@ class Memory:
     mapped_mib: list[float] = field(default_factory=list)
 
     def look(self, progress: Progress) -> None:
-        """Looks, when the last time is a step ago."""
+        """Measure the memory, if the last measurement is a step ago."""
         if self.done and progress.num_done < min(self.done[-1] + self.step, progress.num_items):
             return
         lines = Path("/proc/self/status").read_text().splitlines()
@@ -233,7 +233,7 @@ class Warm:
         self.items = 0
 
     def tick(self, progress: Progress) -> None:
-        """Takes note of a result."""
+        """Note the time of a result."""
         now = time.perf_counter(), time.process_time()
         if self.began is None:
             self.began = (*now, progress.num_done) if progress.num_workers >= self.workers else None
@@ -243,7 +243,7 @@ class Warm:
 
 
 def _by_size(options: Options, work: Callable[[list[Shard[int]], int, Warm], None]) -> dict[str, Any]:
-    """The driver's milliseconds, of the processor and on the wall, for a shard of each size."""
+    """Measure the driver's milliseconds, of the processor and on the wall, for a shard of each size."""
     cpu_ms, wall_ms = [], []
     for size in SIZES:
         shards = _shards(size * max(10, min(options.num_shards, 25_600 // size)), size)

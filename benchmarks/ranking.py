@@ -76,7 +76,7 @@ def generated(number: int) -> list[Pair]:
 
 
 def network(kind: str, vocabulary: PairVocabulary, sizes: MatcherSizes) -> Matcher:
-    """A network with drawn weights."""
+    """Build a network with drawn weights."""
     model = build(vocabulary, sizes)
     generator = torch.Generator().manual_seed(derive_seed(SEED, kind))
     model.initialise(generator)
@@ -125,7 +125,7 @@ def compare(model: Matcher, asked: Sequence[Pair], num_plain: int) -> dict[str, 
 
 
 def measure(options: Options) -> dict[str, Any]:
-    """Compares the three models."""
+    """Compare the three models."""
     contexts, plain = (QUICK, QUICK_REFERENCE) if options.quick else (CONTEXTS, REFERENCE)
     lengths, asked = groups(max(contexts.values()), options.data_root)
     texts = (words for context, candidates in asked for words in (*context, *candidates))

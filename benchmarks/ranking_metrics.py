@@ -35,7 +35,7 @@ class Options:
 
 
 def plain_metrics(scores: list[float], relevant: list[bool]) -> dict[str, float]:
-    """The metrics of one group of different scores."""
+    """Return the metrics of one group of different scores."""
     ranked = [wanted for _, wanted in sorted(zip(scores, relevant, strict=True), reverse=True)]
     num, found, precisions, won, first = sum(ranked), 0, 0.0, 0, 0
     for rank, wanted in enumerate(ranked, start=1):
@@ -50,7 +50,7 @@ def plain_metrics(scores: list[float], relevant: list[bool]) -> dict[str, float]
 
 
 def measure(options: Options) -> dict[str, Any]:
-    """Times both on the same scores; a group has one right reply or several."""
+    """Time both on the same scores; a group has one right reply or several."""
     rng, num = np.random.default_rng(SEED), options.rows // SIZE
     groups, scores = np.repeat(np.arange(num), SIZE), rng.random(num * SIZE)
     relevant = rng.random((num, SIZE)) < 0.15

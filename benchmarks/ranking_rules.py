@@ -67,7 +67,7 @@ class RuleOptions:
 
 
 def measure(options: RuleOptions) -> dict[str, Any]:
-    """Checks and clocks every rule."""
+    """Check and time every rule."""
     lexicon = opened_lexicon(options.lexicon)
     split = load_candidates(options.corpus, options.data_root).splits[options.split]
     groups: list[CandidateGroup] = []
@@ -142,7 +142,7 @@ def _attacked(loop: Loop, name: str, group: CandidateGroup, draw: Draw) -> list[
 
 
 def _different(rule: Rule, plain: PlainRules, groups: Sequence[CandidateGroup]) -> list[str]:
-    """Groups that the loop makes something else of, from the same draws."""
+    """Return the groups for which the loop gives another result from the same draws."""
     loop, found = plain.named(rule.name), []
     for seed, (group, ours) in enumerate(zip(groups, rule.apply(groups, range(len(groups))), strict=True)):
         draw = iter(uniforms([seed], rule.name, [MOST_DRAWS]).tolist()).__next__

@@ -96,7 +96,7 @@ def compare(model: MatcherRanker, examples: Sequence[CandidateGroup], num_plain:
 
 
 def example(number: int, pair: Pair) -> CandidateGroup:
-    """A group of those candidates; which of them is right does not matter to the seconds."""
+    """Build a group of the candidates; the first counts as right, which does not change the seconds."""
     context, candidates = pair
     wrong = (CandidateKind.RANDOM,) * (len(candidates) - 1)
     right = tuple(place == 0 for place in range(len(candidates)))
@@ -105,7 +105,7 @@ def example(number: int, pair: Pair) -> CandidateGroup:
 
 
 def measure(options: SearchOptions) -> dict[str, Any]:
-    """Compares the three models."""
+    """Compare the three models."""
     numbers, plain = (QUICK, QUICK_REFERENCE) if options.quick else (EXAMPLES, REFERENCE)
     lengths, asked = groups(max(numbers.values()), options.data_root)
     vocabulary = PairVocabulary.build((words for said, replies in asked for words in (*said, *replies)), 20_000)

@@ -55,7 +55,7 @@ class Stepping:
         self._optimiser = torch.optim.Adam(model.parameters(), lr=small_fit().learning_rate, fused=True)
 
     def gradients(self, asked: Sequence[Pair], *, plain: bool) -> tuple[float, list[Tensor]]:
-        """The loss of a batch and the gradients of all weights; the first reply of each context is right."""
+        """Return the loss of a batch and the gradients of all weights; the first reply of each context is right."""
         labels_P = torch.tensor([place == 0 for _, replies in asked for place in range(len(replies))], dtype=torch.float32)
         if plain:
             flat = [(context, reply) for context, replies in asked for reply in replies]
@@ -68,7 +68,7 @@ class Stepping:
         return float(loss.detach()), [_learned(name, value) for name, value in self.model.named_parameters()]
 
     def step(self, asked: Sequence[Pair], *, plain: bool) -> None:
-        """An update, whose seconds count."""
+        """Make an update, and count its seconds."""
         with self.clock.running():
             self.gradients(asked, plain=plain)
             nn.utils.clip_grad_norm_(self.model.parameters(), small_fit().clip)
@@ -102,7 +102,7 @@ def compare(kind: str, vocabulary: PairVocabulary, batches: Sequence[Sequence[Pa
 
 
 def measure(options: Options) -> dict[str, Any]:
-    """Compares the three models."""
+    """Compare the three models."""
     steps, plain = (QUICK, QUICK_REFERENCE) if options.quick else (STEPS, REFERENCE)
     lengths, asked = groups((steps + 1) * CONTEXTS, options.data_root)
     asked = [(context, replies[:2]) for context, replies in asked]

@@ -73,7 +73,7 @@ class Options:
 
 
 def networks(sizes: Seq2SeqSizes) -> tuple[Seq2Seq, Discriminator]:
-    """A generator of these sizes and a discriminator, with drawn weights."""
+    """Build a generator of the given sizes and a discriminator, with drawn weights."""
     vocabulary = PairVocabulary((*SPECIALS, EOT, *(f"w{rank}" for rank in range(WORDS - len(SPECIALS) - 1))))
     generator, discriminator = build_seq2seq(vocabulary, sizes), Discriminator(vocabulary, discriminator_small())
     draws = torch.Generator().manual_seed(derive_seed(SEED, "weights"))
@@ -134,7 +134,7 @@ def beginnings(discriminator: Discriminator, sources: Sequence[Ids], replies: Re
 
 
 def seeds_of(sources: Sequence[Ids]) -> list[int]:
-    """The seed of each context's reply and continuations."""
+    """Return the seed of each context's reply and continuations."""
     return [derive_seed(SEED, number) for number in range(len(sources))]
 
 

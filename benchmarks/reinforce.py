@@ -60,7 +60,7 @@ class Operations(TorchDispatchMode):
     number = 0
 
     def __torch_dispatch__(self, call: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None) -> Any:
-        """Makes a call, and counts it where it is a product, whose matrices stand last among its arguments."""
+        """Make a call, and count its operations if it is a product."""
         name, matrices = call.overloadpacket.__name__, [each for each in args if isinstance(each, Tensor)]
         if name.rstrip("_") in ("mm", "addmm", "bmm", "baddbmm"):
             self.number += 2 * matrices[-2].numel() * matrices[-1].shape[-1]
@@ -73,7 +73,7 @@ class LearningNegotiator(PlainNegotiator):
     """Keeps the log-probability of each word that it draws, with what its gradient needs."""
 
     def begin(self, context: Sequence[int]) -> None:
-        """A new dialogue."""
+        """Begin a dialogue."""
         super().begin(context)
         self.log_probs: list[Tensor] = []
 
@@ -124,7 +124,7 @@ class PublishedLoop:
             self._step(self._corpus_loss(number))
 
     def play(self, number: int) -> tuple[int, int]:
-        """The points of a dialogue, whose log-probabilities the learner keeps."""
+        """Play a dialogue and return its points; the learner keeps its log-probabilities."""
         self.learner.eval()
         # As it is without `no_grad`.
         played = unwrap(play_plainly)(deal(range(number, number + 1), self.learner.vocabulary), 0, self.agents)

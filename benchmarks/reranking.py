@@ -41,7 +41,7 @@ class Options:
 
 
 def examples(responder: Seq2SeqResponder) -> ExamplesByContext:
-    """The contexts as turns, and recorded replies of eleven words."""
+    """Return the contexts as turns, with recorded replies of eleven words."""
     vocabulary, rng = responder.model.vocabulary, stream(SEED, "recorded")
     asked: list[Turns] = []
     for ids in contexts():

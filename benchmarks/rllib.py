@@ -225,7 +225,7 @@ def build(
     learner: Path | None = None,
     seed: int = SEED,
 ) -> Any:
-    """An algorithm whose adversary learns against the checkpoint that it starts from.
+    """Build an algorithm whose adversary learns against the checkpoint that it starts from.
 
     Args:
         start: the checkpoint.

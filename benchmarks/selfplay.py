@@ -130,7 +130,7 @@ def selection_gflop(model: Negotiator) -> float:
 
 
 def _gflop_per_s(agent: NegotiatorAgent) -> float:
-    """The rate of matrix products of the decision's shape, in the precision that it is made in first, on this thread."""
+    """Measure matrix products of the decision's shape on this thread, in the precision of the first pass."""
     dtype = torch.bfloat16 if agent.tables.screening.facts["pays"] else torch.float32
     return gflop_per_s(ROWS[dtype], 384, 512, dtype)
 

@@ -51,7 +51,7 @@ class SimulatedWork:
     restarts: int
 
     def seed(self, key: str) -> int:
-        """The seed of a target."""
+        """Return the seed of a target."""
         return target_seed(key)
 
     def worker(self) -> Simulated:
@@ -88,12 +88,12 @@ class Computing:
 
 
 def target_seed(key: str) -> int:
-    """The seed of an item."""
+    """Return the seed of an item."""
     return derive_seed(SEED, "simulated", key)
 
 
 def trigger_row(key: str, num_restarts: int) -> dict[str, Any]:
-    """A row of `parley.engine.triggers.verbs.config.TRIGGERS`."""
+    """Build a row of `parley.engine.triggers.verbs.config.TRIGGERS`."""
     seed = target_seed(key)
     rng = stream(seed, "row")
     words = rng.integers(len(_WORDS), size=(num_restarts, INPUT_LENGTH)).tolist()

@@ -80,7 +80,7 @@ def plain_pass(model: Negotiator, batch: NegotiationBatch) -> tuple[Tensor, Tens
 
 
 def loss_of(passed: tuple[Tensor, Tensor], batch: NegotiationBatch, weight: float) -> Tensor:
-    """The released loss of a batch."""
+    """Return the released loss of a batch."""
     logits_BTV, choice_B6K = passed
     return supervised_loss(choice_B6K, word_nll(logits_BTV, batch.tokens_BT), batch.outputs_B6, weight)[0]
 
@@ -183,7 +183,7 @@ def seconds_to(loss: float, curve: Curve) -> float:
 
 
 def measure(options: Options) -> dict[str, Any]:
-    """Compares gradients, then trains both."""
+    """Compare gradients, then train both."""
     corpus = load_corpus(options.corpus, options.data_root)
     train, validation = corpus.splits["train"], corpus.splits["val"]
     size = len(train)

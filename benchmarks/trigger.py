@@ -105,7 +105,7 @@ class ScreenTally:
     same_losses: bool = True
 
     def compare(self, choices: Tensor, losses: Tensor, exact: Tensor, exact_losses: Tensor) -> Tensor:
-        """Notes the choices (B,) of a visit and what they cost in float32; returns which agree."""
+        """Count the choices (B,) of a visit and their losses in float32; return which choices agree."""
         tie_B = (losses - exact_losses).abs() <= TIE * exact_losses
         self.visits += len(choices)
         self.agree += int(((choices == exact) | tie_B).sum())
@@ -151,7 +151,7 @@ class LockstepSearch:
     def screen(
         self, before: list[BestInput], position: int, exact_B: Tensor, exact_losses_B: Tensor, tally: ScreenTally
     ) -> None:
-        """The last visit once more, by the screened search; all stays as the exact one left it."""
+        """Repeat the last visit by the screened search; keep the state that the exact search left."""
         after, gradients, self.incumbents = self.incumbents, self.gradients, list(before)
         self.scorer.screening = True
         with tally.clock.running():
@@ -164,7 +164,7 @@ class LockstepSearch:
 
 
 def compare(plain: PlainTrigger, incumbent: BestInput, position: int, list_G: Tensor, choice: int, found: VisitTally) -> None:
-    """The reference's visit beside ours."""
+    """Compare the reference's visit with ours."""
     with found.reference.running():
         step = plain.step(incumbent.target, incumbent.words, position, CANDIDATES)
         loss = float(step.loss_G.min())
@@ -249,7 +249,7 @@ def _split(search: LockstepSearch, nets: Networks, rate: float, options: Options
 
 @contextmanager
 def _counted(flops: list[float]) -> Iterator[None]:
-    """Adds up the operations of oneDNN's products, which torch does not count."""
+    """Add up the operations of oneDNN's products, which torch does not count."""
     call, multiply = Weight.__call__, half_spaces.product
 
     def counted(weight: Weight, rows_nI: Tensor) -> Tensor:

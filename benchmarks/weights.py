@@ -24,7 +24,7 @@ _NUM_DIALOGUES, _MOST_TOKENS = 1000, 60
 
 
 def pick(split: Split, indices: np.ndarray) -> Split:
-    """Some dialogues (n,) of a split as a split."""
+    """Return the split of the dialogues at some indices (n,)."""
     tokens = [split.tokens(int(i)) for i in indices]
     return replace(
         split,
@@ -37,7 +37,7 @@ def pick(split: Split, indices: np.ndarray) -> Split:
 
 
 def negotiator(checkpoint: Path | None) -> Negotiator:
-    """A checkpoint's network, or one fitted to short dialogues of the embedded corpus for one epoch, some seconds long."""
+    """Load a checkpoint's network, or fit one to short dialogues of the embedded corpus for one epoch of some seconds."""
     if checkpoint is not None:
         return load_model(checkpoint)
     corpus = load_corpus(EMBEDDED)
@@ -51,7 +51,7 @@ def negotiator(checkpoint: Path | None) -> Negotiator:
 
 
 def guard_corpus(model: Negotiator, name: str, data_root: Path | None) -> Corpus:
-    """The corpus of the supervised guard.
+    """Load the corpus of the supervised guard.
 
     Raises:
         ConfigError: it has other words than the network.
@@ -67,7 +67,7 @@ def guard_corpus(model: Negotiator, name: str, data_root: Path | None) -> Corpus
 
 
 def store(model: Negotiator, folder: Path) -> None:
-    """Writes a checkpoint that other processes can load."""
+    """Write a checkpoint that other processes can load."""
     Checkpoint(KIND, asdict(model.sizes), {"role": "benchmark"}, model.vocabulary, model.state_dict()).save(folder)
 
 

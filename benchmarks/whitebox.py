@@ -133,7 +133,7 @@ def states(agent: NegotiatorAgent, indices: range, most: int) -> tuple[ExchangeB
 
 
 def begin(plain: PlainAttack, exchanges: ExchangeBatch, row: int) -> None:
-    """Shows the reference one of the dialogues."""
+    """Begin one of the dialogues in the reference."""
     contexts = (exchanges.contexts[0, row].tolist(), exchanges.contexts[1, row].tolist())
     plain.begin(contexts, exchanges.tokens[row, : exchanges.lengths[row]].tolist())
 
@@ -141,7 +141,7 @@ def begin(plain: PlainAttack, exchanges: ExchangeBatch, row: int) -> None:
 def compare(
     plain: PlainAttack, exchanges: ExchangeBatch, row: int, sentence: np.ndarray, found: Found, result: Comparison
 ) -> None:
-    """Searches one dialogue plainly; after a tie, the reference goes on from our sentence."""
+    """Search one dialogue plainly; after a tie, the reference goes on from our sentence."""
     begin(plain, exchanges, row)
     words, left, ties = sentence.tolist(), plain.config.max_replacements, result.ties
     replaced = plain.search(words, left)
@@ -255,7 +255,7 @@ def _addmm_flop(sum_shape: Sequence[int], left: Sequence[int], right: Sequence[i
 
 
 def _product_rate(agent: NegotiatorAgent, dtype: torch.dtype) -> float:
-    """The rate of matrix products at the shape of the selection network's recurrence."""
+    """Measure the rate of matrix products at the shape of the selection network's recurrence."""
     width = agent.model.sizes.hidden_selection
     return gflop_per_s(cells.ROWS[dtype], width, 3 * width, dtype)
 

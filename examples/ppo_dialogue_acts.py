@@ -41,7 +41,7 @@ def mean_points(choose: Choose, dialogues: int = 100) -> tuple[float, float]:
 
 
 def trained(iterations: int, seed: int) -> Choose:
-    """A player that PPO has trained."""
+    """Train a player with PPO."""
     register_env("negotiation by acts", negotiation)
     config = (
         PPOConfig()

@@ -44,7 +44,7 @@ class MyModel(nn.Module):
 
 
 def trained() -> MyModel:
-    """The model, fitted to random sentences."""
+    """Fit the model to random sentences."""
     torch.manual_seed(1)
     model = MyModel()
     optimiser = torch.optim.Adam(model.parameters(), lr=5e-3)

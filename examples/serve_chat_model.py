@@ -26,12 +26,12 @@ from parley.policies.chat.model import ChatDecoding, ChatModel, ChatTooLongError
 
 
 def reply(messages: list[dict[str, str]]) -> str:
-    """A model of your own: what it is asked, and what it says."""
+    """Reply to the last message; put your own model here."""
     return f"You said {messages[-1]['content']!r}, and that is message {len(messages)}."
 
 
 def completion(model: ChatModel, asked: dict[str, Any]) -> dict[str, Any]:
-    """What a server says: a chat completion of OpenAI's protocol; raises ConfigError where the model takes no such messages."""
+    """Return a chat completion of OpenAI's protocol; raise ConfigError if the model takes no such messages."""
     chat = tuple(Message(message["role"], message["content"]) for message in asked["messages"])
     decoding = ChatDecoding(temperature=asked.get("temperature", 0.0), max_tokens=asked.get("max_tokens", 128))
     (answer,) = model.answer([chat], decoding=decoding, seeds=[asked.get("seed", 0)])
@@ -43,7 +43,7 @@ def completion(model: ChatModel, asked: dict[str, Any]) -> dict[str, Any]:
 
 
 def refused(error: ConfigError) -> dict[str, Any]:
-    """What it says with status 400, so that nobody asks the same again."""
+    """Return the body of status 400, which tells clients not to retry."""
     code = "context_length_exceeded" if isinstance(error, ChatTooLongError) else "invalid_request_error"
     return {"error": {"message": str(error), "code": code}}
 
@@ -68,7 +68,7 @@ def app(address: str, replicas: int) -> Any:
 
 
 def serve_with_ray(address: str, replicas: int, port: int) -> None:
-    """Serves them behind one URL, until Ctrl-C."""
+    """Serve the replicas behind one URL, until Ctrl-C."""
     # Ray gives up a proxy that is not ready in 5 seconds, which it is not where other work has the processor.
     os.environ.setdefault("RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S", "60")
     try:
@@ -116,7 +116,7 @@ def ask(address: str) -> None:
 
 
 def main() -> None:
-    """Reads what is asked for."""
+    """Read the options and serve the model."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="", help="hf:FOLDER, gguf:FILE or path/file.py:Name, served by Ray Serve")
     parser.add_argument("--replicas", type=int, default=1)

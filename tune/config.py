@@ -43,7 +43,7 @@ class SweepConfig(Configuration):
     """Address of a Ray cluster; a local one when empty."""
 
     def budgets(self, whole: int) -> tuple[int, ...]:
-        """The budgets of a trial, rising.
+        """Return the budgets of a trial, rising.
 
         Args:
             whole: that of the preset.

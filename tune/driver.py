@@ -61,7 +61,7 @@ logger = logging.getLogger(__name__)
 
 
 def run_trials(config: SweepConfig, setup: Setup, folder: RunFolder, reporter: Reporter, wait_s: float) -> None:
-    """Runs the trials that are left, and stores each as it ends.
+    """Run the trials that are left, and store each as it ends.
 
     Args:
         config: the sweep.
@@ -152,7 +152,7 @@ class _Proposals(Searcher):
         self.numbers: dict[str, int] = {}
 
     def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
-        """The next trial; none while one that runs may have to be tried again, and at the end."""
+        """Return the next trial; none at the end, or while a running trial may have to be tried again."""
         if not self._ledger.num_left:
             return Searcher.FINISHED if self._ledger.complete else None
         self.numbers[trial_id], parameters = self._ledger.next_trial()
@@ -180,7 +180,7 @@ class _Results(ray_tune.Callback):
         self._losses: dict[int, list[float]] = {}
 
     def on_trial_result(self, iteration: int, trials: Sequence[Any], trial: Any, result: dict[str, Any], **info: Any) -> None:
-        """Notes what a trial is worth at a budget, or why it is worth nothing."""
+        """Note the value of a trial at a budget, or the reason why it has none."""
         number = self._numbers[trial.trial_id]
         if REASON in result:
             self._failed[number] = result[REASON]
@@ -190,7 +190,7 @@ class _Results(ray_tune.Callback):
             self._values.setdefault(number, {})[result[BUDGET]] = found
 
     def on_trial_complete(self, iteration: int, trials: Sequence[Any], trial: Any, **info: Any) -> None:
-        """Notes that a trial has ended."""
+        """Note that a trial has ended."""
         self._ended.append(self._numbers[trial.trial_id])
 
     def on_trial_error(self, iteration: int, trials: Sequence[Any], trial: Any, **info: Any) -> None:
@@ -241,7 +241,7 @@ class _Results(ray_tune.Callback):
         return so_far + ("; ".join([f"{len(running)} running", *lines, *more]) if running else "no trial has begun")
 
     def _said(self, number: int) -> str:
-        """The newest line of a trial, after what it was worth at the last budget."""
+        """Return the newest line of a trial, after its value at the last budget."""
         *_, worth = [None, *self._values.get(number, {}).items()]
         found = f"{worth[1].value:.4g} at {worth[0]:,}" if worth else ""
         return ", ".join(filter(None, (found, self._board.line(number)))) or "starting"

@@ -40,7 +40,7 @@ class Choice:
     values: tuple[Value, ...]
 
     def distribution(self) -> BaseDistribution:
-        """The same for Optuna."""
+        """Return the domain as Optuna's distribution."""
         from optuna.distributions import CategoricalDistribution
 
         return CategoricalDistribution(self.values)
@@ -55,7 +55,7 @@ class Integer:
     log: bool = False
 
     def distribution(self) -> BaseDistribution:
-        """The same for Optuna."""
+        """Return the domain as Optuna's distribution."""
         from optuna.distributions import IntDistribution
 
         return IntDistribution(self.low, self.high, log=self.log)
@@ -70,7 +70,7 @@ class Real:
     log: bool = False
 
     def distribution(self) -> BaseDistribution:
-        """The same for Optuna."""
+        """Return the domain as Optuna's distribution."""
         from optuna.distributions import FloatDistribution
 
         return FloatDistribution(self.low, self.high, log=self.log)
@@ -87,7 +87,7 @@ def corners(domain: Domain) -> tuple[Value, ...]:
 
 
 def check_space(config: Any, space: Space, where: str) -> None:
-    """Finds out whether every setting of a space is there and may take its values.
+    """Check that every setting of a space exists and may take its values.
 
     Args:
         config: what the sweep turns settings of.
@@ -150,7 +150,7 @@ class Plan:
         return self.metrics[0] if len(self.metrics) == 1 else f"mean of {', '.join(self.metrics)}"
 
     def terms(self, config: Any) -> dict[str, float]:
-        """The weights of the metrics of a trial, below 0 for those that are to fall, by their names.
+        """Return the weight of each metric of a trial, by name; below 0 for a metric that is to fall.
 
         Raises:
             ConfigError: braces hold no setting, or no number stands before a star.
@@ -169,11 +169,11 @@ class Plan:
         return found
 
     def load(self) -> Job[Any, Any, Any]:
-        """Imports the job."""
+        """Import the job."""
         return find(self.job).load()
 
     def base(self, settings: str, num_workers: int, gpus_per_worker: float = 0.0) -> Any:
-        """What every trial has in common.
+        """Return the configuration that all trials share.
 
         Args:
             settings: KEY=VALUE words laid over the preset.
@@ -205,7 +205,7 @@ class Plan:
         return config
 
     def check_budget(self, base: Any, budget: int) -> None:
-        """Finds out whether there is enough to work on, which may read models and data.
+        """Check that the job has as many items as the budget; this may read models and data.
 
         Args:
             base: what every trial has in common.
@@ -236,7 +236,7 @@ class Plan:
 
 
 def find_plan(name: str) -> Plan:
-    """The plan of that name.
+    """Return the plan of that name.
 
     Raises:
         ConfigError: there is none (with the nearest name), or its preset is none of the job's.

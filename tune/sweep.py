@@ -84,7 +84,7 @@ class Swept:
 
 
 def _check_room(config: SweepConfig, session: RaySession, reporter: Reporter) -> None:
-    """Finds out whether one trial has room; a cluster may still grow."""
+    """Check that one trial has room; a cluster may still grow."""
     import ray
 
     room = ray.cluster_resources()
@@ -99,7 +99,7 @@ def _check_room(config: SweepConfig, session: RaySession, reporter: Reporter) ->
 
 
 def measured_again(best: Mapping[str, Any], prepared: Swept, path: Path, reporter: Reporter) -> Estimate:
-    """What the best settings are worth in runs that chose nothing; `NOTHING` where one of these fails.
+    """Measure the best settings in runs that chose nothing; return `NOTHING` if one of these fails.
 
     Args:
         best: the row of the trial.
@@ -134,7 +134,7 @@ def _metrics(rows: Sequence[Mapping[str, Any]], best: Mapping[str, Any], again: 
 
 
 def _write_best(path: Path, config: SweepConfig, plan: Plan, parameters: Mapping[str, Any]) -> None:
-    """Writes the sweep's settings and the best ones as a YAML file for `--config`.
+    """Write the sweep's settings and the best ones as a YAML file for `--config`.
 
     Raises:
         RunError: the disk refuses.
@@ -163,7 +163,7 @@ def gibbs_enum() -> SweepConfig:
 
 
 def rl_attack() -> SweepConfig:
-    """The RL attack: rate, discount, guards; what it gains in other dialogues, over three seeds (Cheng et al. 2019)."""
+    """Tune the RL attack: rate, discount, guards; its gain in other dialogues, over three seeds (Cheng et al. 2019)."""
     return _of("rl-attack", repeats=3)
 
 
@@ -173,7 +173,7 @@ def min_max() -> SweepConfig:
 
 
 def white_box() -> SweepConfig:
-    """The reactive attack: kappa, replaced words, proposals; advantage, target free to go on (Cheng et al. 2019)."""
+    """Tune the reactive attack: kappa, replaced words, proposals; advantage, target free to go on (Cheng et al. 2019)."""
     return _of("white-box")
 
 

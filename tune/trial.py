@@ -106,17 +106,17 @@ class Study:
         self._running: dict[int, Trial] = {}
 
     def propose(self, number: int) -> dict[str, Any]:
-        """Settings for a new trial, by dotted key."""
+        """Propose settings for a new trial, by dotted key."""
         self._study.sampler = TPESampler(seed=derive_seed(self._seed, "optuna", number) % 2**32)
         return self._ask(number)
 
     def recall(self, number: int, parameters: Mapping[str, Any]) -> None:
-        """Notes a trial that was given its settings before."""
+        """Note a trial that already has its settings."""
         self._study.enqueue_trial(dict(parameters))
         self._ask(number)
 
     def tell(self, number: int, values: Mapping[int, float], *, whole: bool) -> None:
-        """Notes what a trial was worth, which has ended.
+        """Note the values of a trial that has ended.
 
         Args:
             number: of the trial.
@@ -132,7 +132,7 @@ class Study:
             self._study.tell(trial, state=TrialState.PRUNED)
 
     def fail(self, number: int) -> None:
-        """Notes that a trial ended without a value."""
+        """Note that a trial ended without a value."""
         self._study.tell(self._running.pop(number), state=TrialState.FAIL)
 
     def _ask(self, number: int) -> dict[str, Any]:
@@ -181,12 +181,12 @@ def trial_folder(number: int) -> str:
 
 
 def trial_name(number: int) -> str:
-    """What the row and the folder of a trial are called."""
+    """Return the name of a trial's row and folder."""
     return f"{number:05d}"
 
 
 def run_trial(given: Mapping[str, Any], setup: Setup, board: ProgressBoard) -> None:
-    """Runs a trial inside Ray Tune, which may end it after any budget.
+    """Run a trial inside Ray Tune, which may end it after any budget.
 
     What the job raises is reported and not raised, so that Ray Tune starts a trial again when its process is lost and not when
     its settings are wrong.
@@ -222,7 +222,7 @@ def measure(
     tell: Callable[[str], None] = lambda line: None,
     stream: str = "repeat",
 ) -> Estimate:
-    """What a trial is worth at one budget.
+    """Measure a trial at one budget.
 
     Args:
         parameters: the settings that are turned, by dotted key.
@@ -255,7 +255,7 @@ def measure(
 
 
 def _await_writer(run: Path) -> None:
-    """Waits while another process writes the run: a worker of a killed sweep may live on for some seconds.
+    """Wait while another process writes the run: a worker of a killed sweep may live on for some seconds.
 
     The lease of one whose machine was lost has to run out.
     """
@@ -344,7 +344,7 @@ class Ledger:
         return [row for _, row in sorted(self._rows.items())]
 
     def next_trial(self) -> tuple[int, dict[str, Any]]:
-        """The number and the settings of the trial to start now; there must be one left.
+        """Return number and settings of the trial to start now; a trial must be left.
 
         Raises:
             RunError: the disk refuses.
@@ -363,11 +363,11 @@ class Ledger:
         self._tell()
 
     def take_back(self, number: int) -> None:
-        """Puts a trial that lost its process before those that have not begun."""
+        """Put a trial that lost its process before the trials that have not begun."""
         self._left.appendleft(number)
 
     def end(self, number: int, values: Mapping[int, Estimate]) -> None:
-        """Stores what a trial was worth.
+        """Store the values of a trial.
 
         Args:
             number: of the trial.
@@ -392,7 +392,7 @@ class Ledger:
         self._tell()
 
     def fail(self, number: int, reason: str) -> None:
-        """Stores that a trial failed.
+        """Store that a trial failed.
 
         Args:
             number: of the trial.
@@ -428,12 +428,12 @@ class Ledger:
 
 
 def values_of(row: Row) -> dict[int, float]:
-    """What a trial was worth, by rising budget."""
+    """Return the values of a trial, by rising budget."""
     return {entry["budget"]: entry["value"] for entry in row["by_budget"]}
 
 
 def best_row(rows: Sequence[Row], direction: str) -> Row | None:
-    """The best of the trials that were given the whole budget, the earlier one of two alike; None where there is none.
+    """Return the best of the trials with the whole budget, the earlier of two equal ones; None if there is none.
 
     Args:
         rows: in the order of the trials' numbers.
@@ -445,6 +445,6 @@ def best_row(rows: Sequence[Row], direction: str) -> Row | None:
 
 
 def nothing_worked(folder: RunFolder, reason: str | None) -> RunError:
-    """The error of a sweep without any result."""
+    """Return the error of a sweep without any result."""
     fix = "mend what it says, then the same command tries the trials again"
     return RunError("no trial of the sweep came to its end", where=folder.path, got=reason, fix=fix)

@@ -147,7 +147,7 @@ def list_corpora(data_root: Path | None = None) -> list[CorpusListing]:
 
 
 def find_corpus(name: str) -> AnySource:
-    """The corpus of that name, of any kind.
+    """Return the corpus of that name, of any kind.
 
     Args:
         name: a registered name, `path/file.py:NAME`, or a path of pairs or of candidates (see
@@ -177,7 +177,7 @@ def find_corpus(name: str) -> AnySource:
 
 
 def get_corpus(name: str, data_root: Path | None = None, progress: Progress | None = None) -> CorpusDelivery:
-    """Downloads what is missing or wrong of a corpus, and compiles it.
+    """Download the missing and wrong files of a corpus, and compile it.
 
     Args:
         name: as for `find_corpus`.
@@ -212,7 +212,7 @@ def get_corpus(name: str, data_root: Path | None = None, progress: Progress | No
 
 
 def check_corpus(name: str, data_root: Path | None = None) -> CorpusCheck | PairCheck | CandidateCheck | ChatCheck:
-    """Reads every line of a corpus and compares its files with what is published.
+    """Read every line of a corpus and compare its files with the published ones.
 
     Returns:
         All that is wrong: missing files, files that differ from the published ones, and every broken line.
@@ -249,7 +249,7 @@ def check_corpus(name: str, data_root: Path | None = None) -> CorpusCheck | Pair
 
 
 def describe_corpus(name: str, data_root: Path | None = None) -> CorpusInfo | PairInfo | CandidateInfo | ChatInfo:
-    """A corpus in numbers, counted on its compiled form.
+    """Describe a corpus in numbers, counted on its compiled form.
 
     Raises:
         DataError: files are missing or broken.
@@ -333,7 +333,7 @@ def _lacks(folder: Path, file: CorpusFile) -> bool:
 
 
 def _compiled(source: PairSource | CandidateSource | ChatSource, root: Path) -> Path:
-    """The folder of the compiled form, which is made where it is not there."""
+    """Return the folder of the compiled form; compile the corpus first where there is none."""
     if isinstance(source, PairSource):
         return open_pairs(source, root).folder
     return open_friends(source, root).folder if isinstance(source, ChatSource) else open_candidates(source, root).folder

@@ -57,7 +57,7 @@ class LexicalDelivery:
 
 
 def get_nltk(reporter: Reporter) -> LexicalDelivery:
-    """Downloads what NLTK's data lack, with NLTK's own downloader.
+    """Download the missing packages of NLTK's data with NLTK's own downloader.
 
     Raises:
         DataError: a package cannot be fetched; says what to put where.
@@ -148,25 +148,25 @@ class Spread:
 
 
 def where(folder: Path | None) -> str:
-    """The folder of a corpus, or that it is generated."""
+    """Return the folder of a corpus as text, or that the corpus is generated."""
     return GENERATED if folder is None else str(folder)
 
 
 def said_of(source: Source, root: Path) -> dict[str, str]:
-    """What a corpus is and where it lies, as `Info` holds it."""
+    """Return name, summary, licence and folder of a corpus, as `Info` holds them."""
     own = {"name": source.name, "summary": source.summary, "licence": source.licence}
     return {**own, "where": where(source.folder(root))}
 
 
 def problem(error: DataError) -> Problem:
-    """The error of a reader as one thing that is wrong."""
+    """Turn the error of a reader into a problem."""
     place = error.where if isinstance(error.where, FileLine) else FileLine(str(error.where), 0)
     got = None if error.got is None else str(error.got)
     return Problem(what=error.what, file=place.source, line=place.line or None, got=got, fix=error.fix)
 
 
 def spread(values: np.ndarray) -> Spread:
-    """The spread of numbers (n,); zeros when there are none."""
+    """Return the spread of numbers (n,); zeros for no numbers."""
     if not len(values):
         return Spread(mean=0.0, median=0.0, p95=0.0, max=0.0)
     return Spread(
@@ -214,7 +214,7 @@ class PairInfo(Info):
 
 
 def check_pairs(source: PairSource, root: Path) -> PairCheck:
-    """Reads every line of a corpus.
+    """Read every line of a corpus.
 
     Returns:
         All that is wrong: missing files and every broken line, or that there is no pair to train on.
@@ -232,7 +232,7 @@ def check_pairs(source: PairSource, root: Path) -> PairCheck:
 
 
 def describe_pairs(source: PairSource, root: Path) -> PairInfo:
-    """A corpus in numbers, counted on its compiled form.
+    """Describe a corpus in numbers, counted on its compiled form.
 
     Raises:
         DataError: files are missing or broken.
@@ -317,7 +317,7 @@ class CandidateInfo(Info):
 
 
 def check_candidates(source: CandidateSource, root: Path) -> CandidateCheck:
-    """Reads every line of a corpus.
+    """Read every line of a corpus.
 
     Returns:
         All that is wrong: missing files and every broken line, or that there is no group. And what was mended.
@@ -338,7 +338,7 @@ def check_candidates(source: CandidateSource, root: Path) -> CandidateCheck:
 
 
 def describe_candidates(source: CandidateSource, root: Path) -> CandidateInfo:
-    """A corpus in numbers, counted on its compiled form.
+    """Describe a corpus in numbers, counted on its compiled form.
 
     Raises:
         DataError: files are missing or broken.
@@ -431,7 +431,7 @@ class ChatInfo(Info):
 
 
 def check_chats(source: ChatSource, root: Path) -> ChatCheck:
-    """Reads every chat of a corpus.
+    """Read every chat of a corpus.
 
     Returns:
         All that is wrong: missing files and every broken chat.
@@ -447,7 +447,7 @@ def check_chats(source: ChatSource, root: Path) -> ChatCheck:
 
 
 def describe_chats(source: ChatSource, root: Path) -> ChatInfo:
-    """A corpus in numbers, counted on its compiled form.
+    """Describe a corpus in numbers, counted on its compiled form.
 
     Raises:
         DataError: files are missing or broken.
@@ -503,7 +503,7 @@ def _share(held: Sequence[bool]) -> float:
 
 
 def export_chats(name: str, folder: Path, data_root: Path | None = None) -> tuple[str, ...]:
-    """Writes a corpus of chats in the published format, with schema and lexicon.
+    """Write a corpus of chats in the published format, with schema and lexicon.
 
     Args:
         name: a registered corpus of chats, or `path/file.py:NAME`.

@@ -75,7 +75,7 @@ class ExportArguments(DataArguments):
 
 
 def run_list(verb: Verb, arguments: Sequence[str]) -> int:
-    """Lists the corpora; returns the exit status."""
+    """List the corpora and return the exit status."""
     asked = parse(DataArguments, verb, arguments)
     listings = list_corpora(asked.data_root)
     if asked.json:
@@ -91,7 +91,7 @@ def run_list(verb: Verb, arguments: Sequence[str]) -> int:
 
 
 def run_get(verb: Verb, arguments: Sequence[str]) -> int:
-    """Downloads and compiles a corpus, or what is needed of NLTK's data; returns the exit status."""
+    """Download and compile a corpus, or the packages of NLTK's data; return the exit status."""
     asked = parse(CorpusArguments, verb, arguments)
     if asked.name == NLTK:
         return _get_nltk(asked)
@@ -108,7 +108,7 @@ def run_get(verb: Verb, arguments: Sequence[str]) -> int:
 
 
 def run_info(verb: Verb, arguments: Sequence[str]) -> int:
-    """Describes a corpus; returns the exit status."""
+    """Describe a corpus and return the exit status."""
     asked = parse(CorpusArguments, verb, arguments)
     with watching():
         info = describe_corpus(asked.name, asked.data_root)
@@ -138,7 +138,7 @@ def run_info(verb: Verb, arguments: Sequence[str]) -> int:
 
 
 def run_check(verb: Verb, arguments: Sequence[str]) -> int:
-    """Checks a corpus; returns the exit status, 1 when something is wrong with it."""
+    """Check a corpus and return the exit status: 1 for a corpus with problems."""
     asked = parse(CorpusArguments, verb, arguments)
     with watching():
         found = check_corpus(asked.name, asked.data_root)
@@ -176,7 +176,7 @@ def run_check(verb: Verb, arguments: Sequence[str]) -> int:
 
 
 def run_export(verb: Verb, arguments: Sequence[str]) -> int:
-    """Writes a corpus of chats in its published format; returns the exit status."""
+    """Write a corpus of chats in its published format and return the exit status."""
     asked = parse(ExportArguments, verb, arguments)
     with watching():
         files = export_chats(asked.name, asked.folder, asked.data_root)

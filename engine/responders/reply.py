@@ -130,7 +130,7 @@ def usage_of(responder: Responder, name: str) -> RunUsage:
 
 
 def talk(terminal: Terminal, responder: Responder, decoder: DecoderSettings, seed: int) -> None:
-    """Replies to what is typed, and to what was said before it.
+    """Reply to each typed line, with the turns before it as context.
 
     Args:
         terminal: where the person sits.
@@ -313,7 +313,7 @@ def li2017() -> ReplyConfig:
 
 
 def quick() -> ReplyConfig:
-    """A first look: 100 contexts."""
+    """Take a first look: 100 contexts."""
     return ReplyConfig(limit=100)
 
 
@@ -331,7 +331,7 @@ class ReplyJob(Job[ReplyConfig, ContextSpec, ContextSpec]):
     resume_safe = RESUME_SAFE
 
     def prepare(self, config: ReplyConfig, path: Path, reporter: Reporter) -> ContextSpec:
-        """The model, tried without a context, and the contexts."""
+        """Load the model, try it without a context, and choose the contexts."""
         from parley.policies.core.responders import load_responder
 
         config.require_device()
@@ -365,7 +365,7 @@ class ReplyJob(Job[ReplyConfig, ContextSpec, ContextSpec]):
         return prepared
 
     def measure(self, run: RunFolder, found: ContextSpec) -> Summary:
-        """Writes the files beside the rows."""
+        """Write the files of replies and compute the metrics."""
         rows = sorted((row for row in run.read_rows().to_pylist() if row["status"] == OK), key=lambda row: row["item_key"])
         contexts = [parse_turns(row["context"]) for row in rows]
         for file, column in ((MACHINE_FILE, "reply"), (HUMAN_FILE, "truth")):
@@ -436,7 +436,7 @@ def tabbed_line(context: Turns, reply: str) -> str:
 
 
 def _write(path: Path, said: Iterable[tuple[Turns, str]]) -> None:
-    """Writes the lines of one file: what is said to contexts.
+    """Write one file of contexts and their replies, a line each.
 
     Raises:
         RunError: the disk refuses.

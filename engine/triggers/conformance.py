@@ -25,7 +25,7 @@ def _make(named: Any) -> Victim:
 
 
 def _inputs(victim: Victim) -> tuple[Tensor, Tensor]:
-    """Some inputs as embeddings (B, N, E), and replies (B, T) int64."""
+    """Draw inputs as embeddings (B, N, E), and replies (B, T) int64."""
     generator = torch.Generator().manual_seed(1)
     words_S = victim.searchable_V.nonzero()[:, 0].cpu()
     drawn_BN = words_S[torch.randint(len(words_S), (_ROWS, victim.input_length), generator=generator)]
@@ -46,7 +46,7 @@ def _has_words_to_search(victim: Victim) -> None:
 
 
 def _gives_logits(victim: Victim) -> None:
-    """Gives finite logits (B, T, V) of each word of the replies."""
+    """Give finite logits (B, T, V) of each word of the replies."""
     embedded_BNE, replies_BT = _inputs(victim)
     logits_BTV = victim.reply_logits(embedded_BNE, replies_BT)
     wanted = (_ROWS, _REPLY, len(victim.embedding_VE))
@@ -65,7 +65,7 @@ def _looks_at_earlier_words_alone(victim: Victim) -> None:
 
 
 def _is_the_same_alone(victim: Victim) -> None:
-    """Gives an input the same logits whatever else is in the batch."""
+    """Give an input the same logits whatever else is in the batch."""
     embedded_BNE, replies_BT = _inputs(victim)
     together = victim.reply_logits(embedded_BNE, replies_BT)
     alone = torch.cat([victim.reply_logits(embedded_BNE[row : row + 1], replies_BT[row : row + 1]) for row in range(_ROWS)])
@@ -125,7 +125,7 @@ def _found(method: Method, targets: list[list[int]], batch_size: int = 8) -> lis
 
 
 def _searches_to_an_end(method: Method) -> None:
-    """Searches for every target to an end, and counts what it tries."""
+    """Search for every target to an end, and count the candidates tried."""
     for trigger in _found(method, _TARGETS):
         expect(len(trigger.restarts) > 0, "an outcome of at least one restart", "none")
         expect(all(outcome.candidates >= 0 for outcome in trigger.restarts), "candidates counted", trigger.restarts)
@@ -133,27 +133,27 @@ def _searches_to_an_end(method: Method) -> None:
 
 
 def _does_not_get_worse(method: Method) -> None:
-    """Ends at a loss that is not above the one it began at."""
+    """End at a loss that is not above the loss at the start."""
     for outcome in (outcome for trigger in _found(method, _TARGETS) for outcome in trigger.restarts):
         first = outcome.loss_by_sweep[0]
         expect(outcome.loss <= first + _TOLERANCE, f"a loss of at most {first:.3g}", f"{outcome.loss:.3g}")
 
 
 def _uses_searchable_words(method: Method) -> None:
-    """Puts no word into an input that may not stand there."""
+    """Put only searchable words into an input."""
     for trigger in _found(method, _TARGETS):
         if trigger.words is not None:
             expect(all(word >= 2 for word in trigger.words), "words that may be searched", trigger.words)
 
 
 def _search_repeats_itself(method: Method) -> None:
-    """Finds the same from the same seed."""
+    """Find the same inputs from the same seed."""
     first, second = ([trigger.words for trigger in _found(method, _TARGETS)] for _ in range(2))
     expect(first == second, "the same inputs twice", f"{first} and {second}")
 
 
 def _target_is_the_same_alone(method: Method) -> None:
-    """Finds the same for a target whatever else is searched for, and however many at once."""
+    """Find the same input for a target whatever the other targets and the batch size."""
     together = [trigger.words for trigger in _found(method, _TARGETS)]
     same_alone(together, [_found(method, [target])[0].words for target in _TARGETS], "what is found for a target")
     same_alone(together, [trigger.words for trigger in _found(method, _TARGETS, batch_size=1)], "what is found for a target")

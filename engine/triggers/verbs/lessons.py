@@ -146,7 +146,7 @@ def full() -> TrainHardenedConfig:
 
 
 def demo() -> TrainHardenedConfig:
-    """A minute or two with a model of some 100 million weights: a dozen contexts, one epoch."""
+    """Train a model of some 100 million weights for a minute or two: a dozen contexts, one epoch."""
     return TrainHardenedConfig(limit=12, max_tokens=12, fit=replace(hardening_recipe(), max_epochs=1))
 
 

@@ -153,7 +153,7 @@ def pairs() -> MethodsConfig:
 
 
 def quick() -> MethodsConfig:
-    """A first look: 5 targets, 40 inputs for each."""
+    """Take a first look: 5 targets, 40 inputs for each."""
     evolution = EvolutionSettings(population=8)
     return MethodsConfig(limit=5, budget=40, search=SearchSettings(restarts=1, candidates=16), evolution=evolution)
 

@@ -110,12 +110,12 @@ def _trained_of(search: str) -> str:
 
 
 def gcg() -> HardenTriggersConfig:
-    """Searches in nanoGCG's sizes (Zou et al. 2023), low-rank adapters (Hu et al. 2021)."""
+    """Search in nanoGCG's sizes (Zou et al. 2023), with low-rank adapters (Hu et al. 2021)."""
     return HardenTriggersConfig(method="gcg", limit=100, search=settings.gcg())
 
 
 def quick() -> HardenTriggersConfig:
-    """A first look: gibbs-enum, 20 targets, one restart of up to 5 sweeps over 20 candidates."""
+    """Take a first look: gibbs-enum, 20 targets, one restart of up to 5 sweeps over 20 candidates."""
     return HardenTriggersConfig(limit=20, search=SearchSettings(candidates=20, restarts=1, max_sweeps=5))
 
 

@@ -417,13 +417,13 @@ def he2018() -> TriggerConfig:
 
 
 def released() -> TriggerConfig:
-    """The released code's: 5 restarts of 5 sweeps, a hundredth of satisfied terms, batches of 100 that stop as one."""
+    """Search as the released code: 5 restarts of 5 sweeps, a hundredth of satisfied terms, batches of 100."""
     engine = TriggerEngineSettings(batch_size=100, unknown=True)
     return TriggerConfig(search=settings.released(), objective=ObjectiveSettings(satisfied_weight=0.01), engine=engine)
 
 
 def quick() -> TriggerConfig:
-    """A first look: 100 targets, 2 restarts of up to 10 sweeps."""
+    """Take a first look: 100 targets, 2 restarts of up to 10 sweeps."""
     return TriggerConfig(limit=100, search=SearchSettings(restarts=2, max_sweeps=10))
 
 

@@ -142,17 +142,17 @@ def _names(text: str) -> list[str]:
 
 
 def he2018() -> SearchTableConfig:
-    """Lists of 100 words, up to 50 sweeps, 10 restarts, until a hit (He & Glass 2018)."""
+    """Search lists of 100 words, up to 50 sweeps, 10 restarts, until a hit (He & Glass 2018)."""
     return SearchTableConfig(search=settings.he2018())
 
 
 def quick() -> SearchTableConfig:
-    """A first look: 2 restarts of up to 10 sweeps."""
+    """Take a first look: 2 restarts of up to 10 sweeps."""
     return SearchTableConfig(search=SearchSettings(restarts=2, max_sweeps=10))
 
 
 def demo() -> SearchTableConfig:
-    """A minute, on the models of parley train seq2seq demo and parley train lm demo: 10 targets a list."""
+    """Take a minute, on the models of parley train seq2seq demo and parley train lm demo: 10 targets a list."""
     effort = SearchSettings(candidates=20, restarts=2, max_sweeps=5)
     return SearchTableConfig(lm="runs/lm", limit=10, search=effort)
 

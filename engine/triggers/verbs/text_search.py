@@ -486,7 +486,7 @@ def evolution() -> TextSearchConfig:
 
 
 def quick() -> TextSearchConfig:
-    """A first look: 5 targets, 40 replies for each."""
+    """Take a first look: 5 targets, 40 replies for each."""
     return TextSearchConfig(limit=5, search=EvolutionSettings(population=8, max_queries=40))
 
 

@@ -353,7 +353,7 @@ def gibbs() -> UniversalConfig:
 
 
 def quick() -> UniversalConfig:
-    """A first look: 8 pairs, one search of 64 steps of 32 swaps."""
+    """Take a first look: 8 pairs, one search of 64 steps of 32 swaps."""
     search = replace(settings.gcg(), candidates=32, max_candidates=64 * 32)
     return UniversalConfig(method="gcg", limit=8, search=search)
 
