@@ -96,7 +96,7 @@ HITS = "hits."
 """Prefix of counts by type of hit."""
 
 
-def effort(config: TriggerConfig) -> SearchSettings:
+def method_settings(config: TriggerConfig) -> SearchSettings:
     """Return the settings of the method; continuous inputs of malicious targets have a smaller l1 weight, as in the paper."""
     relaxation = config.search.relaxation
     if config.targets == MAL and relaxation.l1_weight is None:
@@ -140,7 +140,7 @@ def composition(config: TriggerConfig, thresholds: Thresholds) -> AttackComposit
     Raises:
         ConfigError: the method reads more than the model shows, or a threshold is missing that the type of hit needs.
     """
-    method, judged = make_method(config.method, effort(config)), f", inputs judged by {config.lm}" if config.lm else ""
+    method, judged = make_method(config.method, method_settings(config)), f", inputs judged by {config.lm}" if config.lm else ""
     inputs, typed = settings_told(config.engine, "unknown"), "as claimed: what is typed are the model's own words"
     if config.is_hugging_face:
         inputs, typed = settings_told(config.hugging_face, "length", "end"), settings_told(config.success, "by")
@@ -169,7 +169,7 @@ def composer(config: TriggerConfig, models: Models, victim: TextVictim) -> Calla
     judge = input_model(config, cast("HuggingFaceCausal", victim)) if config.is_hugging_face else None
     return lambda prompted: TriggerSearch(
         prompted,
-        make_method(config.method, effort(config)),
+        make_method(config.method, method_settings(config)),
         input_model=judge,
         hit=HitType.parse(config.hit),
         thresholds=models.thresholds,
@@ -207,7 +207,7 @@ class SearchTask(Sharded[Target]):
     @property
     def takes_any(self) -> bool:
         """Return True if targets may join a search and leave it at any moment."""
-        return make_method(self.config.method, effort(self.config)).takes_any
+        return make_method(self.config.method, method_settings(self.config)).takes_any
 
     def shard_size(self, num_items: int, num_workers: int) -> int:
         if self.takes_any:
@@ -380,7 +380,7 @@ def require_searchable(config: TriggerConfig) -> None:
     from parley.engine.triggers.catalogue import make_method
     from parley.engine.triggers.hits import HitType, Thresholds
 
-    wanted, method = HitType.parse(config.hit), make_method(config.method, effort(config))
+    wanted, method = HitType.parse(config.hit), make_method(config.method, method_settings(config))
     if method.continues and not config.is_hugging_face:
         what, fix = f"{config.method} lets the model write inputs, which Parley's own networks do not", "--model hf:FOLDER"
         raise ConfigError(what, where="--model", got=config.model, fix=fix)
@@ -429,8 +429,8 @@ def quick() -> TriggerConfig:
 
 def demo() -> TriggerConfig:
     """Seconds, on the model of parley train seq2seq demo: what it says anyway, 20 targets, 2 restarts of up to 5 sweeps."""
-    effort = SearchSettings(candidates=20, restarts=2, max_sweeps=5)
-    return TriggerConfig(targets=NORMAL, limit=20, hit="o-greedy", search=effort)
+    search = SearchSettings(candidates=20, restarts=2, max_sweeps=5)
+    return TriggerConfig(targets=NORMAL, limit=20, hit="o-greedy", search=search)
 
 
 def gcg() -> TriggerConfig:
@@ -527,7 +527,7 @@ class Search(Job[TriggerConfig, SearchPlan, SearchPlan]):
         kinds = read_types(HitType.parse(config.hit), sampled=sampled, judged=bool(config.lm))
         typed = (
             [VERIFIED, REFUSED, NO_REPLY]
-            if config.is_hugging_face and make_method(config.method, effort(config)).finds_words
+            if config.is_hugging_face and make_method(config.method, method_settings(config)).finds_words
             else []
         )
         typed += [SAMPLED] if typed and config.success.samples else []

@@ -153,8 +153,8 @@ def quick() -> SearchTableConfig:
 
 def demo() -> SearchTableConfig:
     """Take a minute, on the models of parley train seq2seq demo and parley train lm demo: 10 targets a list."""
-    effort = SearchSettings(candidates=20, restarts=2, max_sweeps=5)
-    return SearchTableConfig(lm="runs/lm", limit=10, search=effort)
+    search = SearchSettings(candidates=20, restarts=2, max_sweeps=5)
+    return SearchTableConfig(lm="runs/lm", limit=10, search=search)
 
 
 class SearchTable(Composite[SearchTableConfig, SearchTableConfig, SearchTableConfig]):

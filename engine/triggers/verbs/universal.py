@@ -43,6 +43,7 @@ from parley.engine.triggers.metrics.universal import (
     universal_metrics,
     universal_table,
 )
+from parley.engine.triggers.success import TOKENS
 from parley.engine.triggers.targets import Target, TargetList, has_prompts, target_seed
 from parley.engine.triggers.verbs.config import UNIVERSAL, TriggerConfig, is_hugging_face
 from parley.engine.triggers.verbs.models import (
@@ -115,6 +116,29 @@ class UniversalSearchTask(Sharded[UniversalInput]):
     def seed(self, key: str) -> int:
         return target_seed(self.config.seed, key)
 
+    def effort(self, item: UniversalInput) -> float:
+        """Return the readings of a prompt by a model that an input takes: its search, then the replies behind all prompts."""
+        success = self.config.success
+        longest = max(len(pair.words) for pair in (*self.searched, *self.held_out))
+        reply_tokens = success.tokens or (longest + 1 if success.by in ("target", "exact", "prefix") else TOKENS)
+        replies = len(self.labels) * (len(self.searched) + len(self.held_out)) * (1 + success.samples)
+        return self.search_effort(item) + replies * reply_tokens
+
+    def search_effort(self, item: UniversalInput) -> float:
+        """Return the most readings of a prompt by a model in the search for an input; 0 for inputs that are not searched for.
+
+        A candidate is read behind each searched prompt, a word of a reply counts as one reading.
+        """
+        from parley.engine.triggers.catalogue import make_method
+
+        if item.kind != FOUND:
+            return 0.0
+        method = make_method(self.config.method, self.config.search)
+        per_visit = method.candidates * method.cost if "candidates" in method.uses else 1
+        most = self.config.search.max_sweeps * self.config.hugging_face.length * per_visit
+        candidates = min(most, self.config.search.max_candidates or most)
+        return float(candidates * len(self.labels) * len(self.searched))
+
     def worker(self) -> UniversalWorker:
         return UniversalWorker(self)
 
@@ -183,6 +207,7 @@ class UniversalWorker(SearchTurns[UniversalInput]):
         from parley.engine.triggers.hits import HitType
         from parley.engine.triggers.searches.batch import UniversalVictim
 
+        self._searching = searching
         # The first model stands where one is asked for.
         config, models = replace(searching.config, model=searching.config.model.split(",")[0].strip()), searching.models
         self.config, self.thresholds, self.wanted = config, models.thresholds, HitType.parse(config.hit)
@@ -214,6 +239,9 @@ class UniversalWorker(SearchTurns[UniversalInput]):
         if item.kind != FOUND:
             return []
         return list(tasks_of({item.key: self.victim.target_ids}, 1, self.config.seed))
+
+    def search_effort(self, item: UniversalInput) -> float:
+        return self._searching.search_effort(item)
 
     def row(self, item: UniversalInput, outcomes: Sequence[Outcome]) -> dict[str, Any]:
         words = self._words(item, outcomes)
