@@ -39,7 +39,7 @@ def _textattack(plain: PlainLoops, folder: Path) -> dict[str, Augment]:
         "data-paraphrase": WordNetAugmenter(),
         "character-noise": CharSwapAugmenter(),
     }
-    return {name: (each.augment, each.augment_many) for name, each in made.items()}
+    return {name: (augmenter.augment, augmenter.augment_many) for name, augmenter in made.items()}
 
 
 def _nlpaug(plain: PlainLoops, folder: Path) -> dict[str, Augment]:
@@ -47,7 +47,9 @@ def _nlpaug(plain: PlainLoops, folder: Path) -> dict[str, Augment]:
 
     paraphrases = folder / "ppdb.txt"
     lines = [
-        f"[NN/VB/JJ/RB] ||| {' '.join(a)} ||| {' '.join(b)} ||| ||| " for a, others in plain.paraphrases.items() for b in others
+        f"[NN/VB/JJ/RB] ||| {' '.join(a)} ||| {' '.join(b)} ||| ||| "
+        for a, phrases in plain.paraphrases.items()
+        for b in phrases
     ]
     paraphrases.write_text("".join(f"{line}\n" for line in lines))
     categories: dict[str, list[str]] = {}
@@ -56,11 +58,11 @@ def _nlpaug(plain: PlainLoops, folder: Path) -> dict[str, Augment]:
             categories.setdefault(category, []).append(" ".join(entity))
     mentioned = sorted({part for entity in plain.entities for part in entity})
     # nlpaug leaves alone what it calls stop words, which it also looks up with blanks around them: here all other words.
-    others = rf"\s*(?!(?:{'|'.join(map(re.escape, sorted(plain.dropped)))})\s*$)\S"
+    pattern = rf"\s*(?!(?:{'|'.join(map(re.escape, sorted(plain.dropped)))})\s*$)\S"
     every = {"aug_p": 1.0, "aug_max": MOST}
     made = {
         "random-swap": word.RandomWordAug(action="swap", aug_p=0.25, aug_max=MOST),
-        "stopword-dropout": word.RandomWordAug(action="delete", aug_p=1.0, aug_max=8, stopwords_regex=others),
+        "stopword-dropout": word.RandomWordAug(action="delete", aug_p=1.0, aug_max=8, stopwords_regex=pattern),
         "data-paraphrase": word.SynonymAug(aug_src="ppdb", model_path=str(paraphrases), **every),
         "grammar-errors": word.SpellingAug(),
         "antonym": word.AntonymAug(aug_max=1),
@@ -71,7 +73,7 @@ def _nlpaug(plain: PlainLoops, folder: Path) -> dict[str, Augment]:
         "confusing-entity": word.ReservedAug(reserved_tokens=list(categories.values()), **every),
         "character-noise": char.KeyboardAug(aug_word_p=0.2, aug_word_max=MOST, aug_char_max=1, min_char=4),
     }
-    return {name: (each.augment, each.augment) for name, each in made.items()}
+    return {name: (augmenter.augment, augmenter.augment) for name, augmenter in made.items()}
 
 
 LIBRARIES: dict[str, Callable[[PlainLoops, Path], dict[str, Augment]]] = {"textattack": _textattack, "nlpaug": _nlpaug}

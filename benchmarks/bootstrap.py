@@ -52,7 +52,7 @@ def plain_bootstrap(differences: np.ndarray, num_resamples: int, draw: Callable[
     """Return the p-value, one resample at a time; `draw` gives one."""
     drawn = [draw() for _ in range(num_resamples)]
     observed = differences.mean()
-    errors = np.array([(each.mean() - observed) / each.std() for each in drawn])
+    errors = np.array([(sample.mean() - observed) / sample.std() for sample in drawn])
     num_far = np.count_nonzero(np.abs(errors) >= abs(observed / differences.std()))
     return float((1 + num_far) / (1 + num_resamples))
 

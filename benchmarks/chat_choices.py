@@ -67,17 +67,17 @@ def measure(options: Options) -> dict[str, Any]:
     model = _model(options)
     sides = _sides("embedded" if options.quick else options.corpus)
     drawn = stream(SEED).permutation(len(sides))[: 2 if options.quick else options.num]
-    found: dict[str, list[tuple[float, float, float, float]]] = {rule: [] for rule in RULES}
+    by_rule: dict[str, list[tuple[float, float, float, float]]] = {rule: [] for rule in RULES}
     for number in drawn.tolist():
-        for rule, told in _told(model, sides[number]).items():
-            found[rule].append(told)
-    places = {rule: float(np.mean([each[-1] for each in told])) for rule, told in found.items()}
+        for rule, figures in _choices(model, sides[number]).items():
+            by_rule[rule].append(figures)
+    places = {rule: float(np.mean([figures[-1] for figures in figures_of])) for rule, figures_of in by_rule.items()}
     ratio = places["per token"] / places["beside the question"]
-    results: dict[str, Any] = {"ratio": ratio, "identical": len(found[RULES[0]]) == len(drawn), "sides": len(drawn)}
-    for rule, each_side in found.items():
-        same, nothing, refused, place = np.array(each_side).T
-        shares = {name: rate(int(each.sum()), len(each)) for name, each in (("same", same), ("nothing", nothing))}
-        shares |= {"no deal": rate(int(refused.sum()), len(refused)), "place": mean(place)}
+    results: dict[str, Any] = {"ratio": ratio, "identical": len(by_rule[RULES[0]]) == len(drawn), "sides": len(drawn)}
+    for rule, each_side in by_rule.items():
+        same, nothing, refused, rank = np.array(each_side).T
+        shares = {name: rate(int(flags.sum()), len(flags)) for name, flags in (("same", same), ("nothing", nothing))}
+        shares |= {"no deal": rate(int(refused.sum()), len(refused)), "place": mean(rank)}
         results |= {f"{rule}: {name}": [round(x, 3) for x in (e.value, e.low, e.high)] for name, e in shares.items()}
     return results
 
@@ -93,30 +93,30 @@ def _model(options: Options) -> ScoringChatModel:
 def _sides(corpus: str) -> list[DialogueRecord]:
     source: CorpusSource = corpora.get(corpus)
     records = source.read(data_root(None)).require_whole().splits["val"]
-    return [one for one in records if len(set(one.output)) > 1 and 4 <= len(one.turns) < Rules().max_turns]
+    return [record for record in records if len(set(record.output)) > 1 and 4 <= len(record.turns) < Rules().max_turns]
 
 
-def _told(model: ScoringChatModel, record: DialogueRecord) -> dict[str, tuple[float, float, float, float]]:
+def _choices(model: ScoringChatModel, record: DialogueRecord) -> dict[str, tuple[float, float, float, float]]:
     scenario = record.scenario
     domain, counts, words = scenario.domain, scenario.counts, scenario.domain.vocabulary()
     game = NegotiationGame([scenario], [SEED], words, Rules(), [int(not record.turns[0].is_you)])
     for turn in record.turns:
-        said = game.view(int(not turn.is_you)).encode(" ".join(turn.words))
-        game.say(np.arange(1), Utterances.of([[SELECTION_ID] if turn.words == (SELECTION,) else said]))
+        tokens = game.view(int(not turn.is_you)).encode(" ".join(turn.words))
+        game.say(np.arange(1), Utterances.of([[SELECTION_ID] if turn.words == (SELECTION,) else tokens]))
     chat, legal = bargaining.choice(game.view(0), 0), bargaining.choices(domain, counts)
     agent = ChatNegotiator("model", lambda: model, words)
-    own = next(place for place, row in enumerate(scenario.selections.table.tolist()) if tuple(row) == tuple(record.output))
+    recorded = next(index for index, row in enumerate(scenario.selections.table.tolist()) if tuple(row) == tuple(record.output))
     (nats,) = nats_by_chat(model, [chat], [legal])
     (beside,) = agent.choice_scores([chat], domain, [counts])
     lengths = np.array([score.num_tokens for score in model.score([chat] * len(legal), legal)])
     taken = scenario.selections.own
-    told = {}
+    results = {}
     for rule, scores in zip(RULES, (nats, nats / lengths, beside), strict=True):
         chosen = int(scores.argmax())
         refused = legal[chosen] == bargaining.NO_DEAL
-        place = float(np.delete(scores > scores[own], own).mean())
-        told[rule] = (float(chosen == own), float(not refused and not taken[chosen].any()), float(refused), place)
-    return told
+        rank = float(np.delete(scores > scores[recorded], recorded).mean())
+        results[rule] = (float(chosen == recorded), float(not refused and not taken[chosen].any()), float(refused), rank)
+    return results
 
 
 if __name__ == "__main__":

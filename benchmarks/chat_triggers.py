@@ -142,35 +142,35 @@ class ChatSearch:
         self.plain = PlainGcg(victim.model, victim.before, victim.after, victim.target_T)
         self.words_N = drawn_words(victim, "chat input", 1)[0]
 
-    def step(self, number: int, found: StepTally) -> None:
+    def step(self, number: int, tally: StepTally) -> None:
         """One step of both, and what each says of its candidates."""
-        with found.gradient.running():
+        with tally.gradient.running():
             incumbent, swaps, tried_GN = self.propose(number)
-        with found.ours.running():
+        with tally.ours.running():
             choice_B, loss_B, read = self._choose(self.scorer, incumbent, swaps)
         if self.screened is not None:
-            with found.screened.running():
-                found.alike += int(self._choose(self.screened, incumbent, swaps)[0]) == int(choice_B)
-        with found.reference_gradient.running():
+            with tally.screened.running():
+                tally.alike += int(self._choose(self.screened, incumbent, swaps)[0]) == int(choice_B)
+        with tally.reference_gradient.running():
             self.plain.slopes(self.words_N)
-        with found.reference.running():
+        with tally.reference.running():
             loss_G = self.plain.losses(tried_GN)
             best = int(loss_G.argmin())
-        found.steps += 1
-        found.candidates += len(tried_GN)
+        tally.steps += 1
+        tally.candidates += len(tried_GN)
         distinct = set(zip(swaps.positions_BG[0].tolist(), swaps.words_BG[0].tolist(), strict=True))
         for position, num in Counter(position for position, _ in distinct).items():
-            found.flop += num * self.victim.flop(self.victim.tokens(position)[:-1], REPLY)
+            tally.flop += num * self.victim.flop(self.victim.tokens(position)[:-1], REPLY)
         losses = loss_G.tolist()
         off = max((abs(loss - losses[candidate]) for candidate, loss in read), default=0.0)
-        found.difference = max(found.difference, off)
+        tally.difference = max(tally.difference, off)
         choice, least = int(choice_B), losses[best]
         if choice < 0:
-            found.same += least >= incumbent.loss - TIE * max(1.0, incumbent.loss)
+            tally.same += least >= incumbent.loss - TIE * max(1.0, incumbent.loss)
             return
-        found.same += choice == best
-        found.ties += choice != best and losses[choice] <= least + TIE * max(1.0, least)
-        self.words_N, found.loss = tried_GN[choice], float(loss_B)
+        tally.same += choice == best
+        tally.ties += choice != best and losses[choice] <= least + TIE * max(1.0, least)
+        self.words_N, tally.loss = tried_GN[choice], float(loss_B)
 
     def propose(self, number: int) -> tuple[BestInput, Swaps, Tensor]:
         """Measure the input, and return it with its swaps and the candidates (G, N)."""
@@ -186,7 +186,7 @@ class ChatSearch:
         else:
             rng = stream(SEED, "chat swaps", number)
             drawn_G = (torch.from_numpy(rng.integers(most, size=num)) for most in (length, WORDS_PER_POSITION))
-            positions_G, ranks_G = (each.to(lists_NG.device) for each in drawn_G)
+            positions_G, ranks_G = (draw_G.to(lists_NG.device) for draw_G in drawn_G)
             words_G = lists_NG[positions_G, ranks_G]
         tried_GN = self.words_N.repeat(num, 1)
         tried_GN[torch.arange(num, device=tried_GN.device), positions_G] = words_G
@@ -208,9 +208,9 @@ def _noted() -> Iterator[list[tuple[int, float]]]:
     call, read = SwapList.read, list[tuple[int, float]]()
 
     def noted(*given: Any, **named: Any) -> Generator[Any, Any, list[ReadLoss]]:
-        found = yield from call(*given, **named)
-        read.extend((each.candidate, each.loss) for each in found)
-        return found
+        losses = yield from call(*given, **named)
+        read.extend((loss.candidate, loss.loss) for loss in losses)
+        return losses
 
     with patch.object(SwapList, "read", noted):
         yield read
@@ -229,7 +229,7 @@ def measure(options: Options) -> dict[str, Any]:
 
 def compare(longest: Chat, options: Options) -> dict[str, Any]:
     """Measures searches in a model with 20 searched tokens."""
-    found: dict[str, StepTally] = {}
+    tallies: dict[str, StepTally] = {}
     for name, length, gibbs in (("20", 20, False), ("10", 10, False), ("gibbs", 20, True)):
         victim = replace(longest, input_length=length)
         search, tally = ChatSearch(victim, options, gibbs=gibbs), StepTally(victim.device)
@@ -238,15 +238,15 @@ def compare(longest: Chat, options: Options) -> dict[str, Any]:
         search = ChatSearch(victim, options, gibbs=gibbs)
         for number in range(options.steps):
             search.step(number, tally)
-        found[name] = tally
-    main, together = found["20"], measure_together(*short_lists(longest), options.steps)
+        tallies[name] = tally
+    main, together = tallies["20"], measure_together(*short_lists(longest), options.steps)
     per_s, reference_per_s = (main.candidates / clock.seconds for clock in (main.ours, main.reference))
     screened: dict[str, Any] = {}
     if multiplies_bfloat16(longest.device):
         screened = {
             "ratio_screened": main.ratio(main.screened),
             "screened_candidates_per_s": main.candidates / main.screened.seconds,
-            "alike": sum(tally.alike for tally in found.values()) / sum(tally.steps for tally in found.values()),
+            "alike": sum(tally.alike for tally in tallies.values()) / sum(tally.steps for tally in tallies.values()),
         }
     whole = measure_whole(longest, options) if options.device == "cuda" else {}
     read, peak = longest.tokens(0), peak_flop_per_s(longest.device)
@@ -254,9 +254,9 @@ def compare(longest: Chat, options: Options) -> dict[str, Any]:
     num_words, most = len(longest.searchable_V), min(options.candidates, search.scorer.pieces.size)
     return {
         "ratio": main.ratio(main.ours),
-        "identical": all(tally.identical for tally in found.values()) and together.pop("same") and whole.pop("same", True),
-        "ratio_10": found["10"].ratio(found["10"].ours),
-        "ratio_gibbs": found["gibbs"].ratio(found["gibbs"].ours),
+        "identical": all(tally.identical for tally in tallies.values()) and together.pop("same") and whole.pop("same", True),
+        "ratio_10": tallies["10"].ratio(tallies["10"].ours),
+        "ratio_gibbs": tallies["gibbs"].ratio(tallies["gibbs"].ours),
         "ratio_gradient": main.reference_gradient.seconds / main.gradient.seconds,
         **together,
         "model": longest.name,
@@ -266,10 +266,10 @@ def compare(longest: Chat, options: Options) -> dict[str, Any]:
         "candidates_per_s": per_s,
         "reference_candidates_per_s": reference_per_s,
         **screened,
-        "compared": sum(tally.steps for tally in found.values()),
-        "ties": sum(tally.ties for tally in found.values()),
-        "most_different_nats": max(tally.difference for tally in found.values()),
-        "loss": {name: tally.loss for name, tally in found.items()},
+        "compared": sum(tally.steps for tally in tallies.values()),
+        "ties": sum(tally.ties for tally in tallies.values()),
+        "most_different_nats": max(tally.difference for tally in tallies.values()),
+        "loss": {name: tally.loss for name, tally in tallies.items()},
         "flop_per_candidate": flop,
         "reference_flop_per_candidate": float(reference_flop),
         "peak_flop_per_s": peak,
@@ -305,29 +305,32 @@ def whole_lists(victim: Chat, options: Options) -> tuple[CausalScorer, list[Best
     return search.scorer, incumbents, Swaps(torch.cat(positions), torch.cat(words))
 
 
-def measure_together(scorer: CausalScorer, incumbents: list[BestInput], asked: Swaps, rounds: int) -> dict[str, Any]:
+def measure_together(scorer: CausalScorer, incumbents: list[BestInput], all_swaps: Swaps, rounds: int) -> dict[str, Any]:
     """Measure the lists of several searches, read together and one after the other."""
     num_open, settled = 0, SwapList.settled
 
     def noted(swaps: SwapList, read: Sequence[ReadLoss]) -> tuple[int, float] | None:
         nonlocal num_open
-        found = settled(swaps, read)
-        num_open += found is None
-        return found
+        choice = settled(swaps, read)
+        num_open += choice is None
+        return choice
 
     def choose(rows: slice) -> tuple[Tensor, Tensor]:
-        swaps, beat_b = Swaps(asked.positions_BG[rows], asked.words_BG[rows]), torch.full((SEARCHES,), math.inf)[rows]
+        swaps, beat_b = (
+            Swaps(all_swaps.positions_BG[rows], all_swaps.words_BG[rows]),
+            torch.full((SEARCHES,), math.inf)[rows],
+        )
         return scorer.best_swap(incumbents[rows], swaps, beat_b)
 
     for number in range(1 + rounds):
         if number < 2:
             # Kernels of new shapes are made in the first round.
-            (together, alone), num_open = (Clock(device=asked.words_BG.device) for _ in range(2)), 0
+            (together, alone), num_open = (Clock(device=all_swaps.words_BG.device) for _ in range(2)), 0
         with together.running(), patch.object(SwapList, "settled", noted):
             choice_B, loss_B = choose(slice(None))
         with alone.running():
-            found = [choose(slice(row, row + 1)) for row in range(SEARCHES)]
-    choices, losses = (torch.cat(each) for each in zip(*found, strict=True))
+            chosen = [choose(slice(row, row + 1)) for row in range(SEARCHES)]
+    choices, losses = (torch.cat(parts) for parts in zip(*chosen, strict=True))
     off = float((loss_B - losses).abs().max())
     return {
         "ratio_together": alone.seconds / together.seconds,
@@ -341,8 +344,8 @@ def measure_whole(victim: Chat, options: Options) -> dict[str, Any]:
     """Whole lists of several searches: as searches read them together, and one, two and four at once, never in pieces."""
     scorer, incumbents, swaps = whole_lists(victim, options)
     together = measure_together(scorer, incumbents, swaps, options.steps)
-    lists = [SwapList(scorer, incumbent, *own) for incumbent, own in zip(incumbents, swaps.lists(), strict=True)]
-    distinct = [each.distinct for each in lists]
+    lists = [SwapList(scorer, incumbent, *swap) for incumbent, swap in zip(incumbents, swaps.lists(), strict=True)]
+    distinct = [swaps_list.distinct for swaps_list in lists]
     seconds = dict[int, float]()
     for num in (1, 2, 4):
         for number in range(1 + options.steps):
@@ -373,10 +376,10 @@ def measure_nanogcg(options: Options, victim: Chat, screened_per_s: float) -> di
     done = subprocess.run(
         [options.nanogcg, str(script), *given], env=environment, stdout=subprocess.PIPE, text=True, check=True
     )
-    found = json.loads(done.stdout.splitlines()[-1])
+    report = json.loads(done.stdout.splitlines()[-1])
     reference = PlainGcg(victim.model, victim.before, victim.after, victim.target_T)
-    off_G = reference.losses(torch.tensor(found["tried"])) - torch.tensor(found["losses"])
-    per_s = options.candidates / found["seconds"]
+    off_G = reference.losses(torch.tensor(report["tried"])) - torch.tensor(report["losses"])
+    per_s = options.candidates / report["seconds"]
     return {
         "ratio_nanogcg": screened_per_s / per_s,
         "nanogcg_candidates_per_s": per_s,

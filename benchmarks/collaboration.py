@@ -60,8 +60,8 @@ def played(agent: FriendsAgent, channel: Channel, chats: Asked, num_rows: int) -
     """Play the chats, and return them with the CPU seconds of an event."""
     clock = Clock()
     with clock.running():
-        found = play_friends(chats, (agent, agent), num_rows=num_rows, channels=(channel, channel))
-    return found, clock.cpu_s / sum(len(chat.events) for chat in found)
+        played_chats = play_friends(chats, (agent, agent), num_rows=num_rows, channels=(channel, channel))
+    return played_chats, clock.cpu_s / sum(len(chat.events) for chat in played_chats)
 
 
 def measure(options: Options) -> dict[str, Any]:
@@ -84,7 +84,7 @@ def measure(options: Options) -> dict[str, Any]:
         "chats_per_cpu_s": 1 / (seconds * events),
         "reference_chats_per_cpu_s": 1 / (plain_seconds * events),
         "events_a_chat": events,
-        "equal_chats": sum(one == other for one, other in zip(plain, ours, strict=False)),
+        "equal_chats": sum(chat == other for chat, other in zip(plain, ours, strict=False)),
         "reference_chats": num_plain,
         "scripted": {
             "ratio": alone_seconds / scripted_seconds,

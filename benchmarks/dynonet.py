@@ -47,8 +47,8 @@ def measure(options: Options) -> dict[str, Any]:
     """Clocks both ways."""
     corpus = load_friends("friends")
     chats = corpus.splits["train"][: BATCH // 2]
-    said = ([token for token in event.tokens if isinstance(token, str)] for chat in chats for event in chat.events)
-    vocabulary, sizes = FriendsVocabulary.build(corpus.schema, said, 1), DynoNetSizes()
+    utterances = ([token for token in event.tokens if isinstance(token, str)] for chat in chats for event in chat.events)
+    vocabulary, sizes = FriendsVocabulary.build(corpus.schema, utterances, 1), DynoNetSizes()
     model, examples = DynoNet(vocabulary, sizes), SideExamples(chats, vocabulary, sizes, corpus.linker)
     model.initialise(torch.Generator().manual_seed(derive_seed(SEED, "weights")))
     clocks = {name: Clock() for name in ("ours", "plain", "fit", "play")}
@@ -81,11 +81,11 @@ def measure(options: Options) -> dict[str, Any]:
     few = order[np.linspace(0, len(order) - 1, QUICK).astype(int)] if options.quick else everybody
     with clocks["plain"].running():
         wanted = plainly(few)
-    gradients = {name: value.grad.clone() for name, value in model.named_parameters() if value.grad is not None}
+    plain_gradients = {name: value.grad.clone() for name, value in model.named_parameters() if value.grad is not None}
     losses = step(few)
     apart = [abs(ours - theirs) for ours, theirs in zip(losses, wanted, strict=True)]
-    found = {name: value.grad for name, value in model.named_parameters() if value.grad is not None}
-    apart += [(found[name] - wanted_grad).abs().max().item() for name, wanted_grad in gradients.items()]
+    gradients = {name: value.grad for name, value in model.named_parameters() if value.grad is not None}
+    apart += [(gradients[name] - wanted_grad).abs().max().item() for name, wanted_grad in plain_gradients.items()]
 
     with TemporaryDirectory() as folder:
         fit = DynoNetFit(DynoNet(vocabulary, sizes), examples, examples, dynonet_fit(), SEED, Path(folder) / "state")

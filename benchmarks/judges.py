@@ -62,8 +62,8 @@ def made_up(num: int) -> tuple[list[RepliedPair], np.ndarray]:
     lengths = 3 + np.stack([draws.geometric(share, size=num) for share in (0.09, 0.09, 0.15, 0.15)], axis=1)
     lengths = lengths.clip(max=(LONGEST, LONGEST, 20, 20))
     pairs = []
-    for own, sizes in zip(ranks.tolist(), lengths.tolist(), strict=True):
-        first, second, *replies = (tuple(f"w{rank}" for rank in row[:size]) for row, size in zip(own, sizes, strict=True))
+    for rows, sizes in zip(ranks.tolist(), lengths.tolist(), strict=True):
+        first, second, *replies = (tuple(f"w{rank}" for rank in row[:size]) for row, size in zip(rows, sizes, strict=True))
         pairs += [RepliedPair((first, second), reply) for reply in replies]
     return pairs, np.tile([True, False], num)
 
@@ -111,8 +111,8 @@ def measure(options: Options) -> dict[str, Any]:
         with clocks["ours"].running():
             items = [JudgedReplies(sources[n], replies[n : n + 2], (True, False), 0) for n in of_batch[::2]]
             batch = ReplyExamples(items, vocabulary, model.sizes).batch(np.arange(BATCH))
-            found = torch.autograd.grad(binary_cross_entropy_with_logits(model(batch), human), weights)
-        apart += [(ours - theirs).abs().max().item() for ours, theirs in zip(found, wanted, strict=True)]
+            gradients = torch.autograd.grad(binary_cross_entropy_with_logits(model(batch), human), weights)
+        apart += [(ours - theirs).abs().max().item() for ours, theirs in zip(gradients, wanted, strict=True)]
     right = {}
     for name, made in {"svm": svm_unigram(JudgeSettings()), "network": hierarchical(JudgeSettings())}.items():
         with clocks[name].running():

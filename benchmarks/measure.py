@@ -137,11 +137,11 @@ def run(name: str, options: type[OptionsT], measure: Callable[[OptionsT], dict[s
         measure: returns the figures; must hold "ratio" and "identical".
     """
     load = os.getloadavg()[0]
-    found = machine()
+    facts = machine()
     chosen = tyro.cli(options, prog=f"python -m benchmarks.{name}", description=options.__doc__)
     torch.set_num_threads(1)
-    able = ", ".join(found["instructions"])
-    sys.stderr.write(f"{name} on {found['processor']}, {found['cores']} cores, one thread, {able}; load {load:.2f}\n")
+    able = ", ".join(facts["instructions"])
+    sys.stderr.write(f"{name} on {facts['processor']}, {facts['cores']} cores, one thread, {able}; load {load:.2f}\n")
     # Libraries print as they like; standard output is for the one line alone, also at the level of the file descriptor.
     result = os.dup(sys.stdout.fileno())
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
@@ -149,10 +149,10 @@ def run(name: str, options: type[OptionsT], measure: Callable[[OptionsT], dict[s
         figures = measure(chosen)
     except ParleyError as error:
         sys.exit(f"error: {error}")
-    found |= {"threads": torch.get_num_threads(), "load_before": load, "load_after": os.getloadavg()[0]}
+    facts |= {"threads": torch.get_num_threads(), "load_before": load, "load_after": os.getloadavg()[0]}
     if torch.cuda.is_initialized():
-        found["gpu"] = torch.cuda.get_device_name()
-    line = json.dumps({"benchmark": name, **_rounded(figures), "machine": _rounded(found)})
+        facts["gpu"] = torch.cuda.get_device_name()
+    line = json.dumps({"benchmark": name, **_rounded(figures), "machine": _rounded(facts)})
     with os.fdopen(result, "w") as stream:
         print(line, file=stream)
 

@@ -119,7 +119,7 @@ class Subject:
     """What is perturbed, and with what.
 
     Args:
-        said: utterances that occur once, more than the contexts hold.
+        utterances: those that occur once, more than the contexts hold.
         contexts: of the first of them.
         make: strategies that remember nothing, by name, with a lexicon of their own.
         on_texts: the same under the default settings.
@@ -127,7 +127,7 @@ class Subject:
         lexicon: its name.
     """
 
-    said: Sequence[Utterance]
+    utterances: Sequence[Utterance]
     contexts: Sequence[Turns]
     make: Callable[..., list[Strategy]]
     on_texts: Callable[..., list[Strategy]]
@@ -139,21 +139,21 @@ def prepare(options: Options, folder: Path) -> Subject:
     """Open the lexicon and the corpus."""
     corpus = load_pairs(options.corpus, options.data_root)
     words = [word for word in corpus.vocabulary.words if word not in SPECIALS]
-    known = frozenset(words)
+    vocabulary = frozenset(words)
     every = corpus.splits["train"].utterances
     distinct = dict.fromkeys(tuple(corpus.vocabulary.decode(every[i])) for i in range(len(every)))
     utterances = list(distinct)
-    said = utterances[: TURNS * options.contexts]
-    contexts = [tuple((utterance,) for utterance in said[i : i + TURNS]) for i in range(0, len(said) - TURNS + 1, TURNS)]
+    chosen = utterances[: TURNS * options.contexts]
+    contexts = [tuple((utterance,) for utterance in chosen[i : i + TURNS]) for i in range(0, len(chosen) - TURNS + 1, TURNS)]
     entities = folder / "entities.tsv"
-    entities.write_text("".join(f"{name}\tcategory {i % 5}\n" for i, name in enumerate(_names(said, words))))
+    entities.write_text("".join(f"{name}\tcategory {i % 5}\n" for i, name in enumerate(_names(chosen, words))))
     lexicon = opened_lexicon(options.lexicon)
     # The paper's rule of data-level paraphrase is no loop over a table.
     default = PerturbSettings(lexicon=lexicon, entities=entities)
     by_tables = {"data-paraphrase": replace(default, rule="released")}
 
     def make(*names: str, settings: Mapping[str, PerturbSettings] = by_tables) -> list[Strategy]:
-        shared = Resources(default, known, words, options.data_root)
+        shared = Resources(default, vocabulary, words, options.data_root)
         made = [build([name], settings.get(name, default), shared)[0] for name in names]
         for strategy in made:
             # Files are opened by the first question.
@@ -163,7 +163,7 @@ def prepare(options: Options, folder: Path) -> Subject:
     opened = Resources(default).lexicon
     plain = PlainLoops(
         PlainNltk() if lexicon == "nltk" else PlainBuiltIn(opened),
-        known,
+        vocabulary,
         words,
         opened.stopwords - KEPT - VERBS - MEANT,
         opened.paraphrases,
@@ -192,7 +192,7 @@ def measure(options: Options) -> dict[str, Any]:
             name: {"per_s": 1 / ours, "plain_per_s": 1 / plain, "ratio": plain / ours, "bound": plain / copied}
             for name, (ours, plain) in seconds.items()
         },
-        "different": {name: each[:3] for name, each in different.items() if each},
+        "different": {name: contexts[:3] for name, contexts in different.items() if contexts},
         NOTHING: _per_second(texts.pop(NOTHING)),
         "texts": {name: _per_second(seconds) for name, seconds in texts.items()},
         "libraries": libraries,
@@ -237,7 +237,7 @@ def _plain(subject: Subject, name: str, num: int) -> float:
 
 def _different(subject: Subject, name: str, num: int) -> list[str]:
     """Contexts that the loop makes something else of, from the same draws."""
-    loop, found = subject.plain.named(name), []
+    loop, different = subject.plain.named(name), []
     contexts = subject.contexts[:num]
     (strategy,) = subject.make(name)
     for seed, (turns, ours) in enumerate(zip(contexts, strategy.perturb(contexts, range(len(contexts))), strict=True)):
@@ -246,18 +246,18 @@ def _different(subject: Subject, name: str, num: int) -> list[str]:
         for number, (utterance,) in enumerate(turns):
             theirs.append(tuple(loop(list(utterance), _fed(seed, f"{name} {number}") if name == "stopword-dropout" else draw)))
         if tuple((utterance,) for utterance in theirs) != ours:
-            found.append(f"{turns}: {ours} against {theirs}")
-    return found
+            different.append(f"{turns}: {ours} against {theirs}")
+    return different
 
 
 def _fed(seed: int, name: str) -> Draw:
     return iter(uniforms([seed], name, [MOST_DRAWS]).tolist()).__next__
 
 
-def _names(said: Sequence[Utterance], words: Sequence[str]) -> list[str]:
+def _names(utterances: Sequence[Utterance], words: Sequence[str]) -> list[str]:
     """Made-up entities: some common words, and some words that stand side by side."""
     alone = [word for word in words[50:400:10] if word.isalpha()]
-    two = dict.fromkeys((a, b) for line in said[::20] for a, b in pairwise(line) if a.isalpha() and b.isalpha())
+    two = dict.fromkeys((a, b) for line in utterances[::20] for a, b in pairwise(line) if a.isalpha() and b.isalpha())
     return [*alone, *(" ".join(pair) for pair in two)][:100]
 
 
@@ -275,8 +275,8 @@ def opened_lexicon(name: Literal["any", "nltk", "built-in"]) -> Literal["nltk", 
 def _texts(subject: Subject, number: int, options: Options) -> TextSample:
     """Texts that no other number gets, as far as the corpus has so many."""
     size = options.calls + options.lists * LIST
-    said = [detokenise(subject.said[i % len(subject.said)]) for i in range(number * size, (number + 1) * size)]
-    alone, listed = said[: options.calls], said[options.calls :]
+    texts = [detokenise(subject.utterances[i % len(subject.utterances)]) for i in range(number * size, (number + 1) * size)]
+    alone, listed = texts[: options.calls], texts[options.calls :]
     return TextSample(alone, [listed[i : i + LIST] for i in range(0, len(listed), LIST)])
 
 
@@ -297,16 +297,16 @@ def _library(
     name: str, read: Mapping[str, TextSample], subject: Subject, ours: Mapping[str, Seconds], folder: Path
 ) -> dict[str, Any] | str:
     """Their augmenters, one version of each text."""
-    found = installed(name)
-    if found is None:
+    version_of = installed(name)
+    if version_of is None:
         return "not installed"
     if subject.lexicon != "nltk":
         return "looks words up in NLTK's WordNet, which is not here"
     figures = {}
-    for strategy, (one, many) in LIBRARIES[name](subject.plain, folder).items():
+    for strategy, (single, many) in LIBRARIES[name](subject.plain, folder).items():
         sample = read[strategy]
-        seconds = _clocked(one, many, TextSample(sample.alone, sample.lists[:1]))
-        ratios, bounds = (_ratios(seconds, ours[each]) for each in (strategy, NOTHING))
+        seconds = _clocked(single, many, TextSample(sample.alone, sample.lists[:1]))
+        ratios, bounds = (_ratios(seconds, ours[name_of]) for name_of in (strategy, NOTHING))
         figures[strategy] = {
             **_per_second(seconds),
             "call_ratio": ratios[0],
@@ -314,7 +314,7 @@ def _library(
             "call_bound": bounds[0],
             "list_bound": bounds[1],
         }
-    return {"version": found, **figures}
+    return {"version": version_of, **figures}
 
 
 def _per_second(seconds: Seconds) -> dict[str, float]:
@@ -325,14 +325,14 @@ def _ratios(theirs: Seconds, ours: Seconds) -> Seconds:
     return theirs[0] / ours[0], theirs[1] / ours[1]
 
 
-def _clocked(one: Callable[[str], Any], many: Callable[[list[str]], Any], sample: TextSample) -> Seconds:
+def _clocked(single: Callable[[str], Any], many: Callable[[list[str]], Any], sample: TextSample) -> Seconds:
     """Seconds of the processor for a text, one a call and many a call."""
-    one("an old disk works")
+    single("an old disk works")
     call, listed = Clock(), Clock()
     gc.collect()
     with call.running():
         for text in sample.alone:
-            one(text)
+            single(text)
     gc.collect()
     with listed.running():
         for texts in sample.lists:

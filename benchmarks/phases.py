@@ -71,20 +71,23 @@ def measure(options: PhaseOptions) -> dict[str, Any]:
         store(model, start)
         with first.running():
             build(start, rule, corpus, options).stop()
-        one = [_train(start, rule, corpus, options, 1, seed) for seed in seeds]
+        whole = [_train(start, rule, corpus, options, 1, seed) for seed in seeds]
         several = [_train(start, rule, corpus, options, options.phases, seed) for seed in seeds]
-    part = len(one[0].rewards) // options.phases
-    recent = [[float(np.mean(each.rewards[-part:])) for each in found] for found in (one, several)]
+    part = len(whole[0].rewards) // options.phases
+    recent = [[float(np.mean(training.rewards[-part:])) for training in trainings] for trainings in (whole, several)]
     difference = np.array(recent[1]) - np.array(recent[0])
     builds, updates = options.phases * len(seeds), options.updates * len(seeds)
-    cost = [sum(each.building.cpu_s + each.updating.cpu_s + each.stopping.cpu_s for each in found) for found in (one, several)]
+    cost = [
+        sum(training.building.cpu_s + training.updating.cpu_s + training.stopping.cpu_s for training in trainings)
+        for trainings in (whole, several)
+    ]
     return {
         "ratio": cost[0] / cost[1],
-        "identical": all(a.rewards[:part] == b.rewards[:part] for a, b in zip(one, several, strict=True)),
+        "identical": all(a.rewards[:part] == b.rewards[:part] for a, b in zip(whole, several, strict=True)),
         "first_build_s": first.cpu_s,
-        "build_s": sum(each.building.cpu_s for each in several) / builds,
-        "stop_s": sum(each.stopping.cpu_s for each in several) / builds,
-        "update_s": sum(each.updating.cpu_s for each in several) / updates,
+        "build_s": sum(training.building.cpu_s for training in several) / builds,
+        "stop_s": sum(training.stopping.cpu_s for training in several) / builds,
+        "update_s": sum(training.updating.cpu_s for training in several) / updates,
         "reward": recent[0],
         "reward_in_phases": recent[1],
         "difference": float(difference.mean()),
@@ -99,22 +102,22 @@ def _train(start: Path, rule: ReinforceConfig, corpus: Corpus, options: PhaseOpt
     """Make the updates in `phases` algorithms, one after another."""
     from parley.engine.core.rllib.reproducible import learned_weights
 
-    found = PhasedTraining([], Clock(), Clock(), Clock())
+    training = PhasedTraining([], Clock(), Clock(), Clock())
     learner = start
     for phase in range(phases):
-        with found.building.running():
+        with training.building.running():
             algorithm = build(start, rule, corpus, options, learner=learner, seed=seed + 1000 * phase)
-        with found.updating.running():
+        with training.updating.running():
             for _ in range(options.updates // phases):
                 algorithm.train()
-                found.rewards.append(float(algorithm.last["reward"]))
+                training.rewards.append(float(algorithm.last["reward"]))
         model = load_model(start)
         model.load_state_dict(learned_weights(algorithm))
         learner = start.with_name(f"learned-{phase}")
         store(model, learner)
-        with found.stopping.running():
+        with training.stopping.running():
             algorithm.stop()
-    return found
+    return training
 
 
 if __name__ == "__main__":

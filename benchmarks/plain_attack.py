@@ -100,10 +100,10 @@ class PlainAttack:
         self.target._advance(tokens)
         counts = self.target.counts
         self.advantages = []
-        for own in picks_table(counts).tolist():
-            deal = own[0] >= 0
-            target = sum(n * value for n, value in zip(own, contexts[1][1::2], strict=True)) if deal else 0
-            left = [count - n for count, n in zip(counts, own, strict=True)]
+        for picks in picks_table(counts).tolist():
+            deal = picks[0] >= 0
+            target = sum(n * value for n, value in zip(picks, contexts[1][1::2], strict=True)) if deal else 0
+            left = [count - n for count, n in zip(counts, picks, strict=True)]
             adversary = sum(n * value for n, value in zip(left, contexts[0][1::2], strict=True)) if deal else 0
             self.advantages.append(adversary - target)
 
@@ -141,12 +141,12 @@ class PlainAttack:
             positions: Iterable[int] = range(len(sentence) - 1)
             if self.config.proposals == "pad-scan":
                 positions = [min(positions, key=lambda position: self._with(sentence, position, PAD_ID).key)]
-            found = [
+            tried = [
                 Replacement(position, word, self._with(sentence, position, word))
                 for position in positions
                 for word in self.words
             ]
-            best = min(found, key=lambda replacement: replacement.verdict.key)
+            best = min(tried, key=lambda replacement: replacement.verdict.key)
             if best.verdict.key >= verdict.key:
                 break
             sentence[best.position], verdict = best.word, best.verdict

@@ -152,9 +152,9 @@ class PlainDynoNetSession:
         self.cell = forget.sigmoid() * self.cell + enter.sigmoid() * candidate.tanh()
         self.hidden = leave.sigmoid() * self.cell.tanh()
 
-    def touch(self, kept: list[Tensor], reading: EventReading) -> None:
+    def touch(self, states: list[Tensor], reading: EventReading) -> None:
         """Update the states of the nodes that an event names."""
         if self.model.sizes.dynamic:
             for node in reading.touched:
-                share = self.model.decay(torch.cat([kept[node], self.hidden])).sigmoid()
-                kept[node] = (1 - share) * kept[node] + share * self.hidden
+                share = self.model.decay(torch.cat([states[node], self.hidden])).sigmoid()
+                states[node] = (1 - share) * states[node] + share * self.hidden

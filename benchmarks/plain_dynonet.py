@@ -36,12 +36,12 @@ class PlainSide:
 
     def turn(self, number: int) -> Tensor:
         """Negative log-likelihoods (T,) of what the side does in a turn."""
-        heard, own = self.side.turns[number]
-        for reading in heard:
+        partners, event = self.side.turns[number]
+        for reading in partners:
             self.encode(reading)
-        nll_T = self.decode(own)
+        nll_T = self.decode(event)
         self.hidden, self.cell = self.hidden.detach(), self.cell.detach()
-        self.heard, self.said = ([each.detach() for each in part] for part in (self.heard, self.said))
+        self.heard, self.said = ([state.detach() for state in part] for part in (self.heard, self.said))
         return nll_T
 
     def nodes(self) -> Tensor:
@@ -76,19 +76,19 @@ class PlainSide:
             self.step(gates if node == NO_NODE else gates + model.encoder_nodes(nodes[node]))
         self.touch(self.heard, reading)
 
-    def touch(self, kept: list[Tensor], reading: EventReading) -> None:
+    def touch(self, states: list[Tensor], reading: EventReading) -> None:
         """Update the states of the nodes that an event names."""
         if self.model.sizes.dynamic:
             for node in reading.touched:
-                share = self.model.decay(torch.cat([kept[node], self.hidden])).sigmoid()
-                kept[node] = (1 - share) * kept[node] + share * self.hidden
+                share = self.model.decay(torch.cat([states[node], self.hidden])).sigmoid()
+                states[node] = (1 - share) * states[node] + share * self.hidden
 
-    def decode(self, own: EventReading) -> Tensor:
+    def decode(self, event: EventReading) -> Tensor:
         """Decode the side's own event, and return its negative log-likelihoods."""
-        model, contexts = self.model, self.nodes()[: own.known]
-        checked, found = torch.zeros(len(contexts), 1), []
+        model, contexts = self.model, self.nodes()[: event.known]
+        checked, losses = torch.zeros(len(contexts), 1), []
         attended, _ = self.attend(contexts, checked)
-        read = zip([GO_ID, *own.words[:-1]], [NO_NODE, *own.nodes[:-1]], own.words, own.nodes, strict=True)
+        read = zip([GO_ID, *event.words[:-1]], [NO_NODE, *event.nodes[:-1]], event.words, event.nodes, strict=True)
         for word, node, next_word, next_node in read:
             gates = model.decoder_words(model.embedding.weight[word]) + model.decoder_state(self.hidden)
             gates = gates + model.decoder_attended(attended)
@@ -99,9 +99,9 @@ class PlainSide:
             attended, scores = self.attend(contexts, checked)
             logits = torch.cat([model.output(model.combine(torch.cat([self.hidden, attended])).tanh()), scores])
             target = next_word if next_node == NO_NODE else len(model.vocabulary) + next_node
-            found.append(F.cross_entropy(logits, torch.tensor(target)))
-        self.touch(self.said, own)
-        return torch.stack(found)
+            losses.append(F.cross_entropy(logits, torch.tensor(target)))
+        self.touch(self.said, event)
+        return torch.stack(losses)
 
     def attend(self, contexts: Tensor, checked: Tensor) -> tuple[Tensor, Tensor]:
         """Return the attended mean of the contexts, and their scores."""
@@ -113,5 +113,5 @@ class PlainSide:
 
 def plain_turn_loss(sides: Sequence[PlainSide], number: int) -> Tensor:
     """Return the mean loss of a turn over all sides of a batch; a side without that turn counts as 0."""
-    found = [side.turn(number).mean() for side in sides if len(side.side.turns) > number]
-    return torch.stack(found).sum() / len(sides)
+    losses = [side.turn(number).mean() for side in sides if len(side.side.turns) > number]
+    return torch.stack(losses).sum() / len(sides)

@@ -59,9 +59,9 @@ class PlainNltk:
         """Tags of an utterance."""
         read = self._restored(words)
         tags = [tag for _, tag in self._nltk.pos_tag(read.words)]
-        if any(tags[place] in MISREAD for place in read.beginnings):
+        if any(tags[index] in MISREAD for index in read.beginnings):
             tags = [tag for _, tag in self._nltk.pos_tag(read.plain)]
-        return tags if read.origins is None else [tags[place] for place in read.origins]
+        return tags if read.origins is None else [tags[index] for index in read.origins]
 
     def opposites(self, word: str, part_of_speech: str) -> Sequence[str]:
         """Return the opposite of a word's first sense, as a list of one or none."""
@@ -98,7 +98,7 @@ class PlainLoops:
 
     Args:
         knowledge: of English.
-        known: words that may enter.
+        vocabulary: words that may enter.
         common: words of random inputs.
         dropped: stop words that may go.
         paraphrases: of phrases.
@@ -106,7 +106,7 @@ class PlainLoops:
     """
 
     knowledge: Knowledge
-    known: Collection[str]
+    vocabulary: Collection[str]
     common: Sequence[str]
     dropped: Collection[str]
     paraphrases: Mapping[Phrase, Sequence[Phrase]]
@@ -134,11 +134,11 @@ class PlainLoops:
     def swap(self, words: Words, draw: Draw) -> Words:
         """Random Swap."""
         units, starts = _units(words)
-        held = _held(words)
+        is_fixed = _held(words)
         stays = []
         for unit, i in zip(units, starts, strict=True):
             is_answer = unit[0] in ("no", "without") and (i == 0 or words[i - 1] in _STOPS)
-            stays.append(is_answer or unit[0] in _STOPS or any(held[i : i + len(unit)]))
+            stays.append(is_answer or unit[0] in _STOPS or any(is_fixed[i : i + len(unit)]))
         pool = [(draw(), i) for i in range(len(units) - 1) if not stays[i] and not stays[i + 1]]
         left = len([unit for unit in units if unit[0] not in _STOPS]) // 4
         pool.sort()
@@ -154,10 +154,10 @@ class PlainLoops:
 
     def drop(self, words: Words, draw: Draw) -> Words:
         """Stopword Dropout of a turn of one utterance."""
-        held = _held(words)
+        is_fixed = _held(words)
         places = []
         for i, word in enumerate(words):
-            if word not in self.dropped or held[i]:
+            if word not in self.dropped or is_fixed[i]:
                 continue
             behind = words[i + 1] if i + 1 < len(words) else "."
             if behind in _CLITICS or behind in HELD.get(word, ()) or (word in STRANDED and behind in CLAUSE_MARKS):
@@ -179,27 +179,27 @@ class PlainLoops:
         result, free = list(words), len(words)
         for i in range(len(words) - 1, -1, -1):
             for j in range(free, i, -1):
-                others = self.paraphrases.get(tuple(words[i:j]))
-                if others is None or any(word not in self.known for word in words[i:j]):
+                phrases = self.paraphrases.get(tuple(words[i:j]))
+                if phrases is None or any(word not in self.vocabulary for word in words[i:j]):
                     continue
-                others = [other for other in others if all(word in self.known for word in other)]
-                if others:
-                    result[i:j] = others[int(draws[i][1] * len(others))]
+                phrases = [other for other in phrases if all(word in self.vocabulary for word in other)]
+                if phrases:
+                    result[i:j] = phrases[int(draws[i][1] * len(phrases))]
                     free = i
                     break
         return result
 
     def negate(self, words: Words, draw: Draw) -> Words:
         """Add Negation."""
-        found = negated(words, self.knowledge.tag(words), lambda word: self.knowledge.inflect(word, "VB"))
-        if found is None:
+        negation = negated(words, self.knowledge.tag(words), lambda word: self.knowledge.inflect(word, "VB"))
+        if negation is None:
             return words
-        start, end, others = found
-        if "n't" not in self.known:
-            others = tuple({"n't": "not", "ca": "can", "wo": "will"}.get(other, other) for other in others)
-        if any(other not in self.known and other not in words[start:end] for other in others):
+        start, end, negated_words = negation
+        if "n't" not in self.vocabulary:
+            negated_words = tuple({"n't": "not", "ca": "can", "wo": "will"}.get(other, other) for other in negated_words)
+        if any(other not in self.vocabulary and other not in words[start:end] for other in negated_words):
             return words
-        return [*words[:start], *others, *words[end:]]
+        return [*words[:start], *negated_words, *words[end:]]
 
     def oppose(self, words: Words, draw: Draw) -> Words:
         """Antonym."""
@@ -212,21 +212,23 @@ class PlainLoops:
             base = self.knowledge.inflect(word, "VB") if kind == "v" else word
             if base is None or (kind == "v" and self.knowledge.inflect(word, tag) != word):
                 continue
-            found: Sequence[str] = OPPOSITES.get((base, kind), ())
+            opposites_of: Sequence[str] = OPPOSITES.get((base, kind), ())
             if (base, kind) not in OPPOSITES:
-                found = self.knowledge.opposites(base, kind)
-                found = found if all(each in self.usual for each in (word, *found)) else ()
+                opposites_of = self.knowledge.opposites(base, kind)
+                opposites_of = opposites_of if all(form_of in self.usual for form_of in (word, *opposites_of)) else ()
             opposites: list[str] = []
-            for other in found:
+            for other in opposites_of:
                 form = self.knowledge.inflect(other, tag) if tag in ("VBD", "VBG", "VBN", "VBZ") else other
-                if form is not None and form != word and form in self.known and form not in opposites:
+                if form is not None and form != word and form in self.vocabulary and form not in opposites:
                     opposites.append(form)
             if not opposites or not fits(words, tags, i):
                 continue
             other = opposites[int(share * len(opposites))]
-            start, end, others = agreeing(words, tags, i, other, self.knowledge.inflect)
-            if not is_near(words, i, other) and all(each in self.known or each in words for each in others):
-                return [*words[:start], *others, *words[end:]]
+            start, end, new_words = agreeing(words, tags, i, other, self.knowledge.inflect)
+            if not is_near(words, i, other) and all(
+                agreeing_word in self.vocabulary or agreeing_word in words for agreeing_word in new_words
+            ):
+                return [*words[:start], *new_words, *words[end:]]
         return words
 
     def randomise(self, words: Words, draw: Draw) -> Words:
@@ -246,30 +248,30 @@ class PlainLoops:
         done = 0
         for i, j in self._mentions(words):
             mention = tuple(words[i:j])
-            others: list[Phrase] = []
+            phrases: list[Phrase] = []
             for category in self.entities[mention]:
                 for entity, categories in self.entities.items():
-                    if category in categories and entity != mention and entity not in others:
-                        others.append(entity)
-            if others:
+                    if category in categories and entity != mention and entity not in phrases:
+                        phrases.append(entity)
+            if phrases:
                 result += words[done:i]
-                result += others[int(draw() * len(others))]
+                result += phrases[int(draw() * len(phrases))]
                 done = j
         return result + words[done:]
 
     def _mentions(self, words: Words) -> list[tuple[int, int]]:
         longest = max(map(len, self.entities))
-        found = []
+        changed = []
         i = 0
         while i < len(words):
             for j in range(min(i + longest, len(words)), i, -1):
                 if tuple(words[i:j]) in self.entities:
-                    found.append((i, j))
+                    changed.append((i, j))
                     i = j
                     break
             else:
                 i += 1
-        return found
+        return changed
 
 
 def _units(words: Words) -> tuple[list[Words], list[int]]:
@@ -294,15 +296,15 @@ def _units(words: Words) -> tuple[list[Words], list[int]]:
 
 def _held(words: Words) -> list[bool]:
     """Which words belong to commands, flags and smileys."""
-    held = [word in SIGNS or word in COMMANDS for word in words]
+    is_fixed = [word in SIGNS or word in COMMANDS for word in words]
     for i, word in enumerate(words):
         if word in SIGNS:
             for j in (i - 1, i + 1):
                 if 0 <= j < len(words):
-                    held[j] = True
+                    is_fixed[j] = True
         elif word in COMMANDS:
             for j in range(i + 1, min(i + 3, len(words))):
-                held[j] = True
+                is_fixed[j] = True
         elif word in (":", ";") and i + 1 < len(words) and words[i + 1] in _LETTERS:
-            held[i + 1] = True
-    return held
+            is_fixed[i + 1] = True
+    return is_fixed

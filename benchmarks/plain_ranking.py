@@ -39,23 +39,23 @@ class PlainBatch:
     """
 
     def __init__(self, model: Matcher, pairs: Sequence[tuple[Sequence[Sequence[str]], Sequence[str]]]) -> None:
-        sizes, known = model.sizes, model.vocabulary
+        sizes, vocabulary = model.sizes, model.vocabulary
         turns = [[list(turn[-sizes.words :] or [UNK]) for turn in context[-sizes.turns :]] for context, _ in pairs]
         replies = [list(reply[-sizes.words :] or [UNK]) for _, reply in pairs]
         self.turns = torch.full((len(pairs), sizes.turns, sizes.words), PAD_ID)
         self.replies = torch.full((len(pairs), sizes.words), PAD_ID)
         if isinstance(model, MRFN):
-            alphabet = Alphabet(known, model.sizes)
+            alphabet = Alphabet(vocabulary, model.sizes)
             self.turn_letters = torch.zeros(*self.turns.shape, model.sizes.letters, dtype=torch.int64)
             self.reply_letters = torch.zeros(*self.replies.shape, model.sizes.letters, dtype=torch.int64)
         for row, (context, reply) in enumerate(zip(turns, replies, strict=True)):
-            self.replies[row, : len(reply)] = torch.from_numpy(known.encode(reply))
-            for place, turn in enumerate(context):
-                self.turns[row, place, : len(turn)] = torch.from_numpy(known.encode(turn))
+            self.replies[row, : len(reply)] = torch.from_numpy(vocabulary.encode(reply))
+            for index, turn in enumerate(context):
+                self.turns[row, index, : len(turn)] = torch.from_numpy(vocabulary.encode(turn))
             if isinstance(model, MRFN):
                 self.reply_letters[row, : len(reply)] = torch.from_numpy(alphabet.spell(reply))
-                for place, turn in enumerate(context):
-                    self.turn_letters[row, place, : len(turn)] = torch.from_numpy(alphabet.spell(turn))
+                for index, turn in enumerate(context):
+                    self.turn_letters[row, index, : len(turn)] = torch.from_numpy(alphabet.spell(turn))
         self.turn_mask, self.reply_mask = self.turns != PAD_ID, self.replies != PAD_ID
         # What counts beside what is read: as released, all of it.
         released = sizes.padding == "released"
@@ -95,8 +95,8 @@ def attended(queries: Tensor, keys: Tensor, mask: Tensor, block: Any) -> Tensor:
     """DAM's block of texts (B, N, E)."""
     logits = (queries @ keys.transpose(1, 2) / queries.shape[-1] ** 0.5).masked_fill(~mask, BARRED)
     mixed = block.first_norm(queries + logits.softmax(2) @ keys)
-    found: Tensor = block.second_norm(mixed + block.outer(torch.relu(block.inner(mixed))))
-    return found
+    states: Tensor = block.second_norm(mixed + block.outer(torch.relu(block.inner(mixed))))
+    return states
 
 
 def plain_dam(model: DAM, batch: PlainBatch) -> Tensor:
@@ -129,10 +129,10 @@ def plain_dam(model: DAM, batch: PlainBatch) -> Tensor:
     return log_odds
 
 
-def asked(attention: Attention, words: Tensor, others: Tensor, asks: Tensor, told: Tensor) -> Tensor:
+def asked(attention: Attention, words: Tensor, keys: Tensor, asks: Tensor, told_mask: Tensor) -> Tensor:
     """MRFN's attention of words over others."""
-    found: Tensor = attention(words, attention.project(words)[0], *attention.project(others)[1:], asks, told)
-    return found
+    attended: Tensor = attention(words, attention.project(words)[0], *attention.project(keys)[1:], asks, told_mask)
+    return attended
 
 
 def plain_mrfn(model: MRFN, batch: PlainBatch) -> Tensor:
@@ -158,12 +158,12 @@ def plain_mrfn(model: MRFN, batch: PlainBatch) -> Tensor:
         crossed = asked(model.cross, words, reply_words, mask, reply_mask)
         answered = asked(model.cross, reply_words, words, reply_mask, mask)
         sides = zip([*turns, crossed], [*replies, answered], strict=True)
-        for view, (turn, reply), found in zip(model.each_view, sides, matches, strict=True):
+        for view, (turn, reply), match in zip(model.each_view, sides, matches, strict=True):
             common = view.match(view.find(turn, view.bilinear(turn), reply, mask), reply)
-            found.append(last(view.words, common, batch.reply_real.sum(1)))
+            match.append(last(view.words, common, batch.reply_real.sum(1)))
     decided = []
-    for view, found in zip(model.each_view, matches, strict=True):
-        logits = view.output(last(view.session, torch.stack(found, 1), batch.num_turns))
+    for view, match in zip(model.each_view, matches, strict=True):
+        logits = view.output(last(view.session, torch.stack(match, 1), batch.num_turns))
         decided.append(logits[:, 1] - logits[:, 0])
     return torch.stack(decided, 1)
 
@@ -173,8 +173,8 @@ PLAIN: dict[type[Matcher], Callable[..., Tensor]] = {SMN: plain_smn, DAM: plain_
 
 def stock(model: ModelT) -> ModelT:
     """Copy a model with torch's own layers."""
-    found = copy.deepcopy(model)
-    layers = [(part, name, child) for part in found.modules() for name, child in part.named_children()]
+    copied = copy.deepcopy(model)
+    layers = [(part, name, child) for part in copied.modules() for name, child in part.named_children()]
     for part, name, child in layers:
         if isinstance(child, Linear):
             plain = nn.Linear(child.in_features, child.out_features, bias=child.bias is not None)
@@ -184,7 +184,7 @@ def stock(model: ModelT) -> ModelT:
             cell = nn.LSTMCell(child.input_size, child.hidden_size)
             cell.load_state_dict(child.state_dict())
             setattr(part, name, cell)
-    return found
+    return copied
 
 
 @torch.no_grad()

@@ -48,15 +48,15 @@ def plain_rollouts(
     `rollout_rewards`.
     """
     draws = np.stack([rollout_draws(seed, num_rollouts, max_words) for seed in seeds])
-    generator, found = stock(generator), {}
+    generator, means = stock(generator), {}
     for length in lengths:
         scores = []
         for number in range(num_rollouts):
             said_BT = _continued(generator, sources, replies.words_BT[:, :length], draws[:, number, length], max_words)
             whole = [words[: words.index(EOS_ID)] if EOS_ID in words else words for words in said_BT.tolist()]
             scores.append(plain_whole(discriminator, sources, whole))
-        found[length] = torch.stack(scores).mean(0)
-    return found
+        means[length] = torch.stack(scores).mean(0)
+    return means
 
 
 def _continued(generator: Seq2Seq, sources: Sequence[Ids], begun_BT: Tensor, draws_BP: np.ndarray, max_words: int) -> Tensor:
@@ -64,17 +64,17 @@ def _continued(generator: Seq2Seq, sources: Sequence[Ids], begun_BT: Tensor, dra
     memory = read(generator, sources)
     state = generator.begin(memory)
     words_B = torch.full((len(begun_BT),), BOS_ID)
-    said = []
-    for place in range(max_words):
+    words = []
+    for position in range(max_words):
         logits_BV, state = generator.step(memory, words_B, state)
-        if place < begun_BT.shape[1]:
-            words_B = begun_BT[:, place]
+        if position < begun_BT.shape[1]:
+            words_B = begun_BT[:, position]
         else:
             passed_BV = logits_BV.softmax(1).cumsum(1, dtype=torch.float64)
-            bars_B1 = torch.from_numpy(draws_BP[:, place, None]) * passed_BV[:, -1:]
+            bars_B1 = torch.from_numpy(draws_BP[:, position, None]) * passed_BV[:, -1:]
             words_B = torch.searchsorted(passed_BV, bars_B1, right=True).squeeze(1)
-        said.append(words_B)
-    return torch.stack(said, dim=1)
+        words.append(words_B)
+    return torch.stack(words, dim=1)
 
 
 @torch.no_grad()

@@ -47,11 +47,11 @@ class PlainLoop:
         advantages = (game.points[:, 0] - game.points[:, 1]).tolist()
         self.rewards += advantages
         mean = sum(self.rewards) / len(self.rewards)
-        own, returns = self._returns(game, [advantage - mean for advantage in advantages])
+        is_own, returns = self._returns(game, [advantage - mean for advantage in advantages])
         with torch.random.fork_rng():
             dialogues_so_far = (self.iteration + 1) * len(game)
             torch.manual_seed(derive_seed(SEED, "dropout", dialogues_so_far))
-            loss = self._policy_loss(game, own, returns) + self.rule.supervised_weight * self._corpus_loss()
+            loss = self._policy_loss(game, is_own, returns) + self.rule.supervised_weight * self._corpus_loss()
             self.optimiser.zero_grad()
             loss.backward()
         nn.utils.clip_grad_norm_(self.learner.parameters(), self.rule.clip)
@@ -70,21 +70,21 @@ class PlainLoop:
     def _returns(self, game: NegotiationGame, centered: list[float]) -> tuple[np.ndarray, np.ndarray]:
         """Which tokens the learner drew (N, T) bool, and their returns (N, T) float32."""
         width = int(game.num_tokens.max())
-        own, returns = np.zeros((len(game), width), dtype=bool), np.zeros((len(game), width), dtype=np.float32)
+        is_own, returns = np.zeros((len(game), width), dtype=bool), np.zeros((len(game), width), dtype=np.float32)
         for row, reward in enumerate(centered):
             drawn, place_in_utterance = [], 0
-            for place in range(game.num_tokens[row]):
-                place_in_utterance = place_in_utterance + 1 if game.authors[row, place] == 0 else 0
+            for position in range(game.num_tokens[row]):
+                place_in_utterance = place_in_utterance + 1 if game.authors[row, position] == 0 else 0
                 # The game closes an utterance that has reached its limit; nobody drew that word.
                 if 0 < place_in_utterance <= game.rules.max_words:
-                    drawn.append(place)
-            own[row, drawn] = True
+                    drawn.append(position)
+            is_own[row, drawn] = True
             returns[row, drawn] = [reward * self.rule.gamma ** (len(drawn) - 1 - k) for k in range(len(drawn))]
-        return own, returns
+        return is_own, returns
 
-    def _policy_loss(self, game: NegotiationGame, own: np.ndarray, returns: np.ndarray) -> torch.Tensor:
+    def _policy_loss(self, game: NegotiationGame, is_own: np.ndarray, returns: np.ndarray) -> torch.Tensor:
         """REINFORCE and the divergence from the reference on the words that the learner drew."""
-        tokens, mine = torch.from_numpy(game.tokens[0, :, : own.shape[1]]), torch.from_numpy(own)
+        tokens, mine = torch.from_numpy(game.tokens[0, :, : is_own.shape[1]]), torch.from_numpy(is_own)
         contexts = torch.from_numpy(np.ascontiguousarray(game.contexts[0]))
         speaking = self._log_probs(self.learner, contexts, tokens, mine)
         with torch.no_grad():

@@ -30,8 +30,8 @@ def plain_reward_loss(model: Seq2Seq, batch: Exchanges, draws_BT: Tensor, rows_K
     """
     words_BT = plain_sample(model, batch, draws_BT)
     with torch.no_grad():
-        others = [plain_nll(model, batch.source_BN[rows_B], batch.lengths_B[rows_B], words_BT) for rows_B in rows_KB]
-    rewards_B = torch.stack(others).mean(0)
+        nlls = [plain_nll(model, batch.source_BN[rows_B], batch.lengths_B[rows_B], words_BT) for rows_B in rows_KB]
+    rewards_B = torch.stack(nlls).mean(0)
     return (rewards_B * plain_nll(model, batch.source_BN, batch.lengths_B, words_BT)).sum(), words_BT
 
 
@@ -40,13 +40,13 @@ def plain_sample(model: Seq2Seq, batch: Exchanges, draws_BT: Tensor) -> Tensor:
     """Words (B, T) drawn to the longest length, whether a reply is over or not."""
     memory = _read(model, batch.source_BN, batch.lengths_B)
     state, words_B = model.begin(memory), torch.full_like(batch.lengths_B, BOS_ID)
-    said: list[Tensor] = []
+    words: list[Tensor] = []
     for draws_B in draws_BT.t():
         logits_BV, state = model.step(memory, words_B, state)
         passed_BV = logits_BV.softmax(1).cumsum(1, dtype=torch.float64)
         words_B = torch.searchsorted(passed_BV, draws_B.unsqueeze(1) * passed_BV[:, -1:], right=True).squeeze(1)
-        said.append(words_B)
-    return torch.stack(said, dim=1)
+        words.append(words_B)
+    return torch.stack(words, dim=1)
 
 
 def plain_nll(model: Seq2Seq, source_BN: Tensor, lengths_B: Tensor, words_BT: Tensor) -> Tensor:

@@ -45,13 +45,13 @@ class PlainWordNet:
 
     def __call__(self, word: str, part_of_speech: str) -> Sequence[str]:
         """Return the other words of a base form's first sense, unless it is mostly a name."""
-        found = self._wordnet.synsets(word, pos=part_of_speech)
-        things = [synset for synset in found if not synset.instance_hypernyms()]
-        if part_of_speech == "n" and len(things) < len(found):
+        synsets = self._wordnet.synsets(word, pos=part_of_speech)
+        things = [synset for synset in synsets if not synset.instance_hypernyms()]
+        if part_of_speech == "n" and len(things) < len(synsets):
             lemmas = [lemma for synset in things for lemma in synset.lemmas() if lemma.name().lower() == word]
             if sum(self._counts.get(lemma.key(), 0) for lemma in lemmas) < SELDOM:
                 return []
-        for synset in found[:1]:
+        for synset in synsets[:1]:
             if not synset.instance_hypernyms():
                 return [name for name in synset.lemma_names() if name != word and name.isalpha() and name.islower()]
         return []
@@ -82,8 +82,8 @@ class PlainRules:
 
     def named(self, name: str) -> Loop:
         """Return the rule of a name."""
-        found: Loop = getattr(self, name.replace("-", "_"))
-        return found
+        rule: Loop = getattr(self, name.replace("-", "_"))
+        return rule
 
     def iiw(self, context: Sequence[Words], reply: Words, draw: Draw) -> Words:
         """Three words of the context, by weight."""
@@ -91,23 +91,23 @@ class PlainRules:
         for turn in context:
             for word, tag in zip(turn, self.knowledge.tag(turn), strict=True):
                 if self._is_content(word):
-                    known = [tags for other, tags in there if other == word]
-                    if not known:
+                    tagged = [tags for other, tags in there if other == word]
+                    if not tagged:
                         there.append((word, [tag]))
-                    elif tag not in known[0]:
-                        known[0].append(tag)
-        there.sort(key=lambda each: -self.counts.term[each[0]] * self.counts.idf(each[0]))
+                    elif tag not in tagged[0]:
+                        tagged[0].append(tag)
+        there.sort(key=lambda entry: -self.counts.term[entry[0]] * self.counts.idf(entry[0]))
         tags = self.knowledge.tag(reply)
         after, taken = list(reply), 0
         for word, kinds in there:
             if word in reply or taken == 3:
                 continue
             free = [
-                place
+                index
                 for kind in kinds
-                for place in range(len(reply))
-                if tags[place] == kind and after[place] == reply[place] and self._is_content(reply[place])
-                if self._fits(reply, place, word)
+                for index in range(len(reply))
+                if tags[index] == kind and after[index] == reply[index] and self._is_content(reply[index])
+                if self._fits(reply, index, word)
             ]
             if free:
                 after[free[0]] = word
@@ -116,11 +116,11 @@ class PlainRules:
 
     def rsw(self, context: Sequence[Words], reply: Words, draw: Draw) -> Words:
         """Words by synonyms."""
-        tags, held = self.knowledge.tag(reply), held_in_one(reply)
+        tags, is_fixed = self.knowledge.tag(reply), held_in_one(reply)
         after = list(reply)
-        for place, word in enumerate(reply):
-            tag = tags[place]
-            if held[place] or word in NAMES or not self._is_content(word) or not word.isalpha():
+        for index, word in enumerate(reply):
+            tag = tags[index]
+            if is_fixed[index] or word in NAMES or not self._is_content(word) or not word.isalpha():
                 continue
             if tag[0] not in _BASE or tag in ("NNP", "NNPS", "RP"):
                 continue
@@ -130,30 +130,30 @@ class PlainRules:
                 form = self.knowledge.inflect(other, tag)
                 if form is None or form == word or self.knowledge.tag([form])[0][0] not in _ALONE[kind]:
                     continue
-                if self._fits(reply, place, form):
-                    after[place] = form
+                if self._fits(reply, index, form):
+                    after[index] = form
                     break
         return after
 
     def sow(self, context: Sequence[Words], reply: Words, draw: Draw) -> Words:
         """Words in a random order."""
-        after = [word for _, word in sorted((draw(), place) for place in range(len(reply)))]
-        words = [reply[place] for place in after]
+        after = [word for _, word in sorted((draw(), index) for index in range(len(reply)))]
+        words = [reply[index] for index in after]
         return words if words != reply else words[1:] + words[:1]
 
     def rlw_half(self, context: Sequence[Words], reply: Words, draw: Draw) -> Words:
         """Half of the words once more."""
-        own = [place for place, word in enumerate(reply) if self._is_word(word)]
-        drawn = sorted((draw(), place) for place in own)
-        chosen = [place for _, place in drawn[: len(own) // 2]]
-        return [word for place, word in enumerate(reply) for _ in range(1 + (place in chosen))]
+        indices = [index for index, word in enumerate(reply) if self._is_word(word)]
+        drawn = sorted((draw(), index) for index in indices)
+        chosen = [index for _, index in drawn[: len(indices) // 2]]
+        return [word for index, word in enumerate(reply) for _ in range(1 + (index in chosen))]
 
     def rlw_1(self, context: Sequence[Words], reply: Words, draw: Draw) -> Words:
         """One word half the length more."""
-        own = [place for place, word in enumerate(reply) if self._is_word(word)]
-        drawn = sorted((draw(), place) for place in own)
-        chosen = [place for _, place in drawn[:1]]
-        return [word for place, word in enumerate(reply) for _ in range(1 + (place in chosen) * (len(own) // 2))]
+        indices = [index for index, word in enumerate(reply) if self._is_word(word)]
+        drawn = sorted((draw(), index) for index in indices)
+        chosen = [index for _, index in drawn[:1]]
+        return [word for index, word in enumerate(reply) for _ in range(1 + (index in chosen) * (len(indices) // 2))]
 
     def rnpv(self, context: Sequence[Words], reply: Words, draw: Draw) -> Words:
         """Nouns, pronouns and verbs alone."""
@@ -165,8 +165,8 @@ class PlainRules:
         """Return the generic reply."""
         return ["i", "am", "sorry", "can", "you", "repeat"]
 
-    def _fits(self, reply: Words, place: int, other: str) -> bool:
-        return reply[place - 1 : place] not in (["a"], ["an"]) or (reply[place][0] in "aeiou") == (other[0] in "aeiou")
+    def _fits(self, reply: Words, index: int, other: str) -> bool:
+        return reply[index - 1 : index] not in (["a"], ["an"]) or (reply[index][0] in "aeiou") == (other[0] in "aeiou")
 
     def _is_word(self, word: str) -> bool:
         return any(character.isalnum() for character in word) and word[0] not in [":", ";"]

@@ -32,16 +32,16 @@ def merged(word: str, ranks: Mapping[Pair, int]) -> list[str]:
 
 def joined(pieces: Sequence[str], pair: Pair) -> list[str]:
     """Pieces with a pair put together, from left to right."""
-    found: list[str] = []
-    place = 0
-    while place < len(pieces):
-        if tuple(pieces[place : place + 2]) == pair:
-            found.append(pair[0] + pair[1])
-            place += 2
+    merged_pieces: list[str] = []
+    index = 0
+    while index < len(pieces):
+        if tuple(pieces[index : index + 2]) == pair:
+            merged_pieces.append(pair[0] + pair[1])
+            index += 2
         else:
-            found.append(pieces[place])
-            place += 1
-    return found
+            merged_pieces.append(pieces[index])
+            index += 1
+    return merged_pieces
 
 
 def learn(counts: Mapping[str, int], merges: Sequence[Pair]) -> Counter[Pair]:
@@ -54,8 +54,8 @@ def learn(counts: Mapping[str, int], merges: Sequence[Pair]) -> Counter[Pair]:
     spelt = {word: characters(word) for word in counts}
     for pair in merges:
         spelt = {word: joined(pieces, pair) for word, pieces in spelt.items()}
-    found: Counter[Pair] = Counter()
+    pairs: Counter[Pair] = Counter()
     for word, pieces in spelt.items():
         for pair in pairwise(pieces):
-            found[pair] += counts[word]
-    return found
+            pairs[pair] += counts[word]
+    return pairs

@@ -123,15 +123,15 @@ class Memory:
         Raises:
             AssertionError: memory grows with the items that are done.
         """
-        done, own = np.array(self.done), np.array(self.own_mib)
+        done, own_mib = np.array(self.done), np.array(self.own_mib)
         later = done >= done[-1] / 5
-        growth = float(own[-1] - own[later][0])
-        assert growth <= MAX_GROWTH_MIB, f"the driver grew by {growth:.0f} MiB: {[round(each) for each in own]}"
-        slope = float(np.polyfit(done[later] / 1e6, own[later], 1)[0])
+        growth = float(own_mib[-1] - own_mib[later][0])
+        assert growth <= MAX_GROWTH_MIB, f"the driver grew by {growth:.0f} MiB: {[round(mib) for mib in own_mib]}"
+        slope = float(np.polyfit(done[later] / 1e6, own_mib[later], 1)[0])
         return {
-            "start": own[0],
-            "peak": own.max(),
-            "end": own[-1],
+            "start": own_mib[0],
+            "peak": own_mib.max(),
+            "end": own_mib[-1],
             "growth": growth,
             "per_million_items": slope,
             "object_store_peak": max(self.mapped_mib),
@@ -215,8 +215,8 @@ def _plain(num_items: int, restarts: int) -> tuple[float, bool]:
         rows = ray.get([score.remote(key, restarts) for key in keys])
         pq.write_table(pa.Table.from_pylist(rows, schema=TRIGGERS), Path(folder) / "rows.parquet", compression="zstd")
         seconds = time.perf_counter() - began
-        found = pq.read_table(Path(folder) / "rows.parquet")
-    return num_items / seconds, found.equals(_table(keys, restarts))
+        table = pq.read_table(Path(folder) / "rows.parquet")
+    return num_items / seconds, table.equals(_table(keys, restarts))
 
 
 class Warm:
@@ -299,16 +299,16 @@ def _actors(num_items: int) -> tuple[dict[str, Any], bool]:
     """Items a second of one and of two actors, and whether their rows are the same."""
     shards = _shards(num_items, 2)
     rates: dict[str, float] = {}
-    found: dict[str, dict[str, Any]] = {"1": {}, "2": {}}
+    rows_by_workers: dict[str, dict[str, Any]] = {"1": {}, "2": {}}
     for workers in (1, 2):
-        warm, kept = Warm(workers), found[str(workers)]
+        warm, rows_of = Warm(workers), rows_by_workers[str(workers)]
 
-        def take(shard: Shard[int], rows: Any, kept: dict[str, Any] = kept) -> None:
-            kept.update(zip(shard.keys, rows, strict=True))
+        def take(shard: Shard[int], rows: Any, rows_of: dict[str, Any] = rows_of) -> None:
+            rows_of.update(zip(shard.keys, rows, strict=True))
 
         run_sharded(Computing, (400, 128), shards, num_workers=workers, on_result=take, on_progress=warm.tick)
         rates[str(workers)] = warm.items / warm.wall_s
-    return {"items_per_s": rates, "scaling": rates["2"] / rates["1"]}, found["1"] == found["2"]
+    return {"items_per_s": rates, "scaling": rates["2"] / rates["1"]}, rows_by_workers["1"] == rows_by_workers["2"]
 
 
 def _shards(num_items: int, size: int) -> list[Shard[int]]:

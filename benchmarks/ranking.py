@@ -92,21 +92,21 @@ def changed_places(ours: Sequence[np.ndarray], theirs: Sequence[np.ndarray]) -> 
     """Pairs of candidates of a group that stand in another order, though both tell them apart by `MOST_DIFFERENCE`."""
     changed = 0
     for mine, plain in zip(ours, theirs, strict=True):
-        by_mine, by_plain = (each[:, None] - each for each in (mine, plain))
-        told = (np.abs(by_mine) > MOST_DIFFERENCE) & (np.abs(by_plain) > MOST_DIFFERENCE)
-        changed += int((told & (np.sign(by_mine) != np.sign(by_plain))).sum()) // 2
+        by_mine, by_plain = (scores_C[:, None] - scores_C for scores_C in (mine, plain))
+        is_different = (np.abs(by_mine) > MOST_DIFFERENCE) & (np.abs(by_plain) > MOST_DIFFERENCE)
+        changed += int((is_different & (np.sign(by_mine) != np.sign(by_plain))).sum()) // 2
     return changed
 
 
-def compare(model: Matcher, asked: Sequence[Pair], num_plain: int) -> dict[str, Any]:
+def compare(model: Matcher, pairs: Sequence[Pair], num_plain: int) -> dict[str, Any]:
     """Figures of one model."""
     ranker, clock, plain_clock = MatcherRanker(model), Clock(), Clock()
-    ranker.score_all(asked[:2])
+    ranker.score_all(pairs[:2])
     with clock.running():
-        ours = ranker.score_all(asked)
+        ours = ranker.score_all(pairs)
     with plain_clock.running():
-        theirs = plain_scores(model, asked[:num_plain])
-    num_pairs, num_plain_pairs = (sum(len(candidates) for _, candidates in some) for some in (asked, asked[:num_plain]))
+        theirs = plain_scores(model, pairs[:num_plain])
+    num_pairs, num_plain_pairs = (sum(len(candidates) for _, candidates in some) for some in (pairs, pairs[:num_plain]))
     plain, mine = np.concatenate(theirs), np.concatenate(ours[:num_plain])
     orders = [np.array_equal(np.argsort(a), np.argsort(b)) for a, b in zip(ours[:num_plain], theirs, strict=True)]
     counted = model.count()
@@ -127,17 +127,17 @@ def compare(model: Matcher, asked: Sequence[Pair], num_plain: int) -> dict[str, 
 def measure(options: Options) -> dict[str, Any]:
     """Compare the three models."""
     contexts, plain = (QUICK, QUICK_REFERENCE) if options.quick else (CONTEXTS, REFERENCE)
-    lengths, asked = groups(max(contexts.values()), options.data_root)
-    texts = (words for context, candidates in asked for words in (*context, *candidates))
+    lengths, pairs = groups(max(contexts.values()), options.data_root)
+    texts = (words for context, candidates in pairs for words in (*context, *candidates))
     vocabulary = PairVocabulary.build(texts, 20_000)
-    found = {
-        kind: compare(network(kind, vocabulary, sizes), asked[: contexts[kind]], plain[kind]) for kind, sizes in SIZES.items()
+    figures = {
+        kind: compare(network(kind, vocabulary, sizes), pairs[: contexts[kind]], plain[kind]) for kind, sizes in SIZES.items()
     }
     return {
-        "ratio": min(figures["ratio"] for figures in found.values()),
-        "identical": all(each["difference"] < MOST_DIFFERENCE and not each["changed_places"] for each in found.values()),
+        "ratio": min(model["ratio"] for model in figures.values()),
+        "identical": all(model["difference"] < MOST_DIFFERENCE and not model["changed_places"] for model in figures.values()),
         "lengths": lengths,
-        **found,
+        **figures,
     }
 
 

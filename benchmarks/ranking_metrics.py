@@ -37,16 +37,16 @@ class Options:
 def plain_metrics(scores: list[float], relevant: list[bool]) -> dict[str, float]:
     """Return the metrics of one group of different scores."""
     ranked = [wanted for _, wanted in sorted(zip(scores, relevant, strict=True), reverse=True)]
-    num, found, precisions, won, first = sum(ranked), 0, 0.0, 0, 0
+    num, right, precisions, won, first = sum(ranked), 0, 0.0, 0, 0
     for rank, wanted in enumerate(ranked, start=1):
         if wanted:
-            found += 1
-            precisions += found / rank
-            won += len(ranked) - rank - (num - found)
+            right += 1
+            precisions += right / rank
+            won += len(ranked) - rank - (num - right)
             first = first or rank
-    told = {recall_at(k): sum(ranked[:k]) / num for k in KS}
+    recalls = {recall_at(k): sum(ranked[:k]) / num for k in KS}
     pairs = num * (len(ranked) - num)
-    return told | {PAIRWISE: won / pairs, MAP: precisions / num, MRR: 1 / first, PRECISION: float(ranked[0])}
+    return recalls | {PAIRWISE: won / pairs, MAP: precisions / num, MRR: 1 / first, PRECISION: float(ranked[0])}
 
 
 def measure(options: Options) -> dict[str, Any]:
@@ -57,14 +57,16 @@ def measure(options: Options) -> dict[str, Any]:
     relevant[:, 0], relevant[:, 1] = True, False
     ours, tied, plain = Clock(), Clock(), Clock()
     with ours.running():
-        found = group_metrics(groups, scores, relevant.ravel())
+        measured = group_metrics(groups, scores, relevant.ravel())
     with tied.running():
         group_metrics(groups, np.round(scores, 1), relevant.ravel())
     num_plain = min(num, 5000 if options.quick else num)
     lists = scores.reshape(num, SIZE).tolist(), relevant.tolist()
     with plain.running():
-        expected = [plain_metrics(*each) for each in zip(lists[0][:num_plain], lists[1][:num_plain], strict=True)]
-    apart = [abs(found.values[name][place] - value) for place, told in enumerate(expected) for name, value in told.items()]
+        expected = [plain_metrics(*group) for group in zip(lists[0][:num_plain], lists[1][:num_plain], strict=True)]
+    apart = [
+        abs(measured.values[name][index] - value) for index, metrics in enumerate(expected) for name, value in metrics.items()
+    ]
     return {
         "rows": len(scores),
         "seconds": ours.cpu_s,

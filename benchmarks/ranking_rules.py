@@ -103,7 +103,7 @@ def measure(options: RuleOptions) -> dict[str, Any]:
             name: {"per_s": 1 / ours, "plain_per_s": 1 / theirs, "ratio": theirs / ours}
             for name, (ours, theirs) in alone.items()
         },
-        "different": {name: each[:3] for name, each in different.items() if each},
+        "different": {name: groups[:3] for name, groups in different.items() if groups},
     }
 
 
@@ -143,13 +143,13 @@ def _attacked(loop: Loop, name: str, group: CandidateGroup, draw: Draw) -> list[
 
 def _different(rule: Rule, plain: PlainRules, groups: Sequence[CandidateGroup]) -> list[str]:
     """Return the groups for which the loop gives another result from the same draws."""
-    loop, found = plain.named(rule.name), []
+    loop, different = plain.named(rule.name), []
     for seed, (group, ours) in enumerate(zip(groups, rule.apply(groups, range(len(groups))), strict=True)):
         draw = iter(uniforms([seed], rule.name, [MOST_DRAWS]).tolist()).__next__
         theirs = _attacked(loop, rule.name, group, draw)
         if [list(words) for words in ours.group.candidates] != theirs:
-            found.append(f"{group.key}: {ours.group.candidates} against {theirs}")
-    return found
+            different.append(f"{group.key}: {ours.group.candidates} against {theirs}")
+    return different
 
 
 if __name__ == "__main__":

@@ -56,10 +56,10 @@ class Recorded(MatcherRanker):
 
     def score_all(self, pairs: Sequence[Pair]) -> list[np.ndarray]:
         """Probabilities, see `MatcherRanker`."""
-        found = super().score_all(pairs)
+        scores = super().score_all(pairs)
         self.asked += pairs
-        self.said += found
-        return found
+        self.said += scores
+        return scores
 
 
 def compare(model: MatcherRanker, examples: Sequence[CandidateGroup], num_plain: int) -> dict[str, Any]:
@@ -99,7 +99,7 @@ def example(number: int, pair: Pair) -> CandidateGroup:
     """Build a group of the candidates; the first counts as right, which does not change the seconds."""
     context, candidates = pair
     wrong = (CandidateKind.RANDOM,) * (len(candidates) - 1)
-    right = tuple(place == 0 for place in range(len(candidates)))
+    right = tuple(index == 0 for index in range(len(candidates)))
     kinds, attackable = (CandidateKind.POSITIVE, *wrong), (True,) * len(candidates)
     return CandidateGroup(f"test-{number:07}", context, tuple(candidates), right, kinds, attackable)
 
@@ -107,19 +107,19 @@ def example(number: int, pair: Pair) -> CandidateGroup:
 def measure(options: SearchOptions) -> dict[str, Any]:
     """Compare the three models."""
     numbers, plain = (QUICK, QUICK_REFERENCE) if options.quick else (EXAMPLES, REFERENCE)
-    lengths, asked = groups(max(numbers.values()), options.data_root)
-    vocabulary = PairVocabulary.build((words for said, replies in asked for words in (*said, *replies)), 20_000)
-    examples = [example(number, pair) for number, pair in enumerate(asked)]
-    found = {
+    lengths, pairs = groups(max(numbers.values()), options.data_root)
+    vocabulary = PairVocabulary.build((words for context, replies in pairs for words in (*context, *replies)), 20_000)
+    examples = [example(number, pair) for number, pair in enumerate(pairs)]
+    figures = {
         kind: compare(MatcherRanker(network(kind, vocabulary, sizes)), examples[: numbers[kind]], plain[kind])
         for kind, sizes in SIZES.items()
     }
     return {
-        "ratio": min(figures["ratio"] for figures in found.values()),
-        "ratio_one_by_one": min(figures["ratio_one_by_one"] for figures in found.values()),
-        "identical": all(figures["difference"] < MOST_DIFFERENCE for figures in found.values()),
+        "ratio": min(model["ratio"] for model in figures.values()),
+        "ratio_one_by_one": min(model["ratio_one_by_one"] for model in figures.values()),
+        "identical": all(model["difference"] < MOST_DIFFERENCE for model in figures.values()),
         "lengths": lengths,
-        **found,
+        **figures,
     }
 
 

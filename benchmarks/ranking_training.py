@@ -54,23 +54,23 @@ class Stepping:
         self.model, self.clock = model, Clock()
         self._optimiser = torch.optim.Adam(model.parameters(), lr=small_fit().learning_rate, fused=True)
 
-    def gradients(self, asked: Sequence[Pair], *, plain: bool) -> tuple[float, list[Tensor]]:
+    def gradients(self, pairs: Sequence[Pair], *, plain: bool) -> tuple[float, list[Tensor]]:
         """Return the loss of a batch and the gradients of all weights; the first reply of each context is right."""
-        labels_P = torch.tensor([place == 0 for _, replies in asked for place in range(len(replies))], dtype=torch.float32)
+        labels_P = torch.tensor([index == 0 for _, replies in pairs for index in range(len(replies))], dtype=torch.float32)
         if plain:
-            flat = [(context, reply) for context, replies in asked for reply in replies]
+            flat = [(context, reply) for context, replies in pairs for reply in replies]
             log_odds_PV = PLAIN[type(self.model)](self.model, PlainBatch(self.model, flat))
         else:
-            log_odds_PV = self.model(self.model.reader.read(asked, torch.device("cpu")))
+            log_odds_PV = self.model(self.model.reader.read(pairs, torch.device("cpu")))
         loss = self.model.loss(log_odds_PV, labels_P).mean()
         self._optimiser.zero_grad(set_to_none=True)
         loss.backward()
         return float(loss.detach()), [_learned(name, value) for name, value in self.model.named_parameters()]
 
-    def step(self, asked: Sequence[Pair], *, plain: bool) -> None:
+    def step(self, pairs: Sequence[Pair], *, plain: bool) -> None:
         """Make an update, and count its seconds."""
         with self.clock.running():
-            self.gradients(asked, plain=plain)
+            self.gradients(pairs, plain=plain)
             nn.utils.clip_grad_norm_(self.model.parameters(), small_fit().clip)
             self._optimiser.step()
 
@@ -87,10 +87,10 @@ def compare(kind: str, vocabulary: PairVocabulary, batches: Sequence[Sequence[Pa
     ours, plain = Stepping(model), Stepping(stock(model))
     (loss, mine), (plain_loss, theirs) = ours.gradients(batches[0], plain=False), plain.gradients(batches[0], plain=True)
     parts = [float((a - b).abs().max() / b.abs().max().clamp(min=1e-12)) for a, b in zip(mine, theirs, strict=True)]
-    for asked in batches[1:]:
-        ours.step(asked, plain=False)
-    for asked in batches[1 : num_plain + 1]:
-        plain.step(asked, plain=True)
+    for batch in batches[1:]:
+        ours.step(batch, plain=False)
+    for batch in batches[1 : num_plain + 1]:
+        plain.step(batch, plain=True)
     a_step, a_plain_step = ours.clock.cpu_s / (len(batches) - 1), plain.clock.cpu_s / num_plain
     return {
         "ratio": a_plain_step / a_step,
@@ -104,17 +104,17 @@ def compare(kind: str, vocabulary: PairVocabulary, batches: Sequence[Sequence[Pa
 def measure(options: Options) -> dict[str, Any]:
     """Compare the three models."""
     steps, plain = (QUICK, QUICK_REFERENCE) if options.quick else (STEPS, REFERENCE)
-    lengths, asked = groups((steps + 1) * CONTEXTS, options.data_root)
-    asked = [(context, replies[:2]) for context, replies in asked]
-    batches = [asked[start : start + CONTEXTS] for start in range(0, len(asked), CONTEXTS)]
-    texts = (words for context, replies in asked for words in (*context, *replies))
+    lengths, pairs = groups((steps + 1) * CONTEXTS, options.data_root)
+    pairs = [(context, replies[:2]) for context, replies in pairs]
+    batches = [pairs[start : start + CONTEXTS] for start in range(0, len(pairs), CONTEXTS)]
+    texts = (words for context, replies in pairs for words in (*context, *replies))
     vocabulary = PairVocabulary.build(texts, 10_000)
-    found = {kind: compare(kind, vocabulary, batches, plain) for kind in SIZES}
+    figures = {kind: compare(kind, vocabulary, batches, plain) for kind in SIZES}
     return {
-        "ratio": min(figures["ratio"] for figures in found.values()),
-        "identical": all(figures["difference"] < MOST_DIFFERENCE for figures in found.values()),
+        "ratio": min(model["ratio"] for model in figures.values()),
+        "identical": all(model["difference"] < MOST_DIFFERENCE for model in figures.values()),
         "lengths": lengths,
-        **found,
+        **figures,
     }
 
 

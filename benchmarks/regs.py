@@ -100,19 +100,19 @@ def measure(options: Options) -> dict[str, Any]:
     """Clocks both ways, and the steps of a training."""
     lengths = list(QUICK_LENGTHS if options.quick else LENGTHS)
     of_kind = {kind: measured(sizes, lengths) for kind, sizes in GENERATORS.items()}
-    found: dict[str, Any] = {}
-    for kind, known in of_kind.items():
-        found[f"{kind}_ratio"] = known["reference_rollouts_s"] / known["rollouts_s"]
+    figures: dict[str, Any] = {}
+    for kind, timed in of_kind.items():
+        figures[f"{kind}_ratio"] = timed["reference_rollouts_s"] / timed["rollouts_s"]
         for name in ("rollouts_s", "reference_rollouts_s", "step_s", "mean_actions", "spread"):
-            found[f"{kind}_{name}"] = known[name]
-    seconds = {name: sum(known[name] for known in of_kind.values()) for name in next(iter(of_kind.values()))}
+            figures[f"{kind}_{name}"] = timed[name]
+    seconds = {name: sum(timed[name] for timed in of_kind.values()) for name in next(iter(of_kind.values()))}
     most = max(largest_difference(sizes, lengths) for sizes in GENERATORS.values())
     return {
         "ratio": seconds["reference_rollouts_s"] / seconds["rollouts_s"],
         "partial_ratio": seconds["reference_partial_s"] / seconds["partial_s"],
         "identical": most < MOST_DIFFERENCE,
         "difference": most,
-        **found,
+        **figures,
         "reference_lengths": len(lengths),
         **{name: seconds[name] / len(of_kind) for name in ("partial_s", "reference_partial_s", "discriminator_step_s")},
     }
@@ -147,8 +147,8 @@ def largest_difference(sizes: Seq2SeqSizes, lengths: Sequence[int]) -> float:
     try:
         sources = contexts()[:COMPARED]
         replies = reply_actions(sample(generator, sources, seeds_of(sources)), MAX_WORDS)
-        asked = generator, discriminator, sources, replies, seeds_of(sources), NUM_ROLLOUTS, MAX_WORDS
-        rewards_BT, wanted = earned(generator, discriminator, sources, replies), plain_rollouts(*asked, lengths)
+        arguments = generator, discriminator, sources, replies, seeds_of(sources), NUM_ROLLOUTS, MAX_WORDS
+        rewards_BT, wanted = earned(generator, discriminator, sources, replies), plain_rollouts(*arguments, lengths)
         apart = [
             (rewards_BT[:, length - 1] - wanted_B)[replies.num_actions_B > length].abs().max().item()
             for length, wanted_B in wanted.items()
@@ -171,8 +171,8 @@ def measured(sizes: Seq2SeqSizes, lengths: Sequence[int]) -> dict[str, float]:
     generator, discriminator = networks(sizes)
     sources = contexts()
     seeds = seeds_of(sources)
-    said = sample(generator, sources, seeds)
-    replies = reply_actions(said, MAX_WORDS)
+    ids = sample(generator, sources, seeds)
+    replies = reply_actions(ids, MAX_WORDS)
     names = "rollouts", "plain_rollouts", "partial", "plain_partial", "generator", "discriminator"
     clocks = {name: Clock() for name in names}
     beginnings(discriminator, sources, replies)
@@ -194,7 +194,7 @@ def measured(sizes: Seq2SeqSizes, lengths: Sequence[int]) -> dict[str, float]:
         forcing_loss(action_nll(generator, batch), ones_B, num_words).backward()
     with clocks["discriminator"].running():
         other = sample(generator, sources, [seed + 1 for seed in seeds])
-        rows = zip(sources, zip(said, other, strict=True), seeds, strict=True)
+        rows = zip(sources, zip(ids, other, strict=True), seeds, strict=True)
         items = [JudgedReplies(source, both, (True, False), seed) for source, both, seed in rows]
         examples = ReplyExamples(items, discriminator.vocabulary, discriminator.sizes)
         discriminator.loss(examples.batch(np.arange(BATCH)), OutputLoss(discriminator.output)).total.backward()

@@ -61,7 +61,7 @@ class Operations(TorchDispatchMode):
 
     def __torch_dispatch__(self, call: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None) -> Any:
         """Make a call, and count its operations if it is a product."""
-        name, matrices = call.overloadpacket.__name__, [each for each in args if isinstance(each, Tensor)]
+        name, matrices = call.overloadpacket.__name__, [argument for argument in args if isinstance(argument, Tensor)]
         if name.rstrip("_") in ("mm", "addmm", "bmm", "baddbmm"):
             self.number += 2 * matrices[-2].numel() * matrices[-1].shape[-1]
         elif name == "_linear_pointwise":
@@ -118,8 +118,8 @@ class PublishedLoop:
         points = self.play(number)[0]
         self.rewards.append(points)
         reward = points - sum(self.rewards) / len(self.rewards)
-        kept = self.agents[0].log_probs
-        self._step(-sum(reward * self.rule.gamma**k * log_prob for k, log_prob in enumerate(reversed(kept))))
+        log_probs = self.agents[0].log_probs
+        self._step(-sum(reward * self.rule.gamma**k * log_prob for k, log_prob in enumerate(reversed(log_probs))))
         if number % CORPUS_EVERY == 0:
             self._step(self._corpus_loss(number))
 
@@ -197,19 +197,19 @@ def _same(loop: PublishedLoop) -> bool:
     with torch.no_grad():
         states = model.read(torch.tensor([agent.tokens]), agent.scenario)
         read = (model.word_logits(states[0]) / agent.temperature + agent.mask).log_softmax(1)
-        one = make_batch(loop.corpus.splits["train"], np.arange(1))
-        plain = read_plainly(model, one.contexts_B6, one.tokens_BT)
-        ours = model(one.contexts_B6, one.tokens_BT, one.lengths_B)
+        batch = make_batch(loop.corpus.splits["train"], np.arange(1))
+        plain = read_plainly(model, batch.contexts_B6, batch.tokens_BT)
+        ours = model(batch.contexts_B6, batch.tokens_BT, batch.lengths_B)
     places, mine = [], False
-    for place, token in enumerate(agent.tokens):
+    for position, token in enumerate(agent.tokens):
         if token in (model.vocabulary.you_id, model.vocabulary.them_id):
             mine = token == model.vocabulary.you_id
         elif mine:
-            places.append(place)
-    found = torch.stack([read[place - 1, agent.tokens[place]] for place in places])
-    if len(found) != len(drawn):
+            places.append(position)
+    log_probs = torch.stack([read[position - 1, agent.tokens[position]] for position in places])
+    if len(log_probs) != len(drawn):
         return False
-    return all(bool((a - b).abs().max() < MOST_DIFFERENCE) for a, b in zip((found, *ours), (drawn, *plain), strict=True))
+    return all(bool((a - b).abs().max() < MOST_DIFFERENCE) for a, b in zip((log_probs, *ours), (drawn, *plain), strict=True))
 
 
 if __name__ == "__main__":

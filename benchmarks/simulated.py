@@ -100,8 +100,8 @@ def trigger_row(key: str, num_restarts: int) -> dict[str, Any]:
     nats = rng.random((num_restarts + 1, SWEEPS + TARGET_LENGTH)) * -_NATS_PER_DRAW
     losses = -np.sort(nats[:num_restarts, : SWEEPS + 1], axis=1)
     restarts = [_restart(number, words[number], losses[number].tolist()) for number in range(num_restarts)]
-    kept = min(restarts, key=lambda restart: float(restart["loss"]))
-    said = nats[num_restarts, :TARGET_LENGTH].tolist()
+    best = min(restarts, key=lambda restart: float(restart["loss"]))
+    log_probability = nats[num_restarts, :TARGET_LENGTH].tolist()
     return {
         "item_key": key,
         "status": OK,
@@ -109,14 +109,14 @@ def trigger_row(key: str, num_restarts: int) -> dict[str, Any]:
         "seed": seed,
         "schema_version": SCHEMA_VERSION,
         "target": " ".join(_WORDS[number] for number in words[0][:TARGET_LENGTH]),
-        "trigger": kept["words"],
-        "restart": kept["restart"],
-        "loss": kept["loss"],
+        "trigger": best["words"],
+        "restart": best["restart"],
+        "loss": best["loss"],
         "target_words": [_WORDS[number] for number in words[0][:TARGET_LENGTH]],
-        "word_log_probability": said,
-        "likeliest": [each > -1 for each in said],
-        "input_log_probability": said[0],
-        "hits": kept["hits"],
+        "word_log_probability": log_probability,
+        "likeliest": [value > -1 for value in log_probability],
+        "input_log_probability": log_probability[0],
+        "hits": best["hits"],
         "restarts": restarts,
     }
 

@@ -124,8 +124,8 @@ class LockstepSearch:
     def __init__(self, scorer: LstmScorer, num_words: int) -> None:
         self.scorer = scorer
         special = len(SPECIALS)
-        said = stream(SEED, "trigger targets").integers(special, num_words, size=(4, TARGET - 1))
-        targets = [torch.tensor([*words.tolist(), EOS_ID]) for words in said]
+        drawn = stream(SEED, "trigger targets").integers(special, num_words, size=(4, TARGET - 1))
+        targets = [torch.tensor([*words.tolist(), EOS_ID]) for words in drawn]
         draws = stream(SEED, "trigger restarts").integers(special, num_words, size=(RESTARTS, scorer.victim.input_length))
         self.incumbents = scorer.measure([targets[i % 4] for i in range(RESTARTS)], torch.from_numpy(draws))
         self.gradients = 0
@@ -163,24 +163,24 @@ class LockstepSearch:
         self.incumbents, self.gradients = after, gradients
 
 
-def compare(plain: PlainTrigger, incumbent: BestInput, position: int, list_G: Tensor, choice: int, found: VisitTally) -> None:
+def compare(plain: PlainTrigger, incumbent: BestInput, position: int, list_G: Tensor, choice: int, tally: VisitTally) -> None:
     """Compare the reference's visit with ours."""
-    with found.reference.running():
+    with tally.reference.running():
         step = plain.step(incumbent.target, incumbent.words, position, CANDIDATES)
         loss = float(step.loss_G.min())
         word = step.word if loss < to_beat(incumbent.loss) else None
-    found.reference_visits += 1
-    found.same_lists += set(step.list_G.tolist()) == set(list_G.tolist())
+    tally.reference_visits += 1
+    tally.same_lists += set(step.list_G.tolist()) == set(list_G.tolist())
     ours = int(list_G[choice]) if choice >= 0 else None
     if ours == word:
-        found.same += 1
+        tally.same += 1
         return
     places = [] if ours is None else torch.nonzero(step.list_G == ours).flatten().tolist()
     if places and word is not None and abs(float(step.loss_G[places[0]]) - loss) <= TIE * loss:
-        found.ties += 1
+        tally.ties += 1
         return
     theirs = f"{word} at {loss:.7f}, ours there {step.loss_G[places].tolist()}"
-    found.different.append(f"position {position}: {ours} against {theirs}, from {incumbent.loss:.7f}")
+    tally.different.append(f"position {position}: {ours} against {theirs}, from {incumbent.loss:.7f}")
 
 
 def measure_mode(nets: Networks, objective: TriggerObjective, options: Options) -> dict[str, Any]:
@@ -189,29 +189,29 @@ def measure_mode(nets: Networks, objective: TriggerObjective, options: Options) 
     screens = multiplies_bfloat16(torch.device("cpu"))
     scorer = LstmScorer(Seq2SeqVictim(nets.model, lm), objective, screening=screens)
     scorer.screening, plain = False, PlainTrigger(nets.model, objective, lm)
-    search, found, tally = LockstepSearch(scorer, len(nets.model.vocabulary)), VisitTally(), ScreenTally()
+    search, visits, tally = LockstepSearch(scorer, len(nets.model.vocabulary)), VisitTally(), ScreenTally()
     for number, position in enumerate(options.positions(scorer.victim.input_length)):
         before = list(search.incumbents)
-        with found.ours.running():
+        with visits.ours.running():
             lists_BG, choice_B, loss_B = search.visit(position)
-        found.visits += RESTARTS
+        visits.visits += RESTARTS
         # Every restart in turn, so that the reference meets all targets at all positions.
         row = number % RESTARTS
-        compare(plain, before[row], position, lists_BG[row], int(choice_B[row]), found)
+        compare(plain, before[row], position, lists_BG[row], int(choice_B[row]), visits)
         if screens:
             search.screen(before, position, choice_B, loss_B, tally)
-    rate = found.visits * CANDIDATES / found.ours.cpu_s
-    reference_rate = found.reference_visits * CANDIDATES / found.reference.cpu_s
+    rate = visits.visits * CANDIDATES / visits.ours.cpu_s
+    reference_rate = visits.reference_visits * CANDIDATES / visits.reference.cpu_s
     figures = {
         "ratio": rate / reference_rate,
         "candidates_per_cpu_s": rate,
         "reference_candidates_per_cpu_s": reference_rate,
-        "compared": found.reference_visits,
-        "same": found.same / found.reference_visits,
-        "ties": found.ties,
-        "same_lists": found.same_lists / found.reference_visits,
-        "different": found.different,
-        "gradients_per_visit": search.gradients / found.visits,
+        "compared": visits.reference_visits,
+        "same": visits.same / visits.reference_visits,
+        "ties": visits.ties,
+        "same_lists": visits.same_lists / visits.reference_visits,
+        "different": visits.different,
+        "gradients_per_visit": search.gradients / visits.visits,
         "loss": sum(incumbent.loss for incumbent in search.incumbents) / RESTARTS,
     }
     if screens:

@@ -120,16 +120,16 @@ def states(agent: NegotiatorAgent, indices: range, most: int) -> tuple[ExchangeB
         rows = game.rows_to_speak(side)
         game.say(rows, sessions[side].speak(rows))
     rows = game.rows_to_speak(0)
-    said = sessions[0].speak(rows)
-    sentences = [words[:length] for words, length in zip(said.tokens, said.lengths.tolist(), strict=True)]
+    utterances = sessions[0].speak(rows)
+    sentences = [words[:length] for words, length in zip(utterances.tokens, utterances.lengths.tolist(), strict=True)]
     usable = [i for i, words in enumerate(sentences) if words[-1] == EOS_ID and len(words) > 1]
     if not usable:
         fix = "measure another checkpoint"
         raise ConfigError("the target never lets the adversary say a second sentence", got=f"{len(seeds)} dialogues", fix=fix)
-    kept = sorted(sorted(usable, key=lambda i: len(sentences[i]))[:most])
-    rows = rows[kept]
+    chosen = sorted(sorted(usable, key=lambda i: len(sentences[i]))[:most])
+    rows = rows[chosen]
     exchanges = ExchangeBatch(game.contexts[:, rows], game.tokens[1, rows], game.num_tokens[rows])
-    return exchanges, [sentences[i] for i in kept]
+    return exchanges, [sentences[i] for i in chosen]
 
 
 def begin(plain: PlainAttack, exchanges: ExchangeBatch, row: int) -> None:
@@ -139,13 +139,13 @@ def begin(plain: PlainAttack, exchanges: ExchangeBatch, row: int) -> None:
 
 
 def compare(
-    plain: PlainAttack, exchanges: ExchangeBatch, row: int, sentence: np.ndarray, found: Found, result: Comparison
+    plain: PlainAttack, exchanges: ExchangeBatch, row: int, sentence: np.ndarray, attack: Found, result: Comparison
 ) -> None:
     """Search one dialogue plainly; after a tie, the reference goes on from our sentence."""
     begin(plain, exchanges, row)
     words, left, ties = sentence.tolist(), plain.config.max_replacements, result.ties
     replaced = plain.search(words, left)
-    for step in [*found.steps[1:], None][:left]:
+    for step in [*attack.steps[1:], None][:left]:
         theirs = replaced.pop(0) if replaced else None
         before, left = words, left - 1
         if step is not None:
@@ -158,8 +158,8 @@ def compare(
         else:
             result.different.append(f"after {before}: {step} against {theirs}")
             return
-    if result.ties == ties and plain.num_candidates != found.reads:
-        result.different.append(f"{found.reads} candidates against {plain.num_candidates}")
+    if result.ties == ties and plain.num_candidates != attack.reads:
+        result.different.append(f"{attack.reads} candidates against {plain.num_candidates}")
 
 
 def as_good(ours: Verdict, theirs: Verdict) -> bool:
@@ -175,18 +175,18 @@ def measure_rule(agent: NegotiatorAgent, config: SearchConfig, work: Work) -> di
         batch = range(number * work.scenarios, (number + 1) * work.scenarios)
         exchanges, sentences = states(agent, batch, work.dialogues)
         with ours.running():
-            found = reactive(agent, exchanges, sentences, config)
-        num_dialogues += len(found)
+            attacks = reactive(agent, exchanges, sentences, config)
+        num_dialogues += len(attacks)
         num_tokens += sum(int(exchanges.lengths[row]) + len(words) for row, words in enumerate(sentences))
-        num_ours += sum(item.reads for item in found)
-        num_decided += sum(item.decisions for item in found)
-        for row in range(min(work.references, len(found))):
+        num_ours += sum(item.reads for item in attacks)
+        num_decided += sum(item.decisions for item in attacks)
+        for row in range(min(work.references, len(attacks))):
             plain = PlainAttack(Target(agent.model, agent.temperature), config)
             decide = _clocked(plain.target.decide, deciding)
             with patch.object(plain.target, "decide", decide), reference.running():
-                compare(plain, exchanges, row, sentences[row], found[row], result)
+                compare(plain, exchanges, row, sentences[row], attacks[row], result)
             num_reference += plain.num_candidates
-            num_needed += found[row].decisions
+            num_needed += attacks[row].decisions
     rate, reference_rate = num_ours / ours.cpu_s, num_reference / reference.cpu_s
     skipped_s = deciding.cpu_s * (1 - num_needed / num_reference)
     figures = {
@@ -224,8 +224,8 @@ def _split(agent: NegotiatorAgent, config: SearchConfig, work: Work, rate: float
         return logits
 
     with _counting() as counter, patch.object(prefix.Prefixes, "decide", counted):
-        found = reactive(agent, exchanges, sentences, config)
-    candidates = sum(item.reads for item in found)
+        attacks = reactive(agent, exchanges, sentences, config)
+    candidates = sum(item.reads for item in attacks)
     mflop, screening_mflop = (flops / candidates / 1e6 for flops in (counter.get_total_flops(), screening[0]))
     needed_s = sum(
         amount / 1e3 / _product_rate(agent, dtype)

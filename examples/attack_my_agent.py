@@ -38,9 +38,9 @@ class GivesWaySession:
 
     def speak(self, rows: np.ndarray) -> Utterances:
         """Say the bargainer's words, or end the talk."""
-        said = self.wrapped.speak(rows)
+        utterances = self.wrapped.speak(rows)
         end = self.view.vocabulary.encode(["<selection>"])
-        words = [tokens[:length] for tokens, length in zip(said.tokens, said.lengths, strict=True)]
+        words = [tokens[:length] for tokens, length in zip(utterances.tokens, utterances.lengths, strict=True)]
         return Utterances.of([end if self.view.num_turns[row] >= 4 else mine for row, mine in zip(rows, words, strict=True)])
 
     def choose(self, rows: np.ndarray) -> np.ndarray:

@@ -61,9 +61,9 @@ def trained() -> MyModel:
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    said = ["the dog sees now", "a red cat knows", "man man man man"]
-    targets = [[WORDS.index(word) for word in text.split()] + [END] for text in said]
-    found = parley.search(trained(), targets, method=parley.GibbsEnum(parley.SearchSettings(restarts=10, candidates=14)))
-    for text, trigger in zip(said, found, strict=True):
+    sentences = ["the dog sees now", "a red cat knows", "man man man man"]
+    targets = [[WORDS.index(word) for word in text.split()] + [END] for text in sentences]
+    result = parley.search(trained(), targets, method=parley.GibbsEnum(parley.SearchSettings(restarts=10, candidates=14)))
+    for text, trigger in zip(sentences, result, strict=True):
         words = " ".join(WORDS[word] for word in trigger.words or ())
         print(f"{text!r}: {'triggered by' if trigger.hit else 'not triggered; closest'} {words!r}, loss {trigger.loss:.2f}")

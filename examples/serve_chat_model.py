@@ -30,11 +30,11 @@ def reply(messages: list[dict[str, str]]) -> str:
     return f"You said {messages[-1]['content']!r}, and that is message {len(messages)}."
 
 
-def completion(model: ChatModel, asked: dict[str, Any]) -> dict[str, Any]:
+def completion(model: ChatModel, request: dict[str, Any]) -> dict[str, Any]:
     """Return a chat completion of OpenAI's protocol; raise ConfigError if the model takes no such messages."""
-    chat = tuple(Message(message["role"], message["content"]) for message in asked["messages"])
-    decoding = ChatDecoding(temperature=asked.get("temperature", 0.0), max_tokens=asked.get("max_tokens", 128))
-    (answer,) = model.answer([chat], decoding=decoding, seeds=[asked.get("seed", 0)])
+    chat = tuple(Message(message["role"], message["content"]) for message in request["messages"])
+    decoding = ChatDecoding(temperature=request.get("temperature", 0.0), max_tokens=request.get("max_tokens", 128))
+    (answer,) = model.answer([chat], decoding=decoding, seeds=[request.get("seed", 0)])
     message = {"role": "assistant", "content": answer.text}
     # As vLLM calls it; without it an answer that was lost to thinking would look empty.
     message |= {"reasoning_content": answer.reasoning} if answer.reasoning else {}
@@ -96,11 +96,11 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         """Answers a request."""
-        said = json.dumps(completion(self.model, json.loads(self.rfile.read(int(self.headers["Content-Length"]))))).encode()
+        body = json.dumps(completion(self.model, json.loads(self.rfile.read(int(self.headers["Content-Length"]))))).encode()
         self.send_response(200)
-        self.send_header("Content-Length", str(len(said)))
+        self.send_header("Content-Length", str(len(body)))
         self.end_headers()
-        self.wfile.write(said)
+        self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:
         """Says nothing."""
@@ -121,9 +121,9 @@ def main() -> None:
     parser.add_argument("--model", default="", help="hf:FOLDER, gguf:FILE or path/file.py:Name, served by Ray Serve")
     parser.add_argument("--replicas", type=int, default=1)
     parser.add_argument("--port", type=int, default=8000)
-    asked = parser.parse_args()
-    if asked.model:
-        serve_with_ray(asked.model, asked.replicas, asked.port)
+    options = parser.parse_args()
+    if options.model:
+        serve_with_ray(options.model, options.replicas, options.port)
         return
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()

@@ -186,8 +186,8 @@ class _Results(ray_tune.Callback):
             self._failed[number] = result[REASON]
             self._ends = result.get(ENDS, self._ends)
         else:
-            found = Estimate(result[OBJECTIVE], result[LOW], result[HIGH], result[NUM])
-            self._values.setdefault(number, {})[result[BUDGET]] = found
+            estimate = Estimate(result[OBJECTIVE], result[LOW], result[HIGH], result[NUM])
+            self._values.setdefault(number, {})[result[BUDGET]] = estimate
 
     def on_trial_complete(self, iteration: int, trials: Sequence[Any], trial: Any, **info: Any) -> None:
         """Note that a trial has ended."""
@@ -243,8 +243,8 @@ class _Results(ray_tune.Callback):
     def _said(self, number: int) -> str:
         """Return the newest line of a trial, after its value at the last budget."""
         *_, worth = [None, *self._values.get(number, {}).items()]
-        found = f"{worth[1].value:.4g} at {worth[0]:,}" if worth else ""
-        return ", ".join(filter(None, (found, self._board.line(number)))) or "starting"
+        value = f"{worth[1].value:.4g} at {worth[0]:,}" if worth else ""
+        return ", ".join(filter(None, (value, self._board.line(number)))) or "starting"
 
 
 def _room() -> str:

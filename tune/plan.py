@@ -156,17 +156,17 @@ class Plan:
             ConfigError: braces hold no setting, or no number stands before a star.
         """
         settings = {setting.name: getattr(config, setting.name) for setting in fields(config)}
-        found = {}
+        weights = {}
         for metric in self.metrics:
             weight, star, name = metric.removeprefix("-").rpartition("*")
             try:
                 sized = float(weight) if star else 1.0
-                found[name.format_map(settings)] = -sized if metric.startswith("-") else sized
+                weights[name.format_map(settings)] = -sized if metric.startswith("-") else sized
             except (AttributeError, KeyError, ValueError) as error:
                 fix = 'such as "-0.001*queries.{method}", a setting of the job in braces'
                 what = "this is no metric of a sweep"
                 raise ConfigError(what, where=f"sweep of {self.job}", got=repr(metric), fix=fix) from error
-        return found
+        return weights
 
     def load(self) -> Job[Any, Any, Any]:
         """Import the job."""
@@ -226,13 +226,13 @@ class Plan:
             )
 
     def _check_metrics(self, config: Any, where: str) -> None:
-        known = self.load().metrics_of(config)
-        if known is None:
+        measurable = self.load().metrics_of(config)
+        if measurable is None:
             return
         for name in self.terms(config):
-            if name not in known:
-                what = f"the job measures no {name!r}{nearest(name, known)}"
-                raise ConfigError(what, where=where, fix=f"metrics: {', '.join(sorted(known))}")
+            if name not in measurable:
+                what = f"the job measures no {name!r}{nearest(name, measurable)}"
+                raise ConfigError(what, where=where, fix=f"metrics: {', '.join(sorted(measurable))}")
 
 
 def find_plan(name: str) -> Plan:

@@ -266,21 +266,21 @@ class Sweep(Job[SweepConfig, Swept, Swept]):
             parameters = json.loads(best["parameters"])
             _write_best(run.path / BEST, config, plan, parameters)
             again = measured_again(best, prepared, run.path, reporter)
-        told = ", ".join(f"{key}={value}" for key, value in parameters.items())
-        reporter.say(f"best: {told}; {Estimate.from_json(best)} among the trials, {again} measured again")
+        settings = ", ".join(f"{key}={value}" for key, value in parameters.items())
+        reporter.say(f"best: {settings}; {Estimate.from_json(best)} among the trials, {again} measured again")
         return replace(prepared, again=again)
 
-    def measure(self, run: RunFolder, found: Swept) -> Summary:
-        config, plan, rows = found.config, found.setup.plan, run.read_rows().to_pylist()
+    def measure(self, run: RunFolder, sweep: Swept) -> Summary:
+        config, plan, rows = sweep.config, sweep.setup.plan, run.read_rows().to_pylist()
         best = best_row(rows, plan.direction)
         assert best is not None, "work ends without one"
         better = "higher" if plan.direction == "max" else "lower"
         runs = "one run each" if config.repeats == 1 else f"{config.repeats} runs each from different seeds"
         return Summary(
             f"sweep of {plan.job}: {config.sweep}",
-            f"{len(rows)} trials of up to {found.setup.budgets[-1]:,} ({plan.fidelity}), {runs}; {plan.objective}, "
+            f"{len(rows)} trials of up to {sweep.setup.budgets[-1]:,} ({plan.fidelity}), {runs}; {plan.objective}, "
             f"{plan.direction}imum is best; seed {config.seed}.",
-            _metrics(rows, best, found.again),
+            _metrics(rows, best, sweep.again),
             # What a finished sweep says of itself must not need the plan, which may be a Python file.
             {PLAN: {"verb": shlex.join([*find(plan.job).words, plan.preset]), "objective": plan.objective, "better": better}},
         )
@@ -294,8 +294,8 @@ class Sweep(Job[SweepConfig, Swept, Swept]):
             return result
         titles = {"best": f"best {plan['objective']}", AGAIN: "  measured again"}
         better = f"{plan['better']}: better"
-        told = {name: LEGEND[name]._replace(title=title, direction=better) for name, title in titles.items()}
-        return replace(result, legend=LEGEND | told)
+        entries = {name: LEGEND[name]._replace(title=title, direction=better) for name, title in titles.items()}
+        return replace(result, legend=LEGEND | entries)
 
     def next_commands(self, config: SweepConfig, path: Path) -> tuple[str, ...]:
         report = super().next_commands(config, path)

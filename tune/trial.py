@@ -206,12 +206,12 @@ def run_trial(given: Mapping[str, Any], setup: Setup, board: ProgressBoard) -> N
     runs = local_copy(setup.run) / trial_folder(given[NUMBER])
     for budget in setup.budgets:
         try:
-            found = measure(given[PARAMETERS], setup, budget, runs / str(budget), partial(board.put, given[NUMBER]))
+            estimate = measure(given[PARAMETERS], setup, budget, runs / str(budget), partial(board.put, given[NUMBER]))
         except Exception as error:
             logger.debug("trial %d failed", given[NUMBER], exc_info=True)
             ends = {ENDS: error} if isinstance(error, RefusedModelError) else {}
             return ray_tune.report({OBJECTIVE: math.nan, BUDGET: 0, REASON: f"{type(error).__name__}: {error}", **ends})
-        ray_tune.report({OBJECTIVE: found.value, LOW: found.low, HIGH: found.high, NUM: found.n, BUDGET: budget})
+        ray_tune.report({OBJECTIVE: estimate.value, LOW: estimate.low, HIGH: estimate.high, NUM: estimate.n, BUDGET: budget})
 
 
 def measure(
@@ -267,18 +267,23 @@ def _await_writer(run: Path) -> None:
 def _measured(terms: Mapping[str, float], result: Result) -> Estimate:
     if failure := result.chat_usage.get(FAILURE):
         raise RunError("the answers of a trial are too few replies", where=result.run, got=failure)
-    found = []
+    estimates = []
     for name, weight in terms.items():
         estimate = result.metrics.get(name, NOTHING)
         if not np.isfinite(estimate.value):
             what = f"a trial has measured no {name!r}{nearest(name, result.metrics)}"
             raise RunError(what, where=result.run, got=", ".join(result.metrics))
         low, high = sorted((weight * estimate.low, weight * estimate.high))
-        found.append(Estimate(weight * estimate.value, low, high, estimate.n))
-    if len(found) == 1:
-        return found[0]
+        estimates.append(Estimate(weight * estimate.value, low, high, estimate.n))
+    if len(estimates) == 1:
+        return estimates[0]
     # Of different quantities: their spread is no interval.
-    return Estimate(float(np.mean([each.value for each in found])), math.nan, math.nan, min(each.n for each in found))
+    return Estimate(
+        float(np.mean([estimate.value for estimate in estimates])),
+        math.nan,
+        math.nan,
+        min(estimate.n for estimate in estimates),
+    )
 
 
 PROPOSED = "trial"

@@ -157,8 +157,8 @@ def find_corpus(name: str) -> AnySource:
         ConfigError: no such corpus, with the nearest name.
     """
     source: AnySource
-    if is_path(name) and holds_rows(own := own_file(name)):
-        return own_candidates(own)
+    if is_path(name) and holds_rows(source := own_file(name)):
+        return own_candidates(source)
     if is_path(name) or name in pair_corpora:
         return find_pairs(name)
     for registry in (candidate_corpora, corpora, friend_corpora):
@@ -169,10 +169,10 @@ def find_corpus(name: str) -> AnySource:
         # Of any kind; what is of none of the others has to be one of negotiations.
         source = named_source(corpora, name, "fingerprint")
         return source if isinstance(source, PairSource | CandidateSource | ChatSource) else find_negotiations(name)
-    known = sorted((*corpora, *pair_corpora, *candidate_corpora, *friend_corpora))
+    names = sorted((*corpora, *pair_corpora, *candidate_corpora, *friend_corpora))
     raise ConfigError(
-        f"no corpus is called {name!r}{nearest(name, known)}",
-        fix=f"known: {', '.join(known)}; or name your own: path/file.py:NAME, {of_your_own(name)}",
+        f"no corpus is called {name!r}{nearest(name, names)}",
+        fix=f"known: {', '.join(names)}; or name your own: path/file.py:NAME, {of_your_own(name)}",
     )
 
 
@@ -227,7 +227,7 @@ def check_corpus(name: str, data_root: Path | None = None) -> CorpusCheck | Pair
         return check_chats(source, root)
     text = source.read(root)
     problems = [
-        replace(found, fix=whole_commands(found.fix or "", name, data_root) or None) for found in map(problem, text.broken)
+        replace(wrong, fix=whole_commands(wrong.fix or "", name, data_root) or None) for wrong in map(problem, text.broken)
     ]
     folder = source.folder(root)
     if folder is not None:
@@ -238,7 +238,7 @@ def check_corpus(name: str, data_root: Path | None = None) -> CorpusCheck | Pair
                 what = f"the file differs from the published {file.describe()}"
                 fix = f"{data_command('get', name, data_root)} puts the published file there"
                 problems.append(Problem(what=what, file=str(path), line=None, got=difference, fix=fix))
-    problems.sort(key=lambda each: each.file)
+    problems.sort(key=lambda wrong: wrong.file)
     return CorpusCheck(
         name=source.name,
         where=where(source.folder(root)),
@@ -318,13 +318,13 @@ def _address(source: FileCorpus, name: str) -> str:
 
 def _by_hand(source: FileCorpus, root: Path, error: DownloadError, check: str) -> DataError:
     folder = source.folder(root)
-    wanted = "; ".join(file.describe() for file in source.files if _lacks(folder, file))
+    missing = "; ".join(file.describe() for file in source.files if _lacks(folder, file))
     instead = f" ({source.raw} will do in place of {TRAIN_FILE}: put it there and run this again)" if source.raw else ""
     return DataError(
         f"the corpus {source.name!r} cannot be downloaded: {error.what}",
         where=error.where,
         got=error.got,
-        fix=f"put these files from {source.obtain} into {folder}: {wanted}{instead}; then {check}",
+        fix=f"put these files from {source.obtain} into {folder}: {missing}{instead}; then {check}",
     )
 
 

@@ -154,15 +154,15 @@ def where(folder: Path | None) -> str:
 
 def said_of(source: Source, root: Path) -> dict[str, str]:
     """Return name, summary, licence and folder of a corpus, as `Info` holds them."""
-    own = {"name": source.name, "summary": source.summary, "licence": source.licence}
-    return {**own, "where": where(source.folder(root))}
+    names = {"name": source.name, "summary": source.summary, "licence": source.licence}
+    return {**names, "where": where(source.folder(root))}
 
 
 def problem(error: DataError) -> Problem:
     """Turn the error of a reader into a problem."""
-    place = error.where if isinstance(error.where, FileLine) else FileLine(str(error.where), 0)
+    position = error.where if isinstance(error.where, FileLine) else FileLine(str(error.where), 0)
     got = None if error.got is None else str(error.got)
-    return Problem(what=error.what, file=place.source, line=place.line or None, got=got, fix=error.fix)
+    return Problem(what=error.what, file=position.source, line=position.line or None, got=got, fix=error.fix)
 
 
 def spread(values: np.ndarray) -> Spread:
@@ -227,7 +227,7 @@ def check_pairs(source: PairSource, root: Path) -> PairCheck:
         where=where(source.folder(root)),
         num_utterances={name: split.num_utterances for name, split in text.splits.items()},
         num_pairs={name: split.num_pairs for name, split in text.splits.items()},
-        problems=tuple(sorted(map(problem, wrong), key=lambda each: each.file)),
+        problems=tuple(sorted(map(problem, wrong), key=lambda entry: entry.file)),
     )
 
 
@@ -331,7 +331,7 @@ def check_candidates(source: CandidateSource, root: Path) -> CandidateCheck:
         num_groups={name: len(split) for name, split in text.splits.items()},
         turns=turns,
         num_cut={name: split.num_longer(turns) for name, split in text.splits.items()},
-        problems=tuple(sorted(map(problem, wrong), key=lambda each: each.file)),
+        problems=tuple(sorted(map(problem, wrong), key=lambda entry: entry.file)),
         mended=tuple(map(problem, text.mended)),
         long=text.long_told(),
     )
@@ -344,7 +344,7 @@ def describe_candidates(source: CandidateSource, root: Path) -> CandidateInfo:
         DataError: files are missing or broken.
     """
     corpus = open_candidates(source, root)
-    known = set(_contexts(corpus.splits["train"]))
+    trained = set(_contexts(corpus.splits["train"]))
     return CandidateInfo(
         **said_of(source, root),
         compiled=str(corpus.folder),
@@ -353,7 +353,7 @@ def describe_candidates(source: CandidateSource, root: Path) -> CandidateInfo:
         num_mended=corpus.num_mended,
         lacking=corpus.lacking,
         splits=tuple(
-            _split_info_candidates(split, known if name != "train" else set()) for name, split in corpus.splits.items()
+            _split_info_candidates(split, trained if name != "train" else set()) for name, split in corpus.splits.items()
         ),
     )
 
@@ -362,24 +362,24 @@ def _contexts(split: CandidateSplit) -> Iterator[Context]:
     return (tuple(map(split.said, split.contexts[row])) for row in range(len(split)))
 
 
-def _split_info_candidates(split: CandidateSplit, known: Collection[Context]) -> CandidateSplitInfo:
+def _split_info_candidates(split: CandidateSplit, trained: Collection[Context]) -> CandidateSplitInfo:
     words = split.utterances.lengths
     num_right = np.bincount(split.positives()[:, 0], minlength=len(split))
-    said = words[split.candidates.values]
+    reply_words = words[split.candidates.values]
     kinds = Counter(split.kinds.tolist())
     return CandidateSplitInfo(
         name=split.name,
         num_groups=len(split),
-        num_seen=sum(context in known for context in _contexts(split)),
+        num_seen=sum(context in trained for context in _contexts(split)),
         num_several=int((num_right > 1).sum()),
         num_one_sided=int(((num_right == 0) | (num_right == split.candidates.lengths)).sum()),
         num_cut=int(split.is_cut.sum()),
-        num_kinds={str(kind): kinds[place] for place, kind in enumerate(KINDS) if kinds[place]},
+        num_kinds={str(kind): kinds[index] for index, kind in enumerate(KINDS) if kinds[index]},
         size=spread(split.candidates.lengths),
         turns=spread(split.contexts.lengths),
         turn_words=spread(words[split.contexts.values]),
-        right_words=spread(said[split.labels]),
-        wrong_words=spread(said[~split.labels]),
+        right_words=spread(reply_words[split.labels]),
+        wrong_words=spread(reply_words[~split.labels]),
     )
 
 
@@ -442,7 +442,7 @@ def check_chats(source: ChatSource, root: Path) -> ChatCheck:
     except DataError as error:
         # Without a schema or a lexicon no chat can be read.
         broken, sizes = [error], dict.fromkeys(PUBLISHED, 0)
-    problems = tuple(sorted(map(problem, broken), key=lambda each: each.file))
+    problems = tuple(sorted(map(problem, broken), key=lambda entry: entry.file))
     return ChatCheck(name=source.name, where=where(source.folder(root)), num_chats=sizes, problems=problems)
 
 
@@ -465,8 +465,8 @@ def describe_chats(source: ChatSource, root: Path) -> ChatInfo:
 
 def describe_split(name: str, chats: Sequence[FriendsChat]) -> ChatSplitInfo:
     """Chats in numbers."""
-    said = [event.tokens for chat in chats for event in chat.events if event.selected is None]
-    named = np.array([sum(isinstance(token, Mention) for token in tokens) for tokens in said])
+    utterances = [event.tokens for chat in chats for event in chat.events if event.selected is None]
+    named = np.array([sum(isinstance(token, Mention) for token in tokens) for tokens in utterances])
     mentions = [(entity, event.side, chat.scenario) for chat in chats for event in chat.events for entity in _entities(event)]
     return ChatSplitInfo(
         name=name,
@@ -479,7 +479,7 @@ def describe_split(name: str, chats: Sequence[FriendsChat]) -> ChatSplitInfo:
         named=float((named > 0).mean()) if len(named) else 0.0,
         in_own_table=_share([mention in scenario.mentionable[side] for mention, side, scenario in mentions]),
         in_a_table=_share([mention in scenario.all_mentionable for mention, _, scenario in mentions]),
-        selected_named=_share([found for chat in chats for found in _selected_named(chat)]),
+        selected_named=_share([is_named for chat in chats for is_named in _selected_named(chat)]),
         items=spread(np.array([len(chat.scenario.tables[0]) for chat in chats])),
     )
 
@@ -498,8 +498,8 @@ def _selected_named(chat: FriendsChat) -> Iterator[bool]:
         named.update(_entities(event))
 
 
-def _share(held: Sequence[bool]) -> float:
-    return sum(held) / max(1, len(held))
+def _share(flags: Sequence[bool]) -> float:
+    return sum(flags) / max(1, len(flags))
 
 
 def export_chats(name: str, folder: Path, data_root: Path | None = None) -> tuple[str, ...]:
@@ -520,9 +520,9 @@ def export_chats(name: str, folder: Path, data_root: Path | None = None) -> tupl
     folder = folder.expanduser()
     files = {split: folder / file for split, file in PUBLISHED.items()}
     schema, lexicon = folder / SCHEMA_FILE, folder / LEXICON_FILE
-    there = [path.name for path in (*files.values(), schema, lexicon) if path.exists()]
-    if there:
-        raise ConfigError("the folder is not empty", where=folder, got=", ".join(there), fix="name another folder")
+    existing = [path.name for path in (*files.values(), schema, lexicon) if path.exists()]
+    if existing:
+        raise ConfigError("the folder is not empty", where=folder, got=", ".join(existing), fix="name another folder")
     corpus = load_friends(name, data_root)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -544,7 +544,7 @@ def _write_known(corpus: FriendsCorpus, schema: Path, lexicon: Path) -> None:
         {"name": attribute.name, "value_type": attribute.type, "unique": attribute.unique}
         for attribute in corpus.schema.attributes
     ]
-    known = {"attributes": attributes, "values": {kind: list(values) for kind, values in corpus.schema.values.items()}}
-    schema.write_text(json.dumps(known, ensure_ascii=False), encoding="utf-8")
+    entries = {"attributes": attributes, "values": {kind: list(values) for kind, values in corpus.schema.values.items()}}
+    schema.write_text(json.dumps(entries, ensure_ascii=False), encoding="utf-8")
     lines = [f"{entity.value}\t{' '.join(words)}\t{entity.type}\n" for entity, words in corpus.forms]
     lexicon.write_text("".join(lines), encoding="utf-8")

@@ -102,19 +102,19 @@ def run_play_reply(verb: Verb, arguments: Sequence[str]) -> int:
     """Talk until the person leaves; return the exit status, 1 where most answers are no reply."""
     from parley.policies.core.responders import load_responder
 
-    asked = parse(PlayReplyArguments, verb, arguments)
+    options = parse(PlayReplyArguments, verb, arguments)
     with watching():
-        decoder = located(DecoderSettings.parse(asked.decoder))
-        responder = load_responder(absolute_name(asked.model, "MODEL"))
-        require_decoder(responder, decoder, asked.model)
+        decoder = located(DecoderSettings.parse(options.decoder))
+        responder = load_responder(absolute_name(options.model, "MODEL"))
+        require_decoder(responder, decoder, options.model)
     terminal = StandardTerminal()
-    terminal.show(f"You talk with {asked.model}, which replies by {asked.decoder}.\n\n{HELP}\n")
+    terminal.show(f"You talk with {options.model}, which replies by {options.decoder}.\n\n{HELP}\n")
     try:
-        talk(terminal, responder, decoder, asked.seed)
+        talk(terminal, responder, decoder, options.seed)
     except KeyboardInterrupt:
         terminal.show("")
-    again = ["parley", "reply", "quick", "--model", asked.model, "--decoder", asked.decoder]
-    console, usage = make_console(), usage_of(responder, asked.model)
+    again = ["parley", "reply", "quick", "--model", options.model, "--decoder", options.decoder]
+    console, usage = make_console(), usage_of(responder, options.model)
     failure = usage.failure()
     lost = [] if failure else usage.warnings(ChatAsking())
     show_lines(console, "warning", lost)
@@ -200,7 +200,7 @@ class ReplyConfig(ShardedConfig):
     batch_size: PositiveInt = 64
     """Contexts that are replied to side by side."""
     chat: ChatReplying = field(default_factory=ChatReplying)
-    """How a chat model is loaded or asked."""
+    """How a chat model is loaded or options."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -264,22 +264,22 @@ class ReplyWorker:
 
     def _replied(self, shard: Shard[Example]) -> list[dict[str, Any]]:
         replying, size = self.replying, self.replying.config.batch_size
-        order = sorted(range(len(shard.items)), key=lambda place: len(context_words(shard.items[place].context)))
+        order = sorted(range(len(shard.items)), key=lambda index: len(context_words(shard.items[index].context)))
         replies_by_index: dict[int, ModelReply] = {}
         for start in range(0, len(order), size):
-            places = order[start : start + size]
-            seeds = [replying.seed(shard.keys[place]) for place in places]
-            contexts = [shard.items[place].context for place in places]
-            replies_by_index |= zip(places, replies_of(self.responder, contexts, replying.decoder, seeds), strict=True)
+            indices = order[start : start + size]
+            seeds = [replying.seed(shard.keys[index]) for index in indices]
+            contexts = [shard.items[index].context for index in indices]
+            replies_by_index |= zip(indices, replies_of(self.responder, contexts, replying.decoder, seeds), strict=True)
         return [
             ok_row(key, replying.seed(key))
             | {
                 "context": format_turns(example.context),
                 "truth": format_turns((example.reply,)),
-                "reply": format_turns((replies_by_index[place].turn,)),
-                **answer_columns(replies_by_index[place].answer),
+                "reply": format_turns((replies_by_index[index].turn,)),
+                **answer_columns(replies_by_index[index].answer),
             }
-            for place, (key, example) in enumerate(zip(shard.keys, shard.items, strict=True))
+            for index, (key, example) in enumerate(zip(shard.keys, shard.items, strict=True))
         ]
 
 
@@ -346,17 +346,19 @@ class ReplyJob(Job[ReplyConfig, ContextSpec, ContextSpec]):
         turns = config.turns or int(getattr(responder, "turns", OWN_TURNS))
         recorded = load_pairs(corpus, config.data_root, every_word=True)
         lengths: dict[str, Any] = {"min_reply": config.min_reply, "max_reply": config.max_reply}
-        fitting, found = (examples(recorded, config.split, turns, **lengths, unseen=unseen) for unseen in (False, True))
-        note = left_out(len(fitting) - len(found), len(fitting), config.split)
-        if not len(found):
+        fitting, unseen_examples = (
+            examples(recorded, config.split, turns, **lengths, unseen=unseen) for unseen in (False, True)
+        )
+        note = left_out(len(fitting) - len(unseen_examples), len(fitting), config.split)
+        if not len(unseen_examples):
             got = f"{len(recorded.splits[config.split]):,} pairs. {note}".rstrip(". ")
             fix = "name another --split or --corpus, or change --min-reply and --max-reply"
             raise DataError(f"the {config.split} split has no reply of such a length", where=corpus, got=got, fix=fix)
         if note:
             reporter.say(note)
-        asked = drawn(found, config.limit, config.seed, corpus)
+        chosen = drawn(unseen_examples, config.limit, config.seed, corpus)
         longest = _longest(responder) if _is_ours(config) else None
-        return ContextSpec(ReplyTask(config, name, decoder), corpus, asked, longest, note)
+        return ContextSpec(ReplyTask(config, name, decoder), corpus, chosen, longest, note)
 
     def work(self, run: RunFolder, prepared: ContextSpec, reporter: Reporter) -> ContextSpec:
         items = {example.key: example for example in prepared.examples}
@@ -364,27 +366,27 @@ class ReplyJob(Job[ReplyConfig, ContextSpec, ContextSpec]):
         run_items(run, replying, items, prepared.replying.config, reporter, "replying")
         return prepared
 
-    def measure(self, run: RunFolder, found: ContextSpec) -> Summary:
+    def measure(self, run: RunFolder, spec: ContextSpec) -> Summary:
         """Write the files of replies and compute the metrics."""
         rows = sorted((row for row in run.read_rows().to_pylist() if row["status"] == OK), key=lambda row: row["item_key"])
         contexts = [parse_turns(row["context"]) for row in rows]
         for file, column in ((MACHINE_FILE, "reply"), (HUMAN_FILE, "truth")):
             _write(run.path / file, zip(contexts, (row[column] for row in rows), strict=True))
-        after = {each.key: format_turns((each.after,)) for each in found.examples if each.after}
+        after = {example.key: format_turns((example.after,)) for example in spec.examples if example.after}
         _write(run.path / NEXT_FILE, zip(contexts, (after.get(row["item_key"], "") for row in rows), strict=True))
-        config = found.replying.config
+        config = spec.replying.config
         replied = [row for row in rows if not is_no_reply(row)]
         replies, recorded = ([row[side].split() for row in replied] for side in ("reply", "truth"))
         what = f"{len(rows):,} {config.split} contexts, replies by {config.decoder}, seed {config.seed}."
-        metrics = dict(reply_metrics(replies, recorded, found.longest))
+        metrics = dict(reply_metrics(replies, recorded, spec.longest))
         if any(row["kind"] for row in rows):
             metrics |= no_reply_metrics(kinds_of_rows(rows), [1] * len(rows))
         without = without_line(metrics)
         return Summary(
-            f"replies of {config.model} on {found.corpus}",
-            " ".join(filter(None, [what, found.note, without])),
+            f"replies of {config.model} on {spec.corpus}",
+            " ".join(filter(None, [what, spec.note, without])),
             metrics,
-            {NUM_CONTEXTS: len(found.examples)},
+            {NUM_CONTEXTS: len(spec.examples)},
         )
 
     def present(self, result: Result, run: RunFolder) -> Result:
@@ -435,13 +437,13 @@ def tabbed_line(context: Turns, reply: str) -> str:
     return "\t".join([*(format_turns((turn,)) for turn in context), " ".join(words)]) if has_word(words) else ""
 
 
-def _write(path: Path, said: Iterable[tuple[Turns, str]]) -> None:
+def _write(path: Path, replies: Iterable[tuple[Turns, str]]) -> None:
     """Write one file of contexts and their replies, a line each.
 
     Raises:
         RunError: the disk refuses.
     """
-    lines = (tabbed_line(context, reply) for context, reply in said)
+    lines = (tabbed_line(context, reply) for context, reply in replies)
     try:
         write_whole(path, "".join(f"{line}\n" for line in lines if line).encode())
     except OSError as error:

@@ -95,8 +95,8 @@ def open_units(config: PairTrainingConfig, turns: int, reporter: Reporter) -> Un
     units = Units(corpus, with_eot(corpus.vocabulary), pieces)
     test = corpus.splits["test"]
     num_words, num_pieces = len(test.utterances.values), len(units.spelt(test).utterances.values)
-    told = f"{len(pieces):,} pieces of {len(pieces.merges or ()):,} merges"
-    reporter.say(f"{told}; a word of the test split takes {num_pieces / num_words:.2f} of them, which sizes count")
+    sizes = f"{len(pieces):,} pieces of {len(pieces.merges or ()):,} merges"
+    reporter.say(f"{sizes}; a word of the test split takes {num_pieces / num_words:.2f} of them, which sizes count")
     return units
 
 

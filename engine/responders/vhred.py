@@ -103,8 +103,8 @@ def _examples(units: Units, split: str, config: TrainVhredConfig) -> DialogueExa
     from parley.envs.corpora.pairs.contexts import examples
     from parley.policies.vhred.model import DialogueExamples
 
-    found = list(examples(units.corpus, split, config.sizes.turns))
-    contexts, replies = [each.context for each in found], [each.reply for each in found]
+    listed = list(examples(units.corpus, split, config.sizes.turns))
+    contexts, replies = [example.context for example in listed], [example.reply for example in listed]
     return DialogueExamples(contexts, replies, units.vocabulary, config.sizes)
 
 

@@ -171,8 +171,8 @@ def _outcomes(
         )
     readings = _readings(targets, nll_BT, likeliest_BT)
     if z_BNS is None:
-        found = zip(tasks, losses.tolist(), readings, strict=True)
-        return [Relaxed(task, loss, reading, None, None) for task, loss, reading in found]
+        rows = zip(tasks, losses.tolist(), readings, strict=True)
+        return [Relaxed(task, loss, reading, None, None) for task, loss, reading in rows]
     words_BN = victim.searchable_V.nonzero()[:, 0][z_BNS.argmax(-1)]
     projected = _readings(targets, *read_replies(victim, victim.embedding_VE[words_BN], replies_BT))
     parts = zip(tasks, losses.tolist(), readings, words_BN.tolist(), projected, strict=True)

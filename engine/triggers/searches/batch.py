@@ -124,8 +124,8 @@ class ByTextScorer(PlainScorer):
             logits_BTV = self.victim.model(inputs_embeds=embedded_BLE, use_cache=False).logits[:, -len(target_T) :]
         else:
             alike = min(int((ids_BS == ids_BS[0]).all(0).int().cumprod(0).sum()), len(read[0]) - 1)
-            known = [self._reader.read(embedded_BLE[:1, :alike], (), 1)[1]] if alike else []
-            logits_BTV = self._reader.read(embedded_BLE[:, alike:], known, len(target_T))[0]
+            caches = [self._reader.read(embedded_BLE[:1, :alike], (), 1)[1]] if alike else []
+            logits_BTV = self._reader.read(embedded_BLE[:, alike:], caches, len(target_T))[0]
         nll_BT, lead_BT = said(logits_BTV, target_T)
         return nll_BT, lead_BT >= 0
 

@@ -259,8 +259,8 @@ class TrainHardened(Job[TrainHardenedConfig, HardenedBy, Summary]):
         if config.search_runs and kept is None:
             results = found_triggers(config.search_runs, hits_only=config.found == "hits")
             if config.reply == OWN:
-                for each in results:
-                    require_request(each, config.template)
+                for result in results:
+                    require_request(result, config.template)
             triggers = split_triggers(results, config.held_out, config.seed)
         if config.method == "lora":
             from parley.policies.chat.predictor import require_peft
@@ -270,8 +270,8 @@ class TrainHardened(Job[TrainHardenedConfig, HardenedBy, Summary]):
         strategies = _strategies(config, clean["train"][0])
         tokenizer, model = _read_model(config)
         stored_as = model.dtype
-        for each in (each for split in triggers.values() for each in split):
-            prompts_of(each, tokenizer, config.template)
+        for result in (result for split in triggers.values() for result in split):
+            prompts_of(result, tokenizer, config.template)
         return HardenedBy(config, model.float(), stored_as, tokenizer, triggers, clean, strategies, kept)
 
     def work(self, run: RunFolder, prepared: HardenedBy, reporter: Reporter) -> Summary:

@@ -210,23 +210,23 @@ class SearchMethods(Composite[MethodsConfig, MethodsConfig, MethodsConfig]):
             run_stages(self.stages(prepared, run.path), run.path, reporter)
         return prepared
 
-    def measure(self, run: RunFolder, found: MethodsConfig) -> Summary:
+    def measure(self, run: RunFolder, config: MethodsConfig) -> Summary:
         """Return the figures of every method by "METHOD | FIGURE"; no input, which is the same for all, once."""
         lines: dict[str, dict[str, Estimate]] = {}
         reads: dict[str, str] = {}
-        for line in found.lines:
+        for line in config.lines:
             label, of_search = line.label, RunFolder.load(run.path / line.folder).metrics()
             reads[label] = _access(line.method).name.lower()
             if line.method in TEXT_METHODS:
-                lines |= replies_told(of_search, label, found.success.samples)
+                lines |= replies_told(of_search, label, config.success.samples)
                 reads |= dict.fromkeys((random_line(label), NO_INPUT), Access.TEXT.name.lower())
             else:
-                lines[label] = losses_told(of_search, found.hit)
+                lines[label] = losses_told(of_search, config.hit)
         # Below all methods.
         ordered = sorted(lines, key=lambda line: line == NO_INPUT)
         return Summary(
-            f"methods of trigger search on {found.model}",
-            f"{found.budget:,} inputs for each target of {found.targets}, {found.method}, seed {found.seed}.",
+            f"methods of trigger search on {config.model}",
+            f"{config.budget:,} inputs for each target of {config.targets}, {config.method}, seed {config.seed}.",
             {f"{line}{BETWEEN}{name}": estimate for line in ordered for name, estimate in lines[line].items()},
             {READS: reads},
         )

@@ -171,20 +171,20 @@ class MinMaxTriggers(Composite[HardenTriggersConfig, HardenTriggersConfig, Harde
             run_stages(self.stages(prepared, run.path), run.path, reporter)
         return prepared
 
-    def measure(self, run: RunFolder, found: HardenTriggersConfig) -> Summary:
+    def measure(self, run: RunFolder, config: HardenTriggersConfig) -> Summary:
         """Return the figures of all models, by "MODEL.FIGURE"."""
-        metrics = {name: RunFolder.load(run.path / name).metrics() for name in self.stages(found, run.path)}
+        metrics = {name: RunFolder.load(run.path / name).metrics() for name in self.stages(config, run.path)}
         searched, trained = (
             {name.removeprefix(kind): estimate for name, estimate in metrics.items() if name.startswith(kind)}
             for kind in (_SEARCHED, _TRAINED)
         )
-        figures, extra = hardening_figures(searched, trained, found.hit), dict[str, Any]()
-        if found.are_inputs_typed:
-            known_inputs = self._known(run, found)
+        figures, extra = hardening_figures(searched, trained, config.hit), dict[str, Any]()
+        if config.are_inputs_typed:
+            known_inputs = self._known(run, config)
             figures, extra = figures | known_inputs.figures(), {KNOWN: known_inputs.adversaries().to_json()}
         return Summary(
-            f"{found.model} hardened against triggers",
-            f"Rounds: {found.rounds}, {found.method}, {found.hit}, targets: {most_of(found.limit)}; seed {found.seed}.",
+            f"{config.model} hardened against triggers",
+            f"Rounds: {config.rounds}, {config.method}, {config.hit}, targets: {most_of(config.limit)}; seed {config.seed}.",
             figures,
             extra,
         )

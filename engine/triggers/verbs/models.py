@@ -246,14 +246,14 @@ class Models:
         lm: the language model; None without one.
         thresholds: of hits.
         provenance: how the model came about.
-        others: Hugging Face models that are searched beside it for one input of all.
+        other_models: Hugging Face models that are searched beside it for one input of all.
     """
 
     victim: StoredNetwork | HuggingFaceFolder
     lm: StoredNetwork | None
     thresholds: Thresholds
     provenance: Mapping[str, Any]
-    others: tuple[HuggingFaceFolder, ...] = ()
+    other_models: tuple[HuggingFaceFolder, ...] = ()
 
     @property
     def limits(self) -> dict[str, float]:
@@ -263,8 +263,8 @@ class Models:
 
     def shared(self) -> Models:
         """Return the same with all weights in the object store of the session."""
-        others = tuple(other.shared() for other in self.others)
-        return replace(self, victim=self.victim.shared(), lm=self.lm.shared() if self.lm else None, others=others)
+        other_models = tuple(other.shared() for other in self.other_models)
+        return replace(self, victim=self.victim.shared(), lm=self.lm.shared() if self.lm else None, other_models=other_models)
 
     def load(self, device: str, *, unknown: bool) -> TextVictim:
         """Return the model under test, on a device, with its judge.
@@ -337,11 +337,11 @@ def open_together(config: TriggerConfig, names: Sequence[str]) -> Models:
     from parley.policies.hugging_face.victims import HuggingFaceCausal
 
     models = open_models(replace(config, model=names[0]))
-    others = tuple(HuggingFaceFolder(name, config.hugging_face, has_prompts(config.targets)) for name in names[1:])
-    for other in others:
+    other_models = tuple(HuggingFaceFolder(name, config.hugging_face, has_prompts(config.targets)) for name in names[1:])
+    for other in other_models:
         if not isinstance(other.load("cpu"), HuggingFaceCausal):
             raise ConfigError("only a causal model reads prompts", where=other.name, fix="name a causal one")
-    return replace(models, others=others)
+    return replace(models, other_models=other_models)
 
 
 def searchable(model: Seq2Seq, name: str) -> Seq2Seq:

@@ -474,7 +474,9 @@ class Search(Job[TriggerConfig, SearchPlan, SearchPlan]):
     words = ("search",)
     run_name = "search"
     config = TriggerConfig
-    presets = {each.__name__: each for each in (he2018, released, quick, demo, gcg, mac, autoprompt, arca, pez, beast, compare)}
+    presets = {
+        preset.__name__: preset for preset in (he2018, released, quick, demo, gcg, mac, autoprompt, arca, pez, beast, compare)
+    }
     schema = TRIGGERS
     files = (SUMMARY, FILE, "rows")
     resume_safe = RESUME_SAFE
@@ -495,16 +497,16 @@ class Search(Job[TriggerConfig, SearchPlan, SearchPlan]):
         run_items(run, searching, items, config, reporter, f"searching for {targets.name} targets")
         return prepared
 
-    def measure(self, run: RunFolder, found: SearchPlan) -> Summary:
-        config, targets = found.config, found.targets
+    def measure(self, run: RunFolder, plan: SearchPlan) -> Summary:
+        config, targets = plan.config, plan.targets
         rows = (row for part in run.read_parts() for row in part.to_pylist())
         return Summary(
             f"{config.hit} search for {targets.name} targets on {config.model}",
             f"{len(targets.targets):,} targets, {config.method}, {config.search.restarts} restarts, seed {config.seed}.",
             search_metrics(rows, candidates_per_s(run), len(targets.skipped)),
             {
-                ATTACK: composition(config, found.models.thresholds).parts,
-                "thresholds": found.models.limits,
+                ATTACK: composition(config, plan.models.thresholds).parts,
+                "thresholds": plan.models.limits,
                 "skipped": [skipped._asdict() for skipped in targets.skipped],
             },
         )

@@ -215,10 +215,10 @@ class SearchTable(Composite[SearchTableConfig, SearchTableConfig, SearchTableCon
             run_stages(self.stages(prepared, run.path), run.path, reporter)
         return prepared
 
-    def measure(self, run: RunFolder, found: SearchTableConfig) -> Summary:
+    def measure(self, run: RunFolder, config: SearchTableConfig) -> Summary:
         """Return the metrics of every finished search, by "MODEL.LIST.METRIC"."""
         metrics: dict[str, Estimate] = {}
-        lines = _lines(found)
+        lines = _lines(config)
         for label in lines:
             for listed in LISTS:
                 folder = run.path / _stage(label, listed)
@@ -226,8 +226,9 @@ class SearchTable(Composite[SearchTableConfig, SearchTableConfig, SearchTableCon
                     searched = RunFolder.load(folder).metrics()
                     metrics |= {f"{label}.{listed}.{name}": estimate for name, estimate in searched.items()}
         return Summary(
-            f"trigger searches on {found.model}",
-            f"Targets of a list: {most_of(found.limit)}; {found.method}, {found.search.restarts} restarts, seed {found.seed}.",
+            f"trigger searches on {config.model}",
+            f"Targets of a list: {most_of(config.limit)}; {config.method}, {config.search.restarts} restarts, "
+            f"seed {config.seed}.",
             metrics,
             {ATTENTIONS: {label: _attention(model) for label, (model, _) in lines.items()}},
         )

@@ -534,12 +534,12 @@ class SearchText(Job[TextSearchConfig, TextSearchPlan, TextSearchPlan]):
         run_items(run, searching, items, prepared.config, reporter, f"searching for {prepared.targets.name} targets by replies")
         return prepared
 
-    def measure(self, run: RunFolder, found: TextSearchPlan) -> Summary:
-        config = found.config
+    def measure(self, run: RunFolder, plan: TextSearchPlan) -> Summary:
+        config = plan.config
         return Summary(
-            f"search by replies for {found.targets.name} targets on {config.model}",
-            f"{len(found.targets.targets):,} targets, at most {config.search.max_queries:,} replies each, "
-            f"{f'written by {config.attacker}' if config.attacker else f'{len(found.words):,} words'}, seed {config.seed}.",
+            f"search by replies for {plan.targets.name} targets on {config.model}",
+            f"{len(plan.targets.targets):,} targets, at most {config.search.max_queries:,} replies each, "
+            f"{f'written by {config.attacker}' if config.attacker else f'{len(plan.words):,} words'}, seed {config.seed}.",
             text_metrics(run.read_rows().to_pylist()),
             {ATTACK: text_composition(config).parts},
         )

@@ -407,13 +407,13 @@ class SearchTransfer(Job[TriggerTransferConfig, TransferPlan, TransferPlan]):
         run_items(run, transferring, prepared.items, prepared.config, reporter, "typing triggers to models")
         return prepared
 
-    def measure(self, run: RunFolder, found: TransferPlan) -> Summary:
-        config, rows = found.config, run.read_rows().to_pylist()
+    def measure(self, run: RunFolder, plan: TransferPlan) -> Summary:
+        config, rows = plan.config, run.read_rows().to_pylist()
         return Summary(
             f"triggers of {', '.join(config.run_names)} on {', '.join(config.model_names)}",
-            f"{len(found.items):,} prompts, {config.found} triggers, {len(config.model_names)} models, seed {config.seed}.",
+            f"{len(plan.items):,} prompts, {config.found} triggers, {len(config.model_names)} models, seed {config.seed}.",
             transfer_metrics(rows),
-            {NUM_PROMPTS: len(found.items), ATTACK: _composition(config).parts},
+            {NUM_PROMPTS: len(plan.items), ATTACK: _composition(config).parts},
         )
 
     def models(self, config: TriggerTransferConfig) -> Mapping[str, str]:

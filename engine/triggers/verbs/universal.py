@@ -211,7 +211,7 @@ class UniversalWorker(SearchTurns[UniversalInput]):
         # The first model stands where one is asked for.
         config, models = replace(searching.config, model=searching.config.model.split(",")[0].strip()), searching.models
         self.config, self.thresholds, self.wanted = config, models.thresholds, HitType.parse(config.hit)
-        folders = cast("list[HuggingFaceFolder]", [models.victim, *models.others])
+        folders = cast("list[HuggingFaceFolder]", [models.victim, *models.other_models])
         causal = _with_words_of_the_first([cast("HuggingFaceCausal", folder.load(config.device)) for folder in folders])
         self.pairs = [
             _ModelPair(label, pair, pair in searching.searched, model.behind(str(pair.prompt)))
@@ -420,19 +420,19 @@ class SearchUniversal(Job[UniversalConfig, UniversalSearchPlan, UniversalSearchP
         run_items(run, searching, items, config, reporter, title)
         return prepared
 
-    def measure(self, run: RunFolder, found: UniversalSearchPlan) -> Summary:
-        config, rows = found.config, run.read_rows().to_pylist()
+    def measure(self, run: RunFolder, plan: UniversalSearchPlan) -> Summary:
+        config, rows = plan.config, run.read_rows().to_pylist()
         kept = best_found(rows)
         return Summary(
-            f"universal trigger for {found.targets.name} on {config.model}",
-            f"{len(found.searched):,} searched pairs, {len(found.held_out):,} behind held-out prompts, {config.method}, "
+            f"universal trigger for {plan.targets.name} on {config.model}",
+            f"{len(plan.searched):,} searched pairs, {len(plan.held_out):,} behind held-out prompts, {config.method}, "
             f"searches: {config.search.restarts}, seed {config.seed}.",
-            universal_metrics(rows, len(found.targets.skipped)),
+            universal_metrics(rows, len(plan.targets.skipped)),
             {
-                ATTACK: _composition(found).parts,
+                ATTACK: _composition(plan).parts,
                 BEST: kept and kept["typed"],
-                "thresholds": found.models.limits,
-                "skipped": [skipped._asdict() for skipped in found.targets.skipped],
+                "thresholds": plan.models.limits,
+                "skipped": [skipped._asdict() for skipped in plan.targets.skipped],
             },
         )
 
@@ -488,7 +488,7 @@ def _composition(wanted: UniversalSearchPlan) -> AttackComposition:
 
 def _require_room(models: Models, targets: TargetList) -> None:
     """Raise DataError if a model beside the first cannot read a prompt."""
-    for other in models.others:
+    for other in models.other_models:
         victim = cast("HuggingFaceCausal", other.load("cpu"))
         for pair in targets.targets:
             behind = victim.behind(str(pair.prompt))

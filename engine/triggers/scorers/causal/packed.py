@@ -190,9 +190,11 @@ def read_blocks(reader: CausalReader, blocks: Sequence[TextBlock]) -> list[tuple
             logits_to_keep=torch.cat(kept),
         )
     new = [(layer.new[0], layer.new[1]) for layer in layers]
-    caches = [KeysValues(tuple(place.of(k) for k, _ in new), tuple(place.of(v) for _, v in new)) for place in places]
+    caches = [KeysValues(tuple(span.of(k) for k, _ in new), tuple(span.of(v) for _, v in new)) for span in places]
     logits = read.logits[0].split([block.embedded_nLE.shape[0] * block.keep for block in blocks])
-    return [(each.unflatten(0, (-1, block.keep)), new) for each, block, new in zip(logits, blocks, caches, strict=True)]
+    return [
+        (logits_xV.unflatten(0, (-1, block.keep)), new) for logits_xV, block, new in zip(logits, blocks, caches, strict=True)
+    ]
 
 
 @contextmanager
@@ -223,12 +225,12 @@ def _attend(
     attention_mask: Tensor | None,
     scaling: float | None = None,
     dropout: float = 0.0,
-    **others: Any,
+    **options: Any,
 ) -> tuple[Tensor, None]:
     """Return attention (1, A, H, D) in the signature of transformers."""
     attend = _packing.get()
     assert attend is not None, "nothing is packed"
-    if any(others.get(name) is not None for name in _OTHER_ATTENTION):
+    if any(options.get(name) is not None for name in _OTHER_ATTENTION):
         raise TypeError("the model's attention is no plain one")
     return attend(module.layer_idx, query_1HAD, key_1JAD, value_1JAD, scaling)[None], None
 
@@ -370,7 +372,7 @@ def _grid(texts: Sequence[ReadPlan]) -> _Grid:
     own_nC = torch.cat([column_C >= columns - plan.ids_BL.shape[1] + torch.tensor(plan.starts)[:, None] for plan in texts])
     end = int(own_nC.sum())
     before, begins = list[KeysValues](), dict[int, int]()
-    for part in (part for plan in texts for part in (plan.prompt, plan.known)):
+    for part in (part for plan in texts for part in (plan.prompt, plan.keys_values)):
         if part is not None and id(part) not in begins:
             begins[id(part)] = end
             end += part.num_rows * part.length
@@ -378,9 +380,9 @@ def _grid(texts: Sequence[ReadPlan]) -> _Grid:
     tokens, first = list[Tensor](), list[Tensor]()
     for plan, num_before in zip(texts, lengths, strict=True):
         num, length = plan.ids_BL.shape
-        row_B1 = torch.arange(num)[:, None] if plan.known.num_rows > 1 else torch.zeros(num, 1, dtype=torch.int64)
+        row_B1 = torch.arange(num)[:, None] if plan.keys_values.num_rows > 1 else torch.zeros(num, 1, dtype=torch.int64)
         searched_C = column_C - (columns - length)
-        known_BC = begins[id(plan.known)] + row_B1 * plan.known.length + searched_C
+        known_BC = begins[id(plan.keys_values)] + row_B1 * plan.keys_values.length + searched_C
         if plan.prompt is not None:
             known_BC = known_BC.where(searched_C >= 0, begins[id(plan.prompt)] + searched_C + num_before)
         first_column = columns - length - num_before
@@ -497,13 +499,13 @@ class _Rough:
         return product if self._bias is None else product + self._bias
 
 
-def _cache_reader(shared: KeysValues | None, own: KeysValues | None, num_layers: int) -> Any:
+def _cache_reader(shared: KeysValues | None, apart: KeysValues | None, num_layers: int) -> Any:
     """Return a cache in the form of transformers' models."""
     from transformers.cache_utils import Cache
 
     layers = []
     for i in range(num_layers):
-        pairs = [None if part is None else (part.keys[i], part.values[i]) for part in (shared, own)]
+        pairs = [None if part is None else (part.keys[i], part.values[i]) for part in (shared, apart)]
         layers.append(_layer_class_reader()(*pairs))
     return Cache(layers=layers)
 
@@ -516,9 +518,9 @@ def _layer_class_reader() -> Any:
     class PartLayer(DynamicLayer):
         """The keys and values of earlier parts and of the current part; earlier ones are not copied."""
 
-        def __init__(self, shared: tuple[Tensor, Tensor] | None, own: tuple[Tensor, Tensor] | None) -> None:
+        def __init__(self, shared: tuple[Tensor, Tensor] | None, apart: tuple[Tensor, Tensor] | None) -> None:
             super().__init__()
-            self.before = [pair for pair in (shared, own) if pair is not None]
+            self.before = [pair for pair in (shared, apart) if pair is not None]
             self.new: tuple[Tensor, Tensor] | None = None
             self.is_initialized = True
 
