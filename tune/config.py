@@ -12,7 +12,7 @@ RESUME_SAFE = ("concurrent", "trial_workers", "gpus_per_worker", "address")
 
 @dataclass(frozen=True, kw_only=True)
 class SweepConfig(Configuration):
-    """Which knobs are turned, how often, and how trials are judged."""
+    """The settings to tune, the number of trials, and the measure of a trial."""
 
     sweep: str
     """What is swept: a preset's name, or path/file.py:NAME of a parley.tune.plan.Plan."""

@@ -93,7 +93,7 @@ def run_trials(config: SweepConfig, setup: Setup, folder: RunFolder, reporter: R
 
 
 def _tune(config: SweepConfig, setup: Setup, ledger: Ledger, wait_s: float) -> None:
-    """Lets Ray Tune run the trials that are left."""
+    """Let Ray Tune run the trials that are left."""
     actor = {"CPU": 1.0, **({"GPU": config.gpus_per_worker} if config.gpus_per_worker else {})}
     room = ray_tune.PlacementGroupFactory([{"CPU": 1.0}, *([actor] * config.trial_workers)])
     searcher, board = _Proposals(ledger), ProgressBoard()
@@ -140,7 +140,7 @@ def _scheduler(config: SweepConfig, setup: Setup, ledger: Ledger) -> TrialSchedu
 
 
 class _Proposals(Searcher):
-    """Asks the ledger what a trial is given.
+    """A searcher that gives each trial the settings of the ledger.
 
     Attributes:
         numbers: of the trials, by Ray Tune's names for them.
@@ -159,14 +159,14 @@ class _Proposals(Searcher):
         return {NUMBER: self.numbers[trial_id], PARAMETERS: parameters}
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
-        """Nothing; `_Results` sees more."""
+        """Do nothing; `_Results` sees more."""
 
     def save_to_dir(self, checkpoint_dir: str, session_str: str = "default") -> None:
-        """Nothing; the run folder has it all."""
+        """Do nothing; the run folder has it all."""
 
 
 class _Results(ray_tune.Callback):
-    """Tells the ledger what trials were worth, at the end of each step of Ray Tune: it swallows what is raised elsewhere."""
+    """A callback that gives the ledger the values of trials after each step of Ray Tune, where errors are not swallowed."""
 
     def __init__(self, ledger: Ledger, numbers: dict[str, int], wait_s: float, board: ProgressBoard) -> None:
         self._ledger, self._numbers, self._wait_s, self._board = ledger, numbers, wait_s, board
@@ -194,7 +194,7 @@ class _Results(ray_tune.Callback):
         self._ended.append(self._numbers[trial.trial_id])
 
     def on_trial_error(self, iteration: int, trials: Sequence[Any], trial: Any, **info: Any) -> None:
-        """Has a trial that lost its process tried again, LIVES - 1 times; what its job raises comes as a result."""
+        """Try a trial that lost its process again, at most LIVES - 1 times; errors of its job come as results."""
         number, now = self._numbers[trial.trial_id], time.monotonic()
         losses = self._losses.setdefault(number, [])
         if not losses or now > losses[-1] + LOSS_S:
@@ -207,7 +207,7 @@ class _Results(ray_tune.Callback):
         self._ended.append(number)
 
     def on_step_end(self, iteration: int, trials: Sequence[Any], **info: Any) -> None:
-        """Hands over the trials that have ended.
+        """Hand over the trials that have ended.
 
         Raises:
             ClusterError: no trial has run for too long.
@@ -219,7 +219,9 @@ class _Results(ray_tune.Callback):
             self._up_at = time.monotonic()
         elif time.monotonic() > self._up_at + self._wait_s:
             fix = f"add machines, then the same command goes on; {TIMEOUT_VARIABLE} says how many seconds are waited"
-            raise ClusterError(f"no trial has run for {self._wait_s:g} s", got=f"{_room()} in all", fix=fix)
+            room = ray.cluster_resources()
+            got = f"{room.get('CPU', 0):g} CPUs and {room.get('GPU', 0):g} GPUs in all"
+            raise ClusterError(f"no trial has run for {self._wait_s:g} s", got=got, fix=fix)
         while self._ended:
             number = self._ended.pop(0)
             if number in self._failed:
@@ -232,21 +234,16 @@ class _Results(ray_tune.Callback):
             self._ledger.hear(self._news([self._numbers[trial.trial_id] for trial in trials if trial.status == Trial.RUNNING]))
 
     def _news(self, running: Sequence[int]) -> str:
-        """How many trials run, for how long, and what the first of them say."""
-        lines = [f"trial {number}: {self._said(number)}" for number in running[:SHOWN]]
+        """Return the number of running trials, the time so far, and the lines of the first trials."""
+        lines = [f"trial {number}: {self._line(number)}" for number in running[:SHOWN]]
         more = [f"and {len(running) - SHOWN} more"] if len(running) > SHOWN else []
         minutes, seconds = divmod(round(time.monotonic() - self._began), 60)
         # Before a trial has ended the screen says it.
         so_far = f"{minutes}:{seconds:02d} so far, " if self._ledger.num_ended else ""
         return so_far + ("; ".join([f"{len(running)} running", *lines, *more]) if running else "no trial has begun")
 
-    def _said(self, number: int) -> str:
+    def _line(self, number: int) -> str:
         """Return the newest line of a trial, after its value at the last budget."""
         *_, worth = [None, *self._values.get(number, {}).items()]
         value = f"{worth[1].value:.4g} at {worth[0]:,}" if worth else ""
         return ", ".join(filter(None, (value, self._board.line(number)))) or "starting"
-
-
-def _room() -> str:
-    there = ray.cluster_resources()
-    return f"{there.get('CPU', 0):g} CPUs and {there.get('GPU', 0):g} GPUs"

@@ -82,7 +82,7 @@ Space = Mapping[str, Domain]
 
 
 def corners(domain: Domain) -> tuple[Value, ...]:
-    """Values that must be allowed for all others to be."""
+    """Return values of a domain that must be allowed for all others to be allowed."""
     return domain.values if isinstance(domain, Choice) else (domain.low, domain.high)
 
 
@@ -146,7 +146,7 @@ class Plan:
 
     @property
     def objective(self) -> str:
-        """What is measured, in words."""
+        """Return the objective in words."""
         return self.metrics[0] if len(self.metrics) == 1 else f"mean of {', '.join(self.metrics)}"
 
     def terms(self, config: Any) -> dict[str, float]:

@@ -178,7 +178,7 @@ def white_box() -> SweepConfig:
 
 
 def perturbation() -> SweepConfig:
-    """How hard contexts are perturbed; share of changed replies and likeness of contexts (Niu & Bansal 2018)."""
+    """Tune the strength of perturbations: share of changed replies, and likeness of contexts (Niu & Bansal 2018)."""
     strategies = "strategies=data-paraphrase,grammar-errors,random-swap"
     return _of("perturbation", base=strategies)
 
@@ -189,7 +189,7 @@ def adversarial_training() -> SweepConfig:
 
 
 def ranking() -> SweepConfig:
-    """Attacks on TF-IDF on the help desk: method, edits, budget, moves; success, less a thousandth a query."""
+    """Tune attacks on TF-IDF on the help desk: method, edits, budget, moves; success, less a thousandth a query."""
     return _of("ranking")
 
 
@@ -204,7 +204,7 @@ def replies() -> SweepConfig:
 
 
 def demo() -> SweepConfig:
-    """Seconds, without a model: which scripted bargainer gains most, and how long a talk should be."""
+    """Take seconds, without a model: the scripted bargainer that gains most, and the length of a talk."""
     return _of("demo", num_trials=6, rungs=2)
 
 

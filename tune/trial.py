@@ -59,7 +59,7 @@ EVERY_S = 2.0
 
 
 class TrialReporter:
-    """Tells in a line what a trial's job reports.
+    """A reporter that gives the progress of a trial in one line.
 
     Args:
         put: takes the line.
@@ -73,17 +73,17 @@ class TrialReporter:
         self._of = ""
 
     def stage(self, title: str, total: int, unit: str) -> None:
-        """Tells what is done now, at once."""
+        """Report a new stage at once."""
         self._of = f"/{total:,} {unit}" if total else f" {unit}"
         self._tell(title)
 
     def advance(self, done: float, note: str = "") -> None:
-        """Tells how far that is when the last line is some seconds old."""
+        """Report the progress if the last line is some seconds old."""
         if self._clock() - self._told >= EVERY_S:
             self._tell(f"{int(done):,}{self._of}" + (f", {note}" if note else ""))
 
     def say(self, text: str) -> None:
-        """Nothing: what trials comment on would be said again by each."""
+        """Do nothing: each trial would repeat the same comments."""
 
     def _tell(self, text: str) -> None:
         self._told = self._clock()
@@ -91,7 +91,7 @@ class TrialReporter:
 
 
 class Study:
-    """What is known of a sweep's trials, by their numbers, which rise from trial to trial.
+    """The study of a sweep's trials, by their numbers, which rise from trial to trial.
 
     Args:
         space: which settings, by dotted key.
@@ -154,7 +154,7 @@ PATIENCE_S = 30.0
 
 @dataclass(frozen=True)
 class Setup:
-    """What all trials of a sweep have in common.
+    """The setup that all trials of a sweep share.
 
     Args:
         plan: what is swept.
@@ -176,7 +176,7 @@ class Setup:
 
 
 def trial_folder(number: int) -> str:
-    """Where the runs of a trial lie, from the sweep's."""
+    """Return the folder of a trial's runs, relative to the sweep's run."""
     return f"{TRIALS}/{trial_name(number)}"
 
 
@@ -330,22 +330,22 @@ class Ledger:
 
     @property
     def num_left(self) -> int:
-        """Trials that have not been handed out."""
+        """Return the number of trials that have not been handed out."""
         return len(self._left)
 
     @property
     def num_ended(self) -> int:
-        """Trials that have ended, well or not."""
+        """Return the number of trials that have ended, failed ones included."""
         return len(self._rows) + len(self._reasons)
 
     @property
     def complete(self) -> bool:
-        """Whether every trial has ended."""
+        """Return True if every trial has ended."""
         return self.num_ended == self._num_trials
 
     @property
     def rows(self) -> list[Row]:
-        """The rows of trials that worked, in the order of their numbers."""
+        """Return the rows of trials that worked, in the order of their numbers."""
         return [row for _, row in sorted(self._rows.items())]
 
     def next_trial(self) -> tuple[int, dict[str, Any]]:
@@ -363,7 +363,7 @@ class Ledger:
         return number, parameters
 
     def hear(self, news: str) -> None:
-        """Tells the reporter how the running trials stand."""
+        """Give the reporter a line on the running trials."""
         self._news = news
         self._tell()
 

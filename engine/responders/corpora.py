@@ -73,7 +73,7 @@ class CorpusListing:
 
 @dataclass(frozen=True, kw_only=True)
 class CorpusDelivery:
-    """What `parley data get` did."""
+    """The result of `parley data get`."""
 
     name: str
     where: str
@@ -86,7 +86,7 @@ class CorpusDelivery:
 
 @dataclass(frozen=True, kw_only=True)
 class CorpusCheck(Check):
-    """What `parley data check` found."""
+    """The result of `parley data check`."""
 
     num_dialogues: dict[str, int]
     """Good dialogue lines of each split."""
@@ -123,7 +123,7 @@ class SplitInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class CorpusInfo(Info):
-    """What `parley data info` tells of a corpus of negotiations."""
+    """The result of `parley data info` for a corpus of negotiations."""
 
     threshold: int
     """Words are kept that occur more often than this."""
@@ -141,7 +141,7 @@ class CorpusInfo(Info):
 
 
 def list_corpora(data_root: Path | None = None) -> list[CorpusListing]:
-    """Every registered corpus, negotiations first, and whether its files are there."""
+    """List every registered corpus, negotiations first, and whether its files are there."""
     root = resolve_data_root(data_root)
     return [_listing(find_corpus(name), root) for name in (*corpora, *pair_corpora, *candidate_corpora, *friend_corpora)]
 
@@ -157,8 +157,8 @@ def find_corpus(name: str) -> AnySource:
         ConfigError: no such corpus, with the nearest name.
     """
     source: AnySource
-    if is_path(name) and holds_rows(source := own_file(name)):
-        return own_candidates(source)
+    if is_path(name) and holds_rows(rows_file := own_file(name)):
+        return own_candidates(rows_file)
     if is_path(name) or name in pair_corpora:
         return find_pairs(name)
     for registry in (candidate_corpora, corpora, friend_corpora):

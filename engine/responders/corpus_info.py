@@ -47,7 +47,7 @@ _OBTAIN = "https://www.nltk.org/nltk_data"
 
 @dataclass(frozen=True, kw_only=True)
 class LexicalDelivery:
-    """What `parley data get nltk` did."""
+    """The result of `parley data get nltk`."""
 
     name: str
     where: str
@@ -111,7 +111,7 @@ class Problem:
 
 @dataclass(frozen=True, kw_only=True)
 class Check:
-    """What `parley data check` found in a corpus of any kind."""
+    """The result of `parley data check` for a corpus of any kind."""
 
     name: str
     where: str
@@ -126,7 +126,7 @@ class Check:
 
 @dataclass(frozen=True, kw_only=True)
 class Info:
-    """What `parley data info` tells of a corpus of any kind."""
+    """The result of `parley data info` for a corpus of any kind."""
 
     name: str
     summary: str
@@ -139,7 +139,7 @@ class Info:
 
 @dataclass(frozen=True, kw_only=True)
 class Spread:
-    """How a number is spread over dialogues or utterances."""
+    """The spread of a number over dialogues or utterances."""
 
     mean: float
     median: float
@@ -179,7 +179,7 @@ def spread(values: np.ndarray) -> Spread:
 
 @dataclass(frozen=True, kw_only=True)
 class PairCheck(Check):
-    """What `parley data check` found in a corpus of pairs."""
+    """The result of `parley data check` for a corpus of pairs."""
 
     num_utterances: dict[str, int]
     """Good utterances of each split."""
@@ -208,7 +208,7 @@ class PairSplitInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class PairInfo(Info):
-    """What `parley data info` tells of a corpus of pairs."""
+    """The result of `parley data info` for a corpus of pairs."""
 
     splits: tuple[PairSplitInfo, ...]
 
@@ -262,7 +262,7 @@ def _split_info(name: str, split: PairSplit) -> PairSplitInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class CandidateCheck(Check):
-    """What `parley data check` found in a corpus of candidates."""
+    """The result of `parley data check` for a corpus of candidates."""
 
     num_groups: dict[str, int]
     """Good groups of each split."""
@@ -306,7 +306,7 @@ class CandidateSplitInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class CandidateInfo(Info):
-    """What `parley data info` tells of a corpus of candidates."""
+    """The result of `parley data info` for a corpus of candidates."""
 
     language: str
     num_mended: int
@@ -385,7 +385,7 @@ def _split_info_candidates(split: CandidateSplit, trained: Collection[Context]) 
 
 @dataclass(frozen=True, kw_only=True)
 class ChatCheck(Check):
-    """What `parley data check` found in a corpus of chats."""
+    """The result of `parley data check` for a corpus of chats."""
 
     num_chats: dict[str, int]
     """Good chats of each split."""
@@ -421,7 +421,7 @@ class ChatSplitInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class ChatInfo(Info):
-    """What `parley data info` tells of a corpus of chats; `num_words` are those of training utterances outside entities."""
+    """The result of `parley data info` for chats; `num_words` counts words of training utterances outside entities."""
 
     num_entities: dict[str, int]
     """Values of each category of the schema."""
@@ -464,7 +464,7 @@ def describe_chats(source: ChatSource, root: Path) -> ChatInfo:
 
 
 def describe_split(name: str, chats: Sequence[FriendsChat]) -> ChatSplitInfo:
-    """Chats in numbers."""
+    """Describe chats in numbers."""
     utterances = [event.tokens for chat in chats for event in chat.events if event.selected is None]
     named = np.array([sum(isinstance(token, Mention) for token in tokens) for tokens in utterances])
     mentions = [(entity, event.side, chat.scenario) for chat in chats for event in chat.events for entity in _entities(event)]
@@ -485,12 +485,12 @@ def describe_split(name: str, chats: Sequence[FriendsChat]) -> ChatSplitInfo:
 
 
 def _entities(event: ChatEvent) -> list[Entity]:
-    """Of an utterance."""
+    """Return the entities of an utterance."""
     return [token.entity for token in event.tokens if isinstance(token, Mention)]
 
 
 def _selected_named(chat: FriendsChat) -> Iterator[bool]:
-    """Of each value of each selected friend: whether anybody had named it."""
+    """Yield for each value of each selected friend whether a side had named it."""
     named: set[Entity] = set()
     for event in chat.events:
         if event.selected is not None:

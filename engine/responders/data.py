@@ -47,7 +47,7 @@ _MOST_OF_A_KIND = 10
 
 @dataclass(frozen=True, kw_only=True)
 class DataArguments:
-    """Where corpora lie, and how the answer is printed."""
+    """The folder of corpora, and the form of the output."""
 
     data_root: Annotated[Path | None, conf.arg(metavar="PATH", help_behavior_hint="")] = None
     """Where corpora lie; PARLEY_DATA or the user cache folder when not given."""
@@ -57,7 +57,7 @@ class DataArguments:
 
 @dataclass(frozen=True, kw_only=True)
 class CorpusArguments(DataArguments):
-    """Which corpus, where, and how the answer is printed."""
+    """The corpus, its folder, and the form of the output."""
 
     name: Annotated[conf.Positional[str], conf.arg(metavar="NAME")]
     """Registered corpus (parley data list), path/file.py:NAME, or a path: lines source<TAB>reply, rows
@@ -66,7 +66,7 @@ class CorpusArguments(DataArguments):
 
 @dataclass(frozen=True, kw_only=True)
 class ExportArguments(DataArguments):
-    """Which corpus goes where."""
+    """The corpus to export, and the folder for it."""
 
     name: Annotated[conf.Positional[str], conf.arg(metavar="NAME")]
     """Corpus of chats (parley data list), or path/file.py:NAME."""
@@ -273,7 +273,7 @@ def _split_facts(split: SplitInfo | PairSplitInfo | CandidateSplitInfo | ChatSpl
 
 
 def _capped(problems: Sequence[Problem]) -> list[str]:
-    """Return a line for each problem, of one kind so many at most; how many more there are is said below them."""
+    """Return a line for each problem, for at most `_MOST_OF_A_KIND` of a kind, then the number of the others."""
     counts, lines = Counter(problem.what for problem in problems), list[str]()
     shown = Counter[str]()
     for problem in problems:

@@ -86,7 +86,7 @@ HELP = """Type what you say. Commands:
 
 @dataclass(frozen=True, kw_only=True)
 class PlayReplyArguments(Configuration):
-    """With which model, and how it replies."""
+    """The model, and its way to reply."""
 
     model: Annotated[conf.Positional[str], conf.arg(metavar="MODEL")]
     """Response model: a run or checkpoint (parley train seq2seq, parley train vhred), hf:FOLDER, gguf:FILE,
@@ -177,7 +177,7 @@ REPLIED = with_base(
 
 @dataclass(frozen=True, kw_only=True)
 class ReplyConfig(ShardedConfig):
-    """Which contexts a model replies to, and how."""
+    """The contexts that a model replies to, and its way to reply."""
 
     model: str = "runs/seq2seq"
     """Response model: a run or checkpoint (parley train seq2seq, parley train vhred), hf:FOLDER, gguf:FILE,
@@ -246,7 +246,7 @@ class ReplyTask(Sharded[Example]):
 
 
 class ReplyWorker:
-    """Holds a model, and replies."""
+    """A worker that replies with a model."""
 
     def __init__(self, replying: ReplyTask) -> None:
         from parley.policies.core.responders import load_responder
@@ -259,7 +259,7 @@ class ReplyWorker:
             responder.model.to(replying.config.device)
 
     def run(self, shard: Shard[Example]) -> list[dict[str, Any]]:
-        """One row per context; those of a length are replied to side by side."""
+        """Return one row per context; contexts of similar length are one batch."""
         return rows_apart(self._replied, shard, self.replying.seed)
 
     def _replied(self, shard: Shard[Example]) -> list[dict[str, Any]]:
@@ -285,7 +285,7 @@ class ReplyWorker:
 
 @dataclass(frozen=True)
 class ContextSpec:
-    """What is replied to, found and checked.
+    """The contexts to reply to, checked.
 
     Args:
         replying: the model and how it replies.
@@ -308,7 +308,7 @@ def full() -> ReplyConfig:
 
 
 def li2017() -> ReplyConfig:
-    """Contexts whose recorded replies have 5 words or more, as in Li et al. 2017, and no more than 20."""
+    """Reply to contexts whose recorded replies have 5 to 20 words, as in Li et al. 2017."""
     return ReplyConfig(min_reply=5, max_reply=20)
 
 
@@ -408,7 +408,7 @@ class ReplyJob(Job[ReplyConfig, ContextSpec, ContextSpec]):
 
 
 def _longest(ours: Any) -> int | None:
-    """Words that a responder of Parley's can say; of one that says pieces of words nobody knows."""
+    """Return the most words of a responder of Parley's; None if it says pieces of words."""
     model = ours.model
     return None if model.vocabulary.merges is not None else int(model.sizes.max_reply) - 1
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class UnitConfig(PairFitConfig):
-    """What a model of pairs is fitted to, in which units."""
+    """The corpus of a model of pairs, and the units of its text."""
 
     subwords: PositiveInt | None = None
     """Merges of byte pair encoding, learnt on the training split: pieces then stand in the place of the most frequent words,
@@ -43,7 +43,7 @@ class UnitConfig(PairFitConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class PairTrainingConfig(UnitConfig):
-    """What a model is fitted to, and how."""
+    """The corpus of a model, and the settings of its fit."""
 
     vocabulary: int | None = None
     """Entries of a vocabulary of words, special tokens included; the corpus' own number when not given."""
@@ -71,7 +71,7 @@ class Units:
 
     @property
     def provenance(self) -> dict[str, int]:
-        """What a checkpoint says of them: entries of a corpus' vocabulary of words, or pieces and their merges."""
+        """Return the checkpoint's entries on the units: words of the corpus' vocabulary, or pieces and their merges."""
         merges = self.vocabulary.merges
         if merges is None:
             return {"vocabulary": len(self.corpus.vocabulary)}

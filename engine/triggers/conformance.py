@@ -35,7 +35,7 @@ def _inputs(victim: Victim) -> tuple[Tensor, Tensor]:
 
 
 def _has_words_to_search(victim: Victim) -> None:
-    """Has embeddings (V, E), says which words may be searched (V) and how many an input holds."""
+    """Have embeddings (V, E), searchable words (V) and a length of inputs."""
     shape = tuple(victim.embedding_VE.shape)
     expect(len(shape) == 2 and victim.embedding_VE.is_floating_point(), "embedding_VE of floats (V, E)", shape)
     allowed = victim.searchable_V
@@ -55,7 +55,7 @@ def _gives_logits(victim: Victim) -> None:
 
 
 def _looks_at_earlier_words_alone(victim: Victim) -> None:
-    """Predicts a word of a reply from the words before it alone."""
+    """Predict a word of a reply from the words before it alone."""
     embedded_BNE, replies_BT = _inputs(victim)
     others_BT = replies_BT.clone()
     others_BT[:, -1] = replies_BT.roll(1, 0)[:, -1]
@@ -74,7 +74,7 @@ def _is_the_same_alone(victim: Victim) -> None:
 
 
 def _can_be_differentiated(victim: Victim) -> None:
-    """Lets gradients flow back into the embeddings."""
+    """Let gradients flow back into the embeddings."""
     embedded_BNE, replies_BT = _inputs(victim)
     embedded_BNE.requires_grad_()
     logits_BTV = victim.reply_logits(embedded_BNE, replies_BT)
@@ -102,12 +102,12 @@ class _Echo:
         self.searchable_V = torch.arange(8) >= 2
 
     def reply_logits(self, embedded_BNE: Tensor, replies_BT: Tensor) -> Tensor:
-        """Logits (B, T, V): 4 at the word that stands there in the input, 0 at the others."""
+        """Return logits (B, T, V): 4 for the input's word at that position, 0 for others."""
         lacking = max(0, replies_BT.shape[1] - embedded_BNE.shape[1])
         return 4 * pad(embedded_BNE, (0, 0, 0, lacking))[:, : replies_BT.shape[1]] @ self.embedding_VE.T
 
     def next_logits(self, words_Bt: Tensor) -> Tensor:
-        """Logits (B, V) of the word behind the first ones of inputs: all alike."""
+        """Return equal logits (B, V) of the next word of inputs."""
         return torch.zeros(len(words_Bt), 8)
 
 
@@ -160,7 +160,7 @@ def _target_is_the_same_alone(method: Method) -> None:
 
 
 def _goes_on_where_it_was_left(method: Method) -> None:
-    """Comes to the same when another one goes on with what is kept of it in between."""
+    """Give the same result when another search resumes from its saved state."""
     searches = [TriggerSearch(_Echo(), method, batch_size=8) for _ in range(2)]
     first, second = (search.method.side_by_side(search.finder) for search in searches)
     targets = {" ".join(map(str, target)): torch.tensor(target) for target in _TARGETS}

@@ -65,12 +65,12 @@ class Member:
     fitness: float
 
 
-class ToldReply(NamedTuple):
+class RatedReply(NamedTuple):
     """The reply to an input, with its fitness.
 
     Args:
         fitness: the higher the better; `NO_FITNESS` of an answer that is no reply.
-        reply: what the model replied; empty where it did not.
+        reply: the model's reply; empty if there is none.
         problem: the kind of an answer that is no reply; empty of a reply.
     """
 
@@ -116,14 +116,14 @@ class Proposals(ABC):
     def ask(self) -> list[Words]:
         """Return the inputs whose replies are needed next, all of them new; none if there are no more."""
 
-    def tell(self, heard: Sequence[ToldReply], *, success: bool) -> None:
+    def tell(self, replies: Sequence[RatedReply], *, success: bool) -> None:
         """Record the replies to the inputs of the last `ask`.
 
         Args:
-            heard: the reply to each.
+            replies: one to each input.
             success: True if one of them is a success, which ends the search.
         """
-        new = [Member(words, reply.fitness) for words, reply in zip(self._waiting, heard, strict=True)]
+        new = [Member(words, reply.fitness) for words, reply in zip(self._waiting, replies, strict=True)]
         # A tie goes to the earlier member.
         self.members = sorted([*self.members, *new], key=lambda member: -member.fitness)[: self._kept]
         self.num_asked += len(new)

@@ -122,7 +122,8 @@ class Relaxation(Method):
         steps, tried, ended = settings.rounds * settings.steps, 0, set[str]()
         for _, restart in groupby(tasks, key=lambda task: task.restart):
             left = [task for task in restart if task.key not in ended]
-            results = self._relax(left, objective, finder)
+            results = list[Relaxed]()
+            finder.in_pieces(lambda piece: results.extend(relax(self.victim, piece, settings, objective)), left)  # noqa: B023
             tried += steps * len(left)
             if on_step is not None:
                 on_step(tried)
@@ -142,13 +143,6 @@ class Relaxation(Method):
                     stopped="satisfied" if satisfied else "limit",
                     projected=relaxed.projected,
                 )
-
-    def _relax(self, tasks: Sequence[Task], objective: TriggerObjective, finder: BatchFinder) -> list[Relaxed]:
-        """Relax as many targets at a time as fit into memory."""
-        results: list[Relaxed] = []
-        settings = self.settings.relaxation
-        finder.in_pieces(lambda piece: results.extend(relax(self.victim, piece, settings, objective)), tasks)
-        return results
 
 
 def _spread(x_BNS: Tensor) -> Tensor:

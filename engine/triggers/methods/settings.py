@@ -162,5 +162,5 @@ def beast() -> SearchSettings:
 
 
 def compare() -> SearchSettings:
-    """One cost for every method: one start, 4,200 candidates."""
+    """Give every method one cost: one start, 4,200 candidates."""
     return SearchSettings(restarts=1, max_candidates=4200)

@@ -227,12 +227,12 @@ def _inputs_per_second(run: RunFolder) -> Estimate:
 
 
 def he2018() -> EnumerationConfig:
-    """All 12,356,630 inputs of up to five letters; the published shares imply about 12.7 million."""
+    """Try all 12,356,630 inputs of up to five letters; the published shares imply about 12.7 million."""
     return EnumerationConfig()
 
 
 def demo() -> EnumerationConfig:
-    """All 18,278 inputs of up to three letters, in seconds."""
+    """Try all 18,278 inputs of up to three letters, in seconds."""
     return EnumerationConfig(max_length=3)
 
 

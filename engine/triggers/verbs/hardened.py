@@ -276,7 +276,7 @@ class TrainHardened(Job[TrainHardenedConfig, HardenedBy, Summary]):
 
     def work(self, run: RunFolder, prepared: HardenedBy, reporter: Reporter) -> Summary:
         """Make the lessons, measure, train (resuming exactly), store the model, and measure it."""
-        from parley.policies.chat.predictor import ContrastObjective
+        from parley.policies.chat.predictor import ContrastObjective, merged
         from parley.policies.core.fitting.loop import Fit
 
         config, tokenizer, model = prepared.config, prepared.tokenizer, prepared.model
@@ -304,7 +304,8 @@ class TrainHardened(Job[TrainHardenedConfig, HardenedBy, Summary]):
             run_fit(fit, run, reporter)
             if config.fit.keep == "best" and not any(row["best"] for row in fit.history):
                 reporter.say("no epoch was better than the model that it began with, which is kept: change fit.learning_rate")
-            model = _whole(predictor.model, config).eval().requires_grad_(False)
+            model = merged(predictor.model, config.model) if config.method == "lora" else predictor.model
+            model = model.eval().requires_grad_(False)
             # What is measured is what is stored.
             model = model.to(prepared.stored_as)
             _save_pretrained(model, tokenizer, run.path / CHECKPOINT)
@@ -372,12 +373,6 @@ def _predictor(prepared: HardenedBy) -> ChatPredictor:
     if config.method == "lora":
         return ChatPredictor(adapted(model.requires_grad_(False), config.lora, config.seed).to(config.device))
     return ChatPredictor(model.requires_grad_(True))
-
-
-def _whole(model: Any, config: TrainHardenedConfig) -> Any:
-    from parley.policies.chat.predictor import merged
-
-    return merged(model, config.model) if config.method == "lora" else model
 
 
 def _begin(run: RunFolder, prepared: HardenedBy, reporter: Reporter) -> LessonSplits:

@@ -141,7 +141,7 @@ def lora() -> TrainHardenedConfig:
 
 
 def full() -> TrainHardenedConfig:
-    """All weights, for small models; a lower rate."""
+    """Train all weights, for small models, at a lower rate."""
     return TrainHardenedConfig(method="full", fit=replace(hardening_recipe(), learning_rate=2e-5))
 
 

@@ -92,7 +92,7 @@ class HardenTriggersConfig(TriggerConfig):
             searches: folders of the searches of all models, the start's first.
             path: the folder that they lie in.
         """
-        trained = [f"{HUGGING_FACE}{display_path(path / _trained_of(search))}" for search in searches[1:]]
+        trained = [f"{HUGGING_FACE}{display_path(path / search.replace(_SEARCHED, _TRAINED, 1))}" for search in searches[1:]]
         return TriggerTransferConfig(
             searches=",".join(display_path(path / search) for search in searches),
             model=",".join([self.model, *trained]),
@@ -102,11 +102,6 @@ class HardenTriggersConfig(TriggerConfig):
             chat=replace(self.chat, **shared(self.hugging_face, WeightSettings)),
             **shared(self, ShardedConfig),
         )
-
-
-def _trained_of(search: str) -> str:
-    """Return the folder of the training whose model a search attacks."""
-    return search.replace(_SEARCHED, _TRAINED, 1)
 
 
 def gcg() -> HardenTriggersConfig:
@@ -120,7 +115,7 @@ def quick() -> HardenTriggersConfig:
 
 
 def demo() -> HardenTriggersConfig:
-    """Minutes with a model of some 100 million weights, its figures mean little: 6 targets, every input is learned from."""
+    """Take minutes with a model of some 100 million weights: 6 targets, all inputs are learned from; the figures mean little."""
     hardening = HardeningSettings(found="all", limit=12, max_tokens=12, fit=replace(hardening_recipe(), max_epochs=1))
     search = SearchSettings(candidates=8, restarts=1, max_sweeps=1)
     return HardenTriggersConfig(limit=6, search=search, hardening=hardening)

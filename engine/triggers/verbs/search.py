@@ -428,7 +428,7 @@ def quick() -> TriggerConfig:
 
 
 def demo() -> TriggerConfig:
-    """Seconds, on the model of parley train seq2seq demo: what it says anyway, 20 targets, 2 restarts of up to 5 sweeps."""
+    """Take seconds, on the model of parley train seq2seq demo: 20 of its replies as targets, 2 restarts of up to 5 sweeps."""
     search = SearchSettings(candidates=20, restarts=2, max_sweeps=5)
     return TriggerConfig(targets=NORMAL, limit=20, hit="o-greedy", search=search)
 
@@ -464,7 +464,7 @@ def beast() -> TriggerConfig:
 
 
 def compare() -> TriggerConfig:
-    """One cost for whichever --method: 30 targets, one start, 4,200 candidates for each."""
+    """Give every --method one cost: 30 targets, one start, 4,200 candidates for each."""
     return TriggerConfig(limit=30, search=settings.compare())
 
 

@@ -35,7 +35,7 @@ from parley.engine.core.stats.tables import TextTable
 from parley.engine.core.verbs.job import ATTACK, TABLE_FILE, Job, Reporter, Result, Summary
 from parley.engine.core.verbs.sharded import RESUME_SAFE, Sharded, Tally, rows_apart, run_items
 from parley.engine.triggers.methods.composition import AttackComposition, settings_told, shown_access
-from parley.engine.triggers.methods.evolution import NO_FITNESS, Evolution, EvolutionSettings, Proposals, ToldReply, Words
+from parley.engine.triggers.methods.evolution import NO_FITNESS, Evolution, EvolutionSettings, Proposals, RatedReply, Words
 from parley.engine.triggers.methods.writing import Writing, asked_for_words, read_words
 from parley.engine.triggers.metrics.hits import VERIFIED, successful_reply, unread_failure
 from parley.engine.triggers.metrics.text import TEXT_METRICS, ShownInput, shown_inputs, text_metrics, text_table
@@ -387,11 +387,11 @@ class _TextSearch:
             new = self._judged({words: next(arriving) for words in inputs}, controls=proposals is None)
             self.replies[proposals] |= new
             if proposals is not None and new:
-                heard = [
-                    ToldReply(reply.fitness, reply.answer.text, "" if reply.answer.is_reply else reply.answer.kind.value)
+                rated = [
+                    RatedReply(reply.fitness, reply.answer.text, "" if reply.answer.is_reply else reply.answer.kind.value)
                     for reply in new.values()
                 ]
-                proposals.tell(heard, success=any(reply.verdict.success for reply in new.values()))
+                proposals.tell(rated, success=any(reply.verdict.success for reply in new.values()))
 
     def _judged(self, answers: dict[Words, Answer], *, controls: bool) -> dict[Words, _JudgedReply]:
         """Return answers with their verdicts; answers that are no reply, and controls, are not rated."""

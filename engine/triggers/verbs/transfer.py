@@ -368,7 +368,7 @@ class TransferPlan:
 
 
 def zou2023() -> TriggerTransferConfig:
-    """Triggers that worked on the searched model, greedy replies (Zou et al. 2023)."""
+    """Type the triggers that worked on the searched model, greedy replies (Zou et al. 2023)."""
     return TriggerTransferConfig()
 
 

@@ -180,12 +180,14 @@ def read_blocks(reader: CausalReader, blocks: Sequence[TextBlock]) -> list[tuple
         texts_n1 = start + length * torch.arange(num, device=device)[:, None]
         kept.append((texts_n1 + torch.arange(length - keep, length, device=device)).flatten())
         start += num * length
+    from transformers.cache_utils import Cache
+
     layers = [_layer_class()() for _ in range(len(own_layers(reader.model)))]
     with reader.fast_products(), packed(reader.model, partial(_attend_blocks, places)):
         read = reader.model(
             inputs_embeds=torch.cat([block.embedded_nLE.flatten(0, 1) for block in blocks])[None],
             position_ids=torch.cat(positions)[None],
-            past_key_values=_cache(layers),
+            past_key_values=Cache(layers=layers),
             use_cache=True,
             logits_to_keep=torch.cat(kept),
         )
@@ -254,12 +256,6 @@ def _attend_blocks(
         own_nLHD = found_AHD[block.start : block.start + block.num * block.length].unflatten(0, (block.num, block.length))
         own_nLHD.copy_(attended.view_as(query_nJRLD).flatten(1, 2).transpose(1, 2))
     return found_AHD
-
-
-def _cache(layers: list[Any]) -> Any:
-    from transformers.cache_utils import Cache
-
-    return Cache(layers=layers)
 
 
 @cache
@@ -459,15 +455,13 @@ class CausalReader:
         """
         shared = [part for part in before if part.length and part.keys[0].shape[0] == 1]
         parts = [part for part in before if part.length and part.keys[0].shape[0] != 1]
-        past = _cache_reader(in_line(shared) if shared else None, in_line(parts) if parts else None, len(self._layers))
+        past = _cache_reader(
+            in_line(shared) if shared else None, in_line(parts) if parts else None, len(own_layers(self.model))
+        )
         with self.fast_products():
             read = self.model(inputs_embeds=embedded_BLE, past_key_values=past, use_cache=True, logits_to_keep=keep)
         new = [layer.new for layer in past.layers]
         return read.logits, KeysValues(tuple(keys for keys, _ in new), tuple(values for _, values in new))
-
-    @property
-    def _layers(self) -> Sequence[Any]:
-        return own_layers(self.model)
 
     @contextmanager
     def fast_products(self) -> Iterator[None]:

@@ -48,7 +48,7 @@ from torch.nn.functional import pad
 from parley.engine.triggers.hits import Reading
 from parley.engine.triggers.methods.objective import TriggerObjective
 from parley.engine.triggers.scorers.lstm.half_spaces import HalfSpaces, OutputLayer
-from parley.engine.triggers.scorers.lstm.seq2seq import Past, Read, Replies, Seq2SeqReader, Swapped, WordCache, WordLstm
+from parley.engine.triggers.scorers.lstm.seq2seq import Past, Replies, Seq2SeqReader, Swapped, WordCache, WordLstm
 from parley.engine.triggers.scorers.scorer import BestInput, Swaps
 from parley.engine.triggers.victims import Seq2SeqVictim
 from parley.envs.core.errors import ConfigError
@@ -465,14 +465,10 @@ class LstmScorer:
             loss_R[rows] = self.objective.loss(nll_BT, likeliest_BT, torch.ones_like(likeliest_BT), input_nll_B)
         return loss_R
 
-    def _read(self, targets_BT: Tensor, words_BN: Tensor) -> Read:
-        """Read at most `INPUTS` inputs and their targets."""
-        return self._replies.read(_filled(targets_BT), _filled(words_BN))
-
     def _measure(self, targets: Sequence[Tensor], words_BN: Tensor) -> list[BestInput]:
         """Measure at most `INPUTS` inputs, whose targets are of one length."""
         said_BT = torch.stack(list(targets))
-        read, output = self._read(said_BT, words_BN), self._replies.output
+        read, output = self._replies.read(_filled(said_BT), _filled(words_BN)), self._replies.output
         states_nH = read.decoded_BTH.detach()[: len(targets)].flatten(0, 1)
         touched = output.touch(states_nH, output.logits(states_nH), said_BT)
         pull_BTH = torch.zeros_like(read.decoded_BTH)
