@@ -108,7 +108,7 @@ def _agree(first: float, num_first: int, second: float, num_second: int) -> bool
 
 
 def _same_draws(differences: np.ndarray, num_resamples: int) -> bool:
-    """Whether the same draws give the same test."""
+    """Return True if the same draws give the same test."""
     test = paired_bootstrap(differences, np.zeros_like(differences), num_resamples, SEED)
     rng, size = stream(SEED, "paired bootstrap"), len(differences)
     expected = plain_bootstrap(differences, num_resamples, lambda: differences[rng.integers(size, size=size, dtype=np.int32)])

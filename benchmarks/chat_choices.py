@@ -1,4 +1,4 @@
-"""What a chat model chooses behind dialogues, by three rules, beside what was chosen by who sat in its seat.
+"""The choices of a chat model after dialogues, by three rules, against the recorded choices of people.
 
 Sides of agreed dialogues of a corpus' validation split, drawn by `SEED`, each replayed in the game. "line" takes the likeliest
 legal choice, "per token" the likeliest a token, "beside the question" what `ChatNegotiator.choice_scores` takes: the choice

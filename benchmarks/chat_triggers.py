@@ -80,7 +80,7 @@ class Options:
 
     @property
     def candidates(self) -> int:
-        """Of a step; nanoGCG takes 512."""
+        """Return the candidates of a step; nanoGCG takes 512."""
         few, many = (64, 256) if self.device == "cpu" else (256, 512)
         return few if self.quick else many
 
@@ -92,7 +92,7 @@ class Options:
 
 @dataclass
 class StepTally:
-    """What searches came to on a device."""
+    """The figures of searches on a device."""
 
     device: torch.device
     ours: Clock = field(init=False)
@@ -121,7 +121,7 @@ class StepTally:
 
     @property
     def identical(self) -> bool:
-        """Whether every step is the reference's."""
+        """Return True if every step is the reference's."""
         return self.same + self.ties == self.steps and self.difference <= MOST_DIFFERENCE
 
 

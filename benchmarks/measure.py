@@ -1,4 +1,4 @@
-"""What every benchmark shares: its command line, its clock, the machine it names, and the one JSON line it prints.
+"""The shared parts of all benchmarks: command line, clock, description of the machine, and the JSON line of figures.
 
 Seconds are those of the processor where one process is measured, so that neighbours on the machine count little (they take
 caches and memory, not time), and those of the clock on the wall where several processes are, which mean little where the load

@@ -95,28 +95,28 @@ class Options:
 
     @property
     def contexts(self) -> int:
-        """How many are perturbed by us."""
+        """Return the number of contexts that ours perturbs."""
         return 500 if self.quick else 10_000
 
     @property
     def plain_contexts(self) -> int:
-        """How many are perturbed by the loops, which need not see as many."""
+        """Return the smaller number of contexts that the loops perturb."""
         return 150 if self.quick else 1000
 
     @property
     def lists(self) -> int:
-        """How many lists of texts are perturbed by us; by the libraries one."""
+        """Return the number of lists of texts that ours perturbs; the libraries perturb one."""
         return 1 if self.quick else 10
 
     @property
     def calls(self) -> int:
-        """How many texts are perturbed one a call."""
+        """Return the number of texts that are perturbed one a call."""
         return 100 if self.quick else 2000
 
 
 @dataclass(frozen=True)
 class Subject:
-    """What is perturbed, and with what.
+    """The texts to perturb, and the strategies.
 
     Args:
         utterances: those that occur once, more than the contexts hold.

@@ -1,4 +1,4 @@
-"""What a phase costs: a training whose algorithm is built anew K times, against one algorithm that goes on.
+"""The cost of a phase: a training whose algorithm is built anew K times, against one algorithm that goes on.
 
 Adversarial training alternates two learners. One RLlib algorithm could hold both and change which one learns; Parley builds an
 algorithm for each phase. Here one learner makes U updates in one algorithm, then in K algorithms that each go on from the

@@ -55,7 +55,7 @@ class Target(PlainNegotiator):
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a sentence comes to."""
+    """The target's judgement of a sentence."""
 
     broken: bool
     """The hard constraint is."""
@@ -130,7 +130,7 @@ class PlainAttack:
         return Verdict(False, loss, self.advantages[scores.index(max(scores))])
 
     def content(self, verdict: Verdict) -> bool:
-        """Whether a search replaces no further word."""
+        """Return True if a search replaces no further word."""
         return self.config.stop_at_goal and not verdict.broken and verdict.advantage >= self.config.goal
 
     def search(self, sentence: list[int], most: int) -> list[Replacement]:

@@ -32,7 +32,7 @@ _KINDS = {"V": "VERB", "N": "NOUN", "J": "ADJ", "R": "ADV"}
 
 
 class Knowledge(Protocol):
-    """What the loops ask of English."""
+    """The knowledge of English that the loops need."""
 
     def tag(self, words: Words) -> list[str]:
         """Tags of an utterance."""
@@ -295,7 +295,7 @@ def _units(words: Words) -> tuple[list[Words], list[int]]:
 
 
 def _held(words: Words) -> list[bool]:
-    """Which words belong to commands, flags and smileys."""
+    """Return for each word whether it belongs to a command, a flag or a smiley."""
     is_fixed = [word in SIGNS or word in COMMANDS for word in words]
     for i, word in enumerate(words):
         if word in SIGNS:

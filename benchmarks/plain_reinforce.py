@@ -68,7 +68,7 @@ class PlainLoop:
         return play(game, (NegotiatorAgent(self.learner.eval(), "learner", rule.temperature), self.partner))
 
     def _returns(self, game: NegotiationGame, centered: list[float]) -> tuple[np.ndarray, np.ndarray]:
-        """Which tokens the learner drew (N, T) bool, and their returns (N, T) float32."""
+        """Return the tokens that the learner drew, (N, T) bool, and their returns, (N, T) float32."""
         width = int(game.num_tokens.max())
         is_own, returns = np.zeros((len(game), width), dtype=bool), np.zeros((len(game), width), dtype=np.float32)
         for row, reward in enumerate(centered):

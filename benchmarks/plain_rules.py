@@ -26,7 +26,7 @@ _ALONE = {"v": ["V", "N"], "n": ["N"], "a": ["J"], "r": ["R"]}
 
 
 class Synonyms(Protocol):
-    """What RSW asks of English."""
+    """The knowledge of English that RSW needs."""
 
     def __call__(self, word: str, part_of_speech: str) -> Sequence[str]:
         """Return the other words of a base form's first sense."""

@@ -45,7 +45,7 @@ def joined(pieces: Sequence[str], pair: Pair) -> list[str]:
 
 
 def learn(counts: Mapping[str, int], merges: Sequence[Pair]) -> Counter[Pair]:
-    """How often each pair stands in a text after some merges: one more merge takes one of the most frequent.
+    """Count each pair in a text after some merges: one more merge takes one of the most frequent.
 
     Args:
         counts: of words.

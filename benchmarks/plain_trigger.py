@@ -21,7 +21,7 @@ from parley.policies.seq2seq.model import LanguageModel, Seq2Seq
 
 @dataclass(frozen=True)
 class PlainVisit:
-    """What was tried at a position, and what came out."""
+    """The candidates of a position, with their losses."""
 
     list_G: Tensor
     """Words tried."""

@@ -96,7 +96,7 @@ class DryRun:
 
 @dataclass
 class Memory:
-    """What this process holds while items are done.
+    """The memory of this process while items are done.
 
     Args:
         step: items between two looks.
@@ -190,7 +190,7 @@ def _dry_run(options: Options) -> tuple[dict[str, Any], bool]:
 
 
 def _is_complete(stored: RunFolder, options: Options) -> bool:
-    """Whether every item has one row, and some parts hold what this process comes to."""
+    """Return True if every item has one row, and some parts hold the rows that this process computes."""
     seen = np.zeros(options.num_items, dtype=np.int64)
     for number, part in enumerate(stored.read_parts()):
         keys = part["item_key"].to_pylist()

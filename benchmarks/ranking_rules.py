@@ -62,7 +62,7 @@ class RuleOptions:
 
     @property
     def plain_groups(self) -> int:
-        """How many groups the loop attacks."""
+        """Return the number of groups that the loop attacks."""
         return 20 if self.quick else 200
 
 

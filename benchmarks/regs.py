@@ -139,7 +139,7 @@ def seeds_of(sources: Sequence[Ids]) -> list[int]:
 
 
 def largest_difference(sizes: Seq2SeqSizes, lengths: Sequence[int]) -> float:
-    """How much a reward differs from the reference's at most, in float64; the arguments are those of `measured`."""
+    """Return the largest difference of a reward from the reference's, in float64; arguments as of `measured`."""
     generator, discriminator = networks(sizes)
     generator.double()
     discriminator.double()

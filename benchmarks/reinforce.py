@@ -187,9 +187,9 @@ def measure(options: Options) -> dict[str, Any]:
 
 
 def _same(loop: PublishedLoop) -> bool:
-    """Whether words have the same log-probabilities when they are read at once as when they are drawn one by one.
+    """Return True if words that are read at once have the log-probabilities of words drawn one by one.
 
-    And whether a dialogue of the corpus, which has no padding then, gives both ways the same logits.
+    A dialogue of the corpus, which has no padding here, has to give both readers the same logits too.
     """
     loop.play(0)
     agent, model = loop.agents[0], loop.learner

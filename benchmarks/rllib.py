@@ -1,4 +1,4 @@
-"""What RLlib costs and gives: the same training as a plain loop, through RLlib in one process, and with env runners.
+"""The costs of RLlib: the same training as a plain loop, through RLlib in one process, and with env runners.
 
 An adversary learns as `parley train adversary` lets it. First `engine/core/rllib` in this process and the plain loop by turns:
 every call that computes with a network is clocked by itself, and so is what stands around it. Then with one env runner beside
@@ -53,7 +53,7 @@ MODEL_SPANS = ("speaking", "training_forward", "training_backward")
 
 @dataclass(frozen=True, kw_only=True)
 class Training:
-    """What is trained from where."""
+    """The corpus, the checkpoint and the size of a training."""
 
     checkpoint: Path | None = None
     """Checkpoint folder that both sides start from; one fitted on the spot when not given."""

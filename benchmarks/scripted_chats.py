@@ -33,7 +33,7 @@ class PlainLinker(EntityLinker):
     """Tries every span at every place."""
 
     def find(self, words: Sequence[str], *contexts: Collection[Entity]) -> list[tuple[int, Mention]]:
-        """Where each mention begins, and the mention."""
+        """Return each mention with its first position."""
         mentions: list[tuple[int, Mention]] = []
         at = 0
         while at < len(words):

@@ -60,7 +60,7 @@ class Options:
 
     @property
     def reference_dialogues(self) -> int:
-        """How many dialogues of each batch the reference plays too."""
+        """Return the number of dialogues of each batch that the reference plays too."""
         return min(40 if self.quick else 60, self.batch)
 
 
@@ -71,7 +71,7 @@ def deal(indices: range, vocabulary: Vocabulary) -> NegotiationGame:
 
 
 def same(game: NegotiationGame, row: int, plain: Played) -> bool:
-    """Whether both say the same words and end alike."""
+    """Return True if both dialogues have the same words and the same end."""
     tokens = game.tokens[0, row, : game.num_tokens[row]].tolist()
     ours = (tokens, tuple(game.selections[row].tolist()), tuple(game.points[row].tolist()))
     return ours == (plain.tokens, plain.selections, plain.points)

@@ -71,7 +71,7 @@ class Options:
     """Also measure two processes against one."""
 
     def positions(self, length: int) -> list[int]:
-        """Which positions of an input are visited, in turn."""
+        """Return the positions of an input in the order of visits."""
         return [0, length // 3, 2 * length // 3, length - 1] if self.quick else 2 * list(range(length))
 
     @property
@@ -82,7 +82,7 @@ class Options:
 
 @dataclass
 class VisitTally:
-    """What a search came to."""
+    """The figures of a search."""
 
     ours: Clock = field(default_factory=Clock)
     reference: Clock = field(default_factory=Clock)
@@ -226,7 +226,7 @@ def measure_mode(nets: Networks, objective: TriggerObjective, options: Options) 
 
 
 def _split(search: LockstepSearch, nets: Networks, rate: float, options: Options) -> dict[str, Any]:
-    """Where the seconds of visits go, and what their products would need at the machine's rate."""
+    """Measure the seconds of visits by call, and the time of their products at the machine's rate."""
     length = search.scorer.victim.input_length
     spans, positions = Spans(), [length // 2] if options.quick else [0, length // 2, length - 1]
     with _clocked(spans):

@@ -54,7 +54,7 @@ PARTS = ("language", "constraint", "ending", "kept", "heads", "prefixes", "rest"
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """How much of a rule is measured."""
+    """The measured part of a rule."""
 
     rounds: int
     """Times that ours and the reference take turns."""
@@ -79,13 +79,13 @@ class Options:
 
     @property
     def paper(self) -> Work:
-        """How much of the paper's rule."""
+        """Return the measured part of the paper's rule."""
         rounds, references = (1, 2) if self.quick else (4, 4)
         return Work(rounds=rounds, scenarios=64, dialogues=64, references=references)
 
     @property
     def released(self) -> Work:
-        """How much of the released code's rule, at thousands of candidates a word."""
+        """Return the measured part of the released code's rule, at thousands of candidates a word."""
         return Work(rounds=1 if self.quick else 4, scenarios=6, dialogues=6, references=1)
 
     @property
@@ -163,7 +163,7 @@ def compare(
 
 
 def as_good(ours: Verdict, theirs: Verdict) -> bool:
-    """Whether rounding alone may have chosen between two sentences."""
+    """Return True if rounding alone may have chosen between two sentences."""
     return ours.broken == theirs.broken and abs(ours.loss - theirs.loss) < MOST_DIFFERENCE
 
 
@@ -208,7 +208,7 @@ def measure_rule(agent: NegotiatorAgent, config: SearchConfig, work: Work) -> di
 
 
 def _split(agent: NegotiatorAgent, config: SearchConfig, work: Work, rate: float) -> dict[str, Any]:
-    """Where the seconds of one round go, and what its products would need at the machine's rate."""
+    """Measure the seconds of one round by call, and the time of its products at the machine's rate."""
     exchanges, sentences = states(agent, range(work.scenarios), work.dialogues)
     spans = Spans()
     with _clocked_search(spans):

@@ -28,7 +28,7 @@ class MyModel(nn.Module):
 
     @property
     def embedding_VE(self) -> Tensor:
-        """What words of an input are read as."""
+        """Return the embedding (V, E) of each word of an input."""
         return self.words.weight
 
     @property

@@ -118,7 +118,7 @@ def _tune(config: SweepConfig, setup: Setup, ledger: Ledger, wait_s: float) -> N
 
 
 def _scheduler(config: SweepConfig, setup: Setup, ledger: Ledger) -> TrialScheduler:
-    """ASHA where there is more than one budget, told what earlier sessions measured."""
+    """Return ASHA for several budgets, with the values of earlier sessions."""
     if len(setup.budgets) == 1:
         return FIFOScheduler()
     halving = ASHAScheduler(

@@ -243,7 +243,7 @@ def find_plan(name: str) -> Plan:
     """
     plan = sweeps.get(name)
     if not isinstance(plan, Plan):
-        raise ConfigError("a sweep is told by a parley.tune.plan.Plan", where=name, got=type(plan).__name__)
+        raise ConfigError("a sweep is a parley.tune.plan.Plan", where=name, got=type(plan).__name__)
     presets = plan.load().presets
     if plan.preset not in presets:
         what = f"no preset of {plan.job} is called {plan.preset!r}{nearest(plan.preset, presets)}"

@@ -182,7 +182,7 @@ def get_corpus(name: str, data_root: Path | None = None, progress: Progress | No
     Args:
         name: as for `find_corpus`.
         data_root: where its folder is made.
-        progress: told about every chunk of every download.
+        progress: called after every chunk of every download.
 
     Raises:
         ConfigError: no such corpus.

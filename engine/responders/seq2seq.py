@@ -84,7 +84,7 @@ def open_units(config: PairTrainingConfig, turns: int, reporter: Reporter) -> Un
     Args:
         config: of the fit.
         turns: of context that the model reads.
-        reporter: is told how many pieces a word takes.
+        reporter: gets a line on the number of pieces of a word.
     """
     if config.subwords is None:
         corpus = open_pairs(config, vocabulary=config.vocabulary)

@@ -74,11 +74,11 @@ class FitnessSettings(Configuration):
                     f"by {self.by}, {name} {getattr(self, name)!r}",
                     f"give both fitness.by={by} and fitness.{name}, or neither",
                 )
-                raise ConfigError(f"{by} is told by a model that is named", where="fitness", got=got, fix=fix)
+                raise ConfigError(f"{by} needs the name of a model", where="fitness", got=got, fix=fix)
         if bool(self.lm) != bool(self.lm_weight) or (self.lm and not is_local(self.lm)):
             got = f"lm {self.lm!r}, lm_weight {self.lm_weight}"
             fix = "give both fitness.lm=hf:FOLDER (or gguf:FILE) and fitness.lm_weight above 0, or neither"
-            raise ConfigError("fluency is told by a model whose weights are here", where="fitness", got=got, fix=fix)
+            raise ConfigError("fluency needs a local causal model", where="fitness", got=got, fix=fix)
         if self.encoder and not self.encoder.startswith(HUGGING_FACE):
             raise ConfigError("an encoder is named hf:FOLDER", where="fitness.encoder", got=self.encoder, fix="hf:FOLDER")
 

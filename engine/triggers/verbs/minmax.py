@@ -115,7 +115,7 @@ def quick() -> HardenTriggersConfig:
 
 
 def demo() -> HardenTriggersConfig:
-    """Take minutes with a model of some 100 million weights: 6 targets, all inputs are learned from; the figures mean little."""
+    """Take minutes with a model of some 100 million weights: 6 targets, learn from every input; the figures mean little."""
     hardening = HardeningSettings(found="all", limit=12, max_tokens=12, fit=replace(hardening_recipe(), max_epochs=1))
     search = SearchSettings(candidates=8, restarts=1, max_sweeps=1)
     return HardenTriggersConfig(limit=6, search=search, hardening=hardening)

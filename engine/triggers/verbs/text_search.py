@@ -63,9 +63,9 @@ from parley.policies.chat.verdicts import ReplyRating, ReplyVerdict
 from parley.policies.hugging_face import ANY
 
 
-def num_tokens(wanted: TextSearchPlan) -> int:
+def num_tokens(plan: TextSearchPlan) -> int:
     """Return the most tokens of a reply: as many as the longest target may have, if only its beginning is judged."""
-    config, targets = wanted.config, [" ".join(target.words) for target in wanted.targets.targets]
+    config, targets = plan.config, [" ".join(target.words) for target in plan.targets.targets]
     looks_further = config.attacker or config.fitness.by != "target" or config.success.by not in ("target", "exact", "prefix")
     most = config.success.tokens or enough_tokens(targets)
     if config.success.tokens or looks_further:
@@ -138,18 +138,18 @@ class TextSearchTask(Sharded[Target]):
     """A search for targets by replies alone.
 
     Args:
-        wanted: what is searched for.
+        plan: the checked configuration.
         answers: the folder in which answers are kept.
     """
 
     unit = "targets"
     event = "searched"
 
-    wanted: TextSearchPlan
+    plan: TextSearchPlan
     answers: str
 
     def seed(self, key: str) -> int:
-        return target_seed(self.wanted.config.seed, key)
+        return target_seed(self.plan.config.seed, key)
 
     def worker(self) -> TextSearchWorker:
         return TextSearchWorker(self)
@@ -197,14 +197,14 @@ class TextSearchWorker(TurnWorker[Target, Rows]):
     def __init__(self, searching: TextSearchTask) -> None:
         from parley.policies.chat.loading import load_chat_model
 
-        self.searching, self.config = searching, searching.wanted.config
+        self.searching, self.config = searching, searching.plan.config
         chat, answers = self.config.chat.on(self.config.device), Path(searching.answers)
         self._model: ChatModel = load_chat_model(absolute_address(self.config.model), chat, answers=answers)
-        self.template = messages_of(self.config, has_prompts=searching.wanted.targets.has_prompts)
+        self.template = messages_of(self.config, has_prompts=searching.plan.targets.has_prompts)
         self._success = judges_of_replies(self.config.success, chat, answers)[self.config.end]
         self.fitness = load_fitness(self.config.fitness, chat, answers)
         self.cost = load_fluency(self.config.fitness, chat)
-        self._num_tokens = num_tokens(searching.wanted)
+        self._num_tokens = num_tokens(searching.plan)
         self._usual_queries: list[int] = []
         attacker = self.config.attacker
         self._attacker = load_chat_model(absolute_address(attacker), chat, answers=answers) if attacker else None
@@ -261,7 +261,7 @@ class TextSearchWorker(TurnWorker[Target, Rows]):
         """Return the search that proposes inputs for a target."""
         settings, attacker = self.config.writing, self._attacker
         if attacker is None:
-            words, start = self.searching.wanted.words, tuple(self.config.start.split())
+            words, start = self.searching.plan.words, tuple(self.config.start.split())
             return Evolution(self.config.search, words, seed, start=start, allows=self.config.allows)
         decoding = ChatDecoding(max_tokens=settings.max_tokens, temperature=settings.temperature)
 
@@ -276,8 +276,8 @@ class TextSearchWorker(TurnWorker[Target, Rows]):
             )
 
         shown = "\n\n".join(f"[{message.role}] {message.content}" for message in self.chat(target, ("[WORDS]",)))
-        max_queries, wanted = self.config.search.max_queries, " ".join(target.words)
-        return Writing(settings, max_queries, target=wanted, shown=shown, write=write, seed=seed)
+        max_queries, text = self.config.search.max_queries, " ".join(target.words)
+        return Writing(settings, max_queries, target=text, shown=shown, write=write, seed=seed)
 
     def judged(self, answer: Answer, target: Target) -> ReplyVerdict:
         """Return the verdict on an answer."""
@@ -343,7 +343,7 @@ class _TextSearch:
     def __post_init__(self) -> None:
         self.seed = self.worker.searching.seed(self.target.key)
         self.search = self.worker.proposals(self.target, self.seed)
-        how = self.worker.config.search, self.worker.searching.wanted.words
+        how = self.worker.config.search, self.worker.searching.plan.words
         self.random = Evolution(*how, derive_seed(self.seed, "random"), allows=self.worker.config.allows, blind=True)
         self.replies: dict[Proposals | None, dict[Words, _JudgedReply]] = {None: {}, self.search: {}, self.random: {}}
         self.requests: list[tuple[Proposals | None, list[Words]]] = []

@@ -106,7 +106,7 @@ class ReadWords(NamedTuple):
 
 
 Reads = Generator[ReadPlan, ReadWords, FoundT]
-"""Says what it wants read, is sent what was found, and returns what comes of it."""
+"""A generator that yields plans of texts, takes their read words, and returns a result."""
 Part = tuple[int, slice]
 """Texts of a list: its number, and which."""
 Read = tuple[int, Sequence[Part], Sequence[tuple[Tensor, KeysValues]]]
