@@ -42,13 +42,13 @@ class SweepConfig(Configuration):
     address: str = ""
     """Address of a Ray cluster; a local one when empty."""
 
-    def budgets(self, whole: int) -> tuple[int, ...]:
+    def budgets(self, full: int) -> tuple[int, ...]:
         """Return the budgets of a trial, rising.
 
         Args:
-            whole: that of the preset.
+            full: the budget of the preset.
         """
-        whole = self.budget or whole
-        least = max(1, whole // self.reduction ** (self.rungs - 1))
+        full = self.budget or full
+        least = max(1, full // self.reduction ** (self.rungs - 1))
         rising = [least * self.reduction**rung for rung in range(self.rungs - 1)]
-        return (*(budget for budget in rising if budget < whole), whole)
+        return (*(budget for budget in rising if budget < full), full)

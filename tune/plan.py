@@ -216,13 +216,13 @@ class Plan:
             ParleyError: what the job itself says of models or data that it cannot read.
         """
         where = f"sweep of {self.job}"
-        there = self.load().num_items(with_values(base, {self.fidelity: budget}, where))
-        if there is not None and there < budget:
+        num_items = self.load().num_items(with_values(base, {self.fidelity: budget}, where))
+        if num_items is not None and num_items < budget:
             raise ConfigError(
                 "the budget is larger than the data",
                 where=where,
-                got=f"{budget:,} wanted, {there:,} there",
-                fix=f"--budget {there}",
+                got=f"{budget:,} wanted, {num_items:,} there",
+                fix=f"--budget {num_items}",
             )
 
     def _check_metrics(self, config: Any, where: str) -> None:

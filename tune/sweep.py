@@ -88,9 +88,11 @@ def _check_room(config: SweepConfig, session: RaySession, reporter: Reporter) ->
     import ray
 
     room = ray.cluster_resources()
-    wanted = {"CPU": 1 + config.trial_workers, "GPU": config.trial_workers * config.gpus_per_worker}
-    there = {name: room.get(name, 0) for name in wanted}
-    lacking = [f"{wanted[name]:g} {name}s wanted, {there[name]:g} there" for name in wanted if wanted[name] > there[name]]
+    needed = {"CPU": 1 + config.trial_workers, "GPU": config.trial_workers * config.gpus_per_worker}
+    available = {name: room.get(name, 0) for name in needed}
+    lacking = [
+        f"{needed[name]:g} {name}s wanted, {available[name]:g} there" for name in needed if needed[name] > available[name]
+    ]
     if lacking and session.is_local:
         fix = "give fewer --trial-workers, or the --address of a cluster"
         raise ClusterError("there is too little room for one trial", got=", ".join(lacking), fix=fix)

@@ -185,14 +185,14 @@ def trial_name(number: int) -> str:
     return f"{number:05d}"
 
 
-def run_trial(given: Mapping[str, Any], setup: Setup, board: ProgressBoard) -> None:
+def run_trial(proposal: Mapping[str, Any], setup: Setup, board: ProgressBoard) -> None:
     """Run a trial inside Ray Tune, which may end it after any budget.
 
     What the job raises is reported and not raised, so that Ray Tune starts a trial again when its process is lost and not when
     its settings are wrong.
 
     Args:
-        given: its `NUMBER` and `PARAMETERS`.
+        proposal: its `NUMBER` and `PARAMETERS`.
         setup: everything else.
         board: where it says how far it is.
     """
@@ -203,12 +203,12 @@ def run_trial(given: Mapping[str, Any], setup: Setup, board: ProgressBoard) -> N
     # Ray Tune puts a trial into a folder of its own, where models named by relative paths would not be found.
     if setup.folder.is_dir():
         os.chdir(setup.folder)
-    runs = local_copy(setup.run) / trial_folder(given[NUMBER])
+    runs = local_copy(setup.run) / trial_folder(proposal[NUMBER])
     for budget in setup.budgets:
         try:
-            estimate = measure(given[PARAMETERS], setup, budget, runs / str(budget), partial(board.put, given[NUMBER]))
+            estimate = measure(proposal[PARAMETERS], setup, budget, runs / str(budget), partial(board.put, proposal[NUMBER]))
         except Exception as error:
-            logger.debug("trial %d failed", given[NUMBER], exc_info=True)
+            logger.debug("trial %d failed", proposal[NUMBER], exc_info=True)
             ends = {ENDS: error} if isinstance(error, RefusedModelError) else {}
             return ray_tune.report({OBJECTIVE: math.nan, BUDGET: 0, REASON: f"{type(error).__name__}: {error}", **ends})
         ray_tune.report({OBJECTIVE: estimate.value, LOW: estimate.low, HIGH: estimate.high, NUM: estimate.n, BUDGET: budget})
@@ -444,9 +444,9 @@ def best_row(rows: Sequence[Row], direction: str) -> Row | None:
         rows: in the order of the trials' numbers.
         direction: "max" or "min".
     """
-    whole = [row for row in rows if row["status"] == OK and row["whole"]]
+    complete = [row for row in rows if row["status"] == OK and row["whole"]]
     sign = 1 if direction == "max" else -1
-    return max(whole, key=lambda row: sign * row["value"], default=None)
+    return max(complete, key=lambda row: sign * row["value"], default=None)
 
 
 def nothing_worked(folder: RunFolder, reason: str | None) -> RunError:

@@ -155,14 +155,24 @@ def dialogue() -> TrainSeq2SeqConfig:
 
 def replies() -> TrainSeq2SeqConfig:
     """Fit a small generator for parley minmax replies and evaluate generation: two turns, replies of 5 to 20 words."""
-    how: dict[str, Any] = {"sizes": settings.replier(), "fit": settings.small_batches(), "min_reply": 5, "max_reply": 20}
-    return TrainSeq2SeqConfig(corpus="ubuntu_irc", vocabulary=10_000, **how)
+    settings_of: dict[str, Any] = {
+        "sizes": settings.replier(),
+        "fit": settings.small_batches(),
+        "min_reply": 5,
+        "max_reply": 20,
+    }
+    return TrainSeq2SeqConfig(corpus="ubuntu_irc", vocabulary=10_000, **settings_of)
 
 
 def li2017() -> TrainSeq2SeqConfig:
     """Fit the generator of Li et al. 2017 by the released recipe: Ubuntu, two layers of 512, 25,000 words, replies of 5-20."""
-    how: dict[str, Any] = {"sizes": settings.released_replier(), "fit": settings.li2017(), "min_reply": 5, "max_reply": 20}
-    return TrainSeq2SeqConfig(corpus="ubuntu_irc", vocabulary=25_000, **how)
+    settings_of: dict[str, Any] = {
+        "sizes": settings.released_replier(),
+        "fit": settings.li2017(),
+        "min_reply": 5,
+        "max_reply": 20,
+    }
+    return TrainSeq2SeqConfig(corpus="ubuntu_irc", vocabulary=25_000, **settings_of)
 
 
 def small_lm() -> TrainLMConfig:

@@ -49,8 +49,8 @@ def _gives_logits(victim: Victim) -> None:
     """Give finite logits (B, T, V) of each word of the replies."""
     embedded_BNE, replies_BT = _inputs(victim)
     logits_BTV = victim.reply_logits(embedded_BNE, replies_BT)
-    wanted = (_ROWS, _REPLY, len(victim.embedding_VE))
-    expect(tuple(logits_BTV.shape) == wanted, f"a tensor {wanted}", tuple(logits_BTV.shape))
+    shape = (_ROWS, _REPLY, len(victim.embedding_VE))
+    expect(tuple(logits_BTV.shape) == shape, f"a tensor {shape}", tuple(logits_BTV.shape))
     expect(bool(logits_BTV.isfinite().all()), "finite numbers", "NaN or infinity")
 
 
@@ -174,8 +174,8 @@ def _goes_on_where_it_was_left(method: Method) -> None:
         outcomes += second.step()
     for key, trigger in zip(targets, _found(method, _TARGETS), strict=True):
         inputs = {outcome.task.restart: outcome.words for outcome in outcomes if outcome.task.key == key}
-        wanted = {outcome.task.restart: outcome.words for outcome in trigger.restarts}
-        expect(inputs == wanted, f"the inputs of an undisturbed search, {wanted}", inputs)
+        expected = {outcome.task.restart: outcome.words for outcome in trigger.restarts}
+        expect(inputs == expected, f"the inputs of an undisturbed search, {expected}", inputs)
 
 
 METHOD = Kind(

@@ -93,8 +93,8 @@ class Proposals(ABC):
         best_by_generation: the best fitness after the first inputs, then after each generation.
     """
 
-    def __init__(self, max_queries: int, kept: int) -> None:
-        self.max_queries, self._kept = max_queries, kept
+    def __init__(self, max_queries: int, num_members: int) -> None:
+        self.max_queries, self._kept = max_queries, num_members
         self.members: list[Member] = []
         self.num_asked, self.generations = 0, -1
         self.best_by_generation: list[float] = []
@@ -205,9 +205,9 @@ def closeness(reply: str, target: str) -> float:
         reply: the model's reply.
         target: the wanted text; of a longer reply only as many characters count.
     """
-    wanted = " ".join(target.lower().split())
-    beginning = " ".join(reply.lower().split())[: len(wanted)]
-    if not wanted:
+    text = " ".join(target.lower().split())
+    beginning = " ".join(reply.lower().split())[: len(text)]
+    if not text:
         return 0.0
-    alike = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(beginning, wanted, strict=False)))
-    return (alike / len(wanted) + SequenceMatcher(None, beginning, wanted, autojunk=False).ratio()) / 2
+    num_equal = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(beginning, text, strict=False)))
+    return (num_equal / len(text) + SequenceMatcher(None, beginning, text, autojunk=False).ratio()) / 2

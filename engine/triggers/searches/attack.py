@@ -375,12 +375,12 @@ def search(
         raise ConfigError("seed is no seed", got=repr(seed), fix="give a whole number from 0 on")
     if isinstance(targets, str) or not isinstance(targets, Sequence):
         raise ConfigError("targets are a list", got=_kind(targets), fix="put a single target into a list")
-    wanted = [_named(victim, target) for target in targets]
-    ids = {_key(target): _ids(victim, target) for target in wanted}
+    named = [_named(victim, target) for target in targets]
+    ids = {_key(target): _ids(victim, target) for target in named}
     outcomes: dict[str, list[Outcome]] = {key: [] for key in ids}
     for outcome in composed.run(tasks_of(ids, composed.method.settings.restarts, seed), on_step):
         outcomes[outcome.task.key].append(outcome)
-    return [_trigger(victim, target, outcomes[_key(target)], composed.is_hit) for target in wanted]
+    return [_trigger(victim, target, outcomes[_key(target)], composed.is_hit) for target in named]
 
 
 def best_restart(outcomes: Iterable[Outcome]) -> Outcome:

@@ -134,9 +134,9 @@ def figures(
     said_to = dict(zip(prompts, (reply for reply, _ in answered), strict=True))
     predictor = ChatPredictor(model)
     estimates = {}
-    wanted = {f"{kind}_nll": items for kind, items in test.items()}
-    wanted["target_nll"] = [saying(lesson) for lesson in test[TRIGGER]]
-    for name, items in wanted.items():
+    examples = {f"{kind}_nll": items for kind, items in test.items()}
+    examples["target_nll"] = [saying(lesson) for lesson in test[TRIGGER]]
+    for name, items in examples.items():
         if items:
             read = as_read(tokenizer, model, items).learned
             fitness, groups = evaluate(predictor, read), np.array(_groups(items))
@@ -173,8 +173,8 @@ def saying(lesson: HardeningExample) -> HardeningExample:
 
 def behind(lesson: HardeningExample) -> HardeningExample:
     """Return a lesson with its contrast as the prompt; its reply is then the one to avoid."""
-    there = replace(lesson, kind=CONTRAST, prompt=lesson.contrast, said=lesson.contrast_said, contrast="", contrast_said="")
-    return replace(there, reply="", target=lesson.reply)
+    contrast = replace(lesson, kind=CONTRAST, prompt=lesson.contrast, said=lesson.contrast_said, contrast="", contrast_said="")
+    return replace(contrast, reply="", target=lesson.reply)
 
 
 def _groups(lessons: Sequence[HardeningExample]) -> list[str]:

@@ -218,25 +218,25 @@ def _read(name: str, label: str) -> _FoundTriggers:
     if run.job not in _READERS:
         fix = "name a run of parley search, search universal, search text or search methods"
         raise ConfigError("this run is no search for triggers", where=name, got=run.job, fix=fix)
-    how = run.config.get("hugging_face") or run.config
-    template, end = str(how.get("template") or ""), bool(how.get("end", True))
+    prompt_settings = run.config.get("hugging_face") or run.config
+    template, end = str(prompt_settings.get("template") or ""), bool(prompt_settings.get("end", True))
     for row in finished([row for part in run.read_parts() for row in part.to_pylist()]):
         for trigger, is_hit in _READERS[run.job](row, str(run.config.get("hit"))):
             if trigger.text:
                 yield replace(trigger, key=f"{label}:{row['item_key']}:{trigger.key}", template=template, end=end), is_hit
 
 
-def _of_target(row: Row, wanted: str) -> _FoundTriggers:
+def _of_target(row: Row, hit_type: str) -> _FoundTriggers:
     """Yield the restarts of a target."""
     for restart in row["restarts"]:
-        is_hit = any(hit["type"] == wanted and hit["hit"] for hit in restart["hits"])
+        is_hit = any(hit["type"] == hit_type and hit["hit"] for hit in restart["hits"])
         # Of the restart that is kept alone it is known what stands in which slot.
         slots = tuple(row.get("typed") or ()) if restart["restart"] == row.get("restart") else ()
         key, words, request = str(restart["restart"]), restart["words"], row.get("prompt")
         yield TriggerResult(key, words, row["target"], request=request, slots=slots), is_hit
 
 
-def _of_many_pairs(row: Row, wanted: str) -> _FoundTriggers:
+def _of_many_pairs(row: Row, hit_type: str) -> _FoundTriggers:
     """Yield one input behind each of its prompts; nothing for drawn or empty inputs."""
     for pair in row["pairs"] if row["kind"] == "found" else ():
         key = ":".join(filter(None, (pair.get("model"), pair["key"])))
@@ -244,7 +244,7 @@ def _of_many_pairs(row: Row, wanted: str) -> _FoundTriggers:
         yield TriggerResult(key, row["trigger"], pair["target"], request=pair["prompt"], slots=slots), bool(pair["hit"])
 
 
-def _by_replies(row: Row, wanted: str) -> _FoundTriggers:
+def _by_replies(row: Row, hit_type: str) -> _FoundTriggers:
     """Yield the fittest input of a target."""
     slots = tuple(row["typed"])
     yield TriggerResult("best", "\n".join(slots), row["target"], request=row["prompt"], slots=slots), bool(row["verified"])
@@ -431,8 +431,8 @@ def training_lessons(lessons: Sequence[HardeningExample], *, share: float, contr
         control: take clean lessons, repeated, in the place of all others, as many, and no contrasts.
     """
     triggers, clean, perturbed = ([lesson for lesson in lessons if lesson.kind == kind] for kind in KINDS)
-    wanted = max(len(triggers), round(len(clean) * share / (1 - share))) if triggers else 0
-    rest = perturbed + _cycled(triggers, wanted)
+    num_triggers = max(len(triggers), round(len(clean) * share / (1 - share))) if triggers else 0
+    rest = perturbed + _cycled(triggers, num_triggers)
     if control:
         clean = [replace(lesson, contrast="", contrast_said="") for lesson in clean]
         rest = _cycled(clean, len(rest))
@@ -520,11 +520,11 @@ def _clean(
     prompts = [template.replace(PLACE, text) for text in texts]
     replies = list(answers(prompts)) if config.clean == OWN else [(_text((example.reply,)), True) for example in examples]
     # A model that says nothing gives nothing to learn.
-    kept = [row for row, (reply, _) in enumerate(replies) if reply.strip()]
-    lessons = {row: HardeningExample(CLEAN, examples[row].key, prompts[row], *replies[row], texts[row]) for row in kept}
+    usable = [row for row, (reply, _) in enumerate(replies) if reply.strip()]
+    lessons = {row: HardeningExample(CLEAN, examples[row].key, prompts[row], *replies[row], texts[row]) for row in usable}
     perturbed = []
     for number, strategy in enumerate(strategies):
-        rows = [row for row in kept if _strategy(config.seed, examples[row].key, len(strategies)) == number]
+        rows = [row for row in usable if _strategy(config.seed, examples[row].key, len(strategies)) == number]
         seeds = [derive_seed(config.seed, "perturb", strategy.name, examples[row].key) for row in rows]
         changed = strategy.perturb([examples[row].context for row in rows], seeds) if rows else []
         for row, context in zip(rows, changed, strict=True):

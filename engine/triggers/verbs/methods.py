@@ -89,9 +89,9 @@ class MethodsConfig(SearchingConfig):
             fix = f"name both {ATTACKER} in --method and --attacker ADDRESS, or neither"
             raise ConfigError("an attacker model writes where one is named", got=f"--attacker {self.attacker!r}", fix=fix)
         relaxation, usual = self.search.relaxation, RelaxationSettings()
-        given = (self.search.restarts, self.search.max_candidates, self.evolution.max_queries)
-        if (*given, relaxation.rounds, relaxation.steps) != (1, 0, EvolutionSettings().max_queries, usual.rounds, usual.steps):
-            got = f"restarts {given[0]}, max_candidates {given[1]}, max_queries {given[2]}"
+        limits = (self.search.restarts, self.search.max_candidates, self.evolution.max_queries)
+        if (*limits, relaxation.rounds, relaxation.steps) != (1, 0, EvolutionSettings().max_queries, usual.rounds, usual.steps):
+            got = f"restarts {limits[0]}, max_candidates {limits[1]}, max_queries {limits[2]}"
             got += f", {relaxation.rounds} rounds of {relaxation.steps} steps"
             raise ConfigError("methods have one start and the budget", where="--set", got=got, fix="--budget N")
         for line in self.lines:
@@ -194,8 +194,8 @@ class SearchMethods(Composite[MethodsConfig, MethodsConfig, MethodsConfig]):
         # A step of the relaxation reads one input, forward and backward.
         relaxation = replace(config.search.relaxation, rounds=1, steps=config.budget)
         search = replace(config.search, max_candidates=config.budget, relaxation=relaxation)
-        how = shared(config, SearchingConfig) | {"search": search}
-        return SEARCH, TriggerConfig(model=config.model, targets=config.targets, hit=config.hit, **how)
+        values = shared(config, SearchingConfig) | {"search": search}
+        return SEARCH, TriggerConfig(model=config.model, targets=config.targets, hit=config.hit, **values)
 
     def prepare(self, config: MethodsConfig, path: Path, reporter: Reporter) -> MethodsConfig:
         _require_fit(config)

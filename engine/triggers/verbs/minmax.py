@@ -76,9 +76,9 @@ class HardenTriggersConfig(TriggerConfig):
             searches: the searches whose triggers it learns from, separated by commas.
             control: learn from clean contexts alone.
         """
-        how = shared(self.hardening, HardeningSettings)
+        settings_of = shared(self.hardening, HardeningSettings)
         where: dict[str, Any] = {"seed": self.seed, "threads": self.threads, "device": self.device, "data_root": self.data_root}
-        return TrainHardenedConfig(model=model, searches=searches, control=control, **where, **how)
+        return TrainHardenedConfig(model=model, searches=searches, control=control, **where, **settings_of)
 
     @property
     def are_inputs_typed(self) -> bool:
@@ -133,15 +133,15 @@ class MinMaxTriggers(Composite[HardenTriggersConfig, HardenTriggersConfig, Harde
     outcomes = MODERATED
 
     def stages(self, config: HardenTriggersConfig, path: Path) -> dict[str, Stage]:
-        how = shared(config, TriggerConfig)
+        settings_of = shared(config, TriggerConfig)
         runs = [f"{_SEARCHED}{START}"]
-        stages: dict[str, Stage] = {runs[0]: (SEARCH, TriggerConfig(**how))}
+        stages: dict[str, Stage] = {runs[0]: (SEARCH, TriggerConfig(**settings_of))}
 
         def add(name: str, searches: str, *, control: bool = False) -> None:
             trained = f"{_TRAINED}{name}"
             stages[trained] = (TRAIN_HARDENED, config.trained(config.model, searches, control=control))
             model = f"{HUGGING_FACE}{display_path(path / trained)}"
-            stages[f"{_SEARCHED}{name}"] = (SEARCH, TriggerConfig(**how | {"model": model}))
+            stages[f"{_SEARCHED}{name}"] = (SEARCH, TriggerConfig(**settings_of | {"model": model}))
 
         searches = ""
         for number in range(1, config.rounds + 1):

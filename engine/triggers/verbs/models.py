@@ -467,12 +467,12 @@ def open_targets(config: TriggerConfig, models: Models, path: Path) -> TargetLis
         CheckpointError: normal targets are wanted of a model that does not say which corpus it was fitted to.
         RunError: the targets are others than the run was started with.
     """
-    kept = kept_targets(path)
-    if kept is not None and config.targets in (NORMAL, NORMAL_SAMPLED):
+    stored = kept_targets(path)
+    if stored is not None and config.targets in (NORMAL, NORMAL_SAMPLED):
         # Asking the model again takes minutes.
-        return kept
+        return stored
     chosen = choose_targets(config, models)
-    if kept is not None and (changes := difference(_plain(kept), _plain(chosen))):
+    if stored is not None and (changes := difference(_plain(stored), _plain(chosen))):
         raise RunError(
             "the targets are others than this run was started with",
             where=config.targets,
@@ -517,8 +517,8 @@ def save_targets(targets: TargetList, path: Path) -> None:
 
 def num_targets(path: Path) -> int:
     """Return the number of targets of a run; -1 if it is not known yet."""
-    kept = kept_targets(path)
-    return -1 if kept is None else len(kept.targets)
+    stored = kept_targets(path)
+    return -1 if stored is None else len(stored.targets)
 
 
 def _make(config: TriggerConfig, models: Models) -> TargetList:

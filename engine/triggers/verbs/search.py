@@ -104,11 +104,11 @@ def method_settings(config: TriggerConfig) -> SearchSettings:
     return replace(config.search, relaxation=relaxation)
 
 
-def read_types(wanted: HitType, *, sampled: bool, judged: bool) -> list[HitType]:
+def read_types(hit_type: HitType, *, sampled: bool, judged: bool) -> list[HitType]:
     """Return the types of hit that are read off each input: the published ones, and the wanted one.
 
     Args:
-        wanted: the type that ends a search.
+        hit_type: the type that ends a search.
         sampled: True if the log probability of a usual word of a reply is known.
         judged: True if a language model judges inputs.
     """
@@ -118,7 +118,7 @@ def read_types(wanted: HitType, *, sampled: bool, judged: bool) -> list[HitType]
     names = ["o-greedy"]
     if sampled:
         names += [f"{prefix}-sample-{statistic}-k{k}" for prefix in prefixes for statistic in ("min", "avg") for k in _K]
-    return [HitType.parse(name) for name in dict.fromkeys([*names, wanted.name])]
+    return [HitType.parse(name) for name in dict.fromkeys([*names, hit_type.name])]
 
 
 def objective_of(config: TriggerConfig, thresholds: Thresholds) -> TriggerObjective:
@@ -129,8 +129,8 @@ def objective_of(config: TriggerConfig, thresholds: Thresholds) -> TriggerObject
     """
     from parley.engine.triggers.hits import HitType
 
-    settings, wanted = config.objective, HitType.parse(config.hit)
-    objective = wanted.objective(thresholds, lm_weight=settings.lm_weight, satisfied_weight=settings.satisfied_weight)
+    settings, hit_type = config.objective, HitType.parse(config.hit)
+    objective = hit_type.objective(thresholds, lm_weight=settings.lm_weight, satisfied_weight=settings.satisfied_weight)
     return replace(objective, mellowmax=settings.mellowmax)
 
 
@@ -245,9 +245,9 @@ class SearchWorker(SearchTurns[Target]):
         from parley.engine.triggers.hits import HitType
 
         self.config, self.thresholds = config, models.thresholds
-        wanted = HitType.parse(config.hit)
+        hit_type = HitType.parse(config.hit)
         sampled, judged = models.thresholds.t_out is not None, bool(config.lm)
-        self.types = read_types(wanted, sampled=sampled, judged=judged)
+        self.types = read_types(hit_type, sampled=sampled, judged=judged)
         self.victim = models.load(config.device, unknown=config.engine.unknown)
         # Not by the file of targets, which need not lie on a worker's machine.
         self._has_prompts = isinstance(models.victim, HuggingFaceFolder) and models.victim.has_prompts
@@ -298,31 +298,31 @@ class SearchWorker(SearchTurns[Target]):
 
         victim = self._victim_for(item)
         entries = {outcome.task.restart: self._entry(outcome, victim) for outcome in outcomes}
-        kept = best_restart(outcomes)
+        best = best_restart(outcomes)
         self._targets.pop(item.key, None)
-        entry, reading = entries[kept.task.restart], kept.reading
+        entry, reading = entries[best.task.restart], best.reading
         return ok_row(item.key, target_seed(self.config.seed, item.key)) | {
             "target": " ".join(item.words),
             "trigger": entry["words"],
             "restart": entry["restart"],
             "loss": entry["loss"],
-            "target_words": self.victim.words(kept.task.target.tolist()),
+            "target_words": self.victim.words(best.task.target.tolist()),
             "word_log_probability": list(reading.word_log_probability),
             "likeliest": list(reading.likeliest),
             "input_log_probability": reading.input_log_probability,
             "prompt": item.prompt,
             "trigger_ids": entry["ids"],
-            **self._verified(item, victim, kept),
+            **self._verified(item, victim, best),
             "hits": entry["hits"],
             "restarts": list(entries.values()),
         }
 
-    def _verified(self, target: Target, victim: TextVictim, kept: Outcome) -> dict[str, Any]:
+    def _verified(self, target: Target, victim: TextVictim, best: Outcome) -> dict[str, Any]:
         """Return the columns of the model's reply to the typed input that is kept."""
-        if self._verifier is None or kept.words is None:
+        if self._verifier is None or best.words is None:
             return UNVERIFIED
         seed = target_seed(self.config.seed, target.key)
-        return self._verifier.verify(cast("HuggingFaceVictim", victim), kept.words, " ".join(target.words), target.prompt, seed)
+        return self._verifier.verify(cast("HuggingFaceVictim", victim), best.words, " ".join(target.words), target.prompt, seed)
 
     def _entry(self, outcome: Outcome, victim: TextVictim) -> dict[str, Any]:
         """Return a restart's entry of the column `restarts`."""
@@ -380,13 +380,13 @@ def require_searchable(config: TriggerConfig) -> None:
     from parley.engine.triggers.catalogue import make_method
     from parley.engine.triggers.hits import HitType, Thresholds
 
-    wanted, method = HitType.parse(config.hit), make_method(config.method, method_settings(config))
+    hit_type, method = HitType.parse(config.hit), make_method(config.method, method_settings(config))
     if method.continues and not config.is_hugging_face:
         what, fix = f"{config.method} lets the model write inputs, which Parley's own networks do not", "--model hf:FOLDER"
         raise ConfigError(what, where="--model", got=config.model, fix=fix)
     if config.is_hugging_face:
         method.require_length(config.hugging_face.length)
-    if not method.searches_words and (config.lm or wanted.limits_input):
+    if not method.searches_words and (config.lm or hit_type.limits_input):
         what = "a continuous input has no words that a language model could judge"
         got = f"--hit {config.hit}, --lm {config.lm!r}"
         raise ConfigError(what, got=got, fix="leave out --lm and take --hit o-greedy, or another method")
@@ -398,7 +398,7 @@ def require_searchable(config: TriggerConfig) -> None:
         raise ConfigError(what, where="--lm", got=config.lm, fix=fix)
     # What is measured on a corpus, or stands in a checkpoint, is not known yet, but will be.
     later = None if config.is_hugging_face and not config.corpus else 0.0
-    t_out, t_in = (later if given is None else given for given in (config.objective.t_out, config.objective.t_in))
+    t_out, t_in = (later if value is None else value for value in (config.objective.t_out, config.objective.t_in))
     # Says so when a threshold is missing, or the model shows too little.
     composition(config, Thresholds(t_out=t_out, t_in=t_in if config.lm else None))
     if config.objective.lm_weight is not None and not config.lm:

@@ -171,7 +171,7 @@ class SearchTable(Composite[SearchTableConfig, SearchTableConfig, SearchTableCon
     def stages(self, config: SearchTableConfig, path: Path) -> dict[str, Stage]:
         # Paper, table 1: whether greedy decoding of a continuous input says the target.
         sampled = SAMPLED if config.relaxed is None else GREEDY
-        wanted: dict[str, dict[str, Any]] = {
+        changes_by_list: dict[str, dict[str, Any]] = {
             NORMAL: {"targets": NORMAL_TARGETS, "hit": GREEDY}
             if config.normal == "greedy"
             else {"targets": NORMAL_SAMPLED, "hit": SAMPLED},
@@ -179,12 +179,14 @@ class SearchTable(Composite[SearchTableConfig, SearchTableConfig, SearchTableCon
             MAL_IO: {"targets": MAL_TARGETS, "hit": SAMPLED_IO},
             RANDOM: {"targets": RANDOM_TARGETS, "hit": sampled},
         }
-        how = {name: value for name, value in shared(config, SearchingConfig).items() if name not in ("lm", "method")}
+        settings = {name: value for name, value in shared(config, SearchingConfig).items() if name not in ("lm", "method")}
         lists = [name for name in LISTS if name in _names(config.lists) and not (name == MAL_IO and _unjudged(config))]
         return {
             _stage(label, listed): (
                 SEARCH,
-                TriggerConfig(model=model, method=method, **wanted[listed], **how, lm="" if config.relaxed else config.lm),
+                TriggerConfig(
+                    model=model, method=method, **changes_by_list[listed], **settings, lm="" if config.relaxed else config.lm
+                ),
             )
             for label, (model, method) in _lines(config).items()
             for listed in lists

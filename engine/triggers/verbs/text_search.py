@@ -75,15 +75,15 @@ def num_tokens(plan: TextSearchPlan) -> int:
 
 def text_composition(config: TextSearchConfig) -> AttackComposition:
     """Return the attack as a composition."""
-    how = f"evolution: {settings_told(config.search, 'num_words', 'population', 'mutation', 'max_queries')}"
+    method_text = f"evolution: {settings_told(config.search, 'num_words', 'population', 'mutation', 'max_queries')}"
     if config.attacker:
         written = settings_told(config.writing, "streams", "memory", "max_words", "temperature")
-        how = f"{config.attacker} writes: {written}, max_queries={config.search.max_queries}"
+        method_text = f"{config.attacker} writes: {written}, max_queries={config.search.max_queries}"
     parts = {name: getattr(config, name) for name in ("template", "words", "start", "forbidden", "alphabet", "end")}
     return AttackComposition(
         victim=config.model,
         shows=shown_access(config.model, by_messages=True),
-        method=how,
+        method=method_text,
         reads=Access.TEXT,
         objective=f"fitness {settings_told(config.fitness, 'by')}, until a success",
         prompts=f"{config.targets}: {', '.join(f'{name}={value}' for name, value in parts.items() if value and value != ANY)}",
@@ -343,8 +343,8 @@ class _TextSearch:
     def __post_init__(self) -> None:
         self.seed = self.worker.searching.seed(self.target.key)
         self.search = self.worker.proposals(self.target, self.seed)
-        how = self.worker.config.search, self.worker.searching.plan.words
-        self.random = Evolution(*how, derive_seed(self.seed, "random"), allows=self.worker.config.allows, blind=True)
+        arguments = self.worker.config.search, self.worker.searching.plan.words
+        self.random = Evolution(*arguments, derive_seed(self.seed, "random"), allows=self.worker.config.allows, blind=True)
         self.replies: dict[Proposals | None, dict[Words, _JudgedReply]] = {None: {}, self.search: {}, self.random: {}}
         self.requests: list[tuple[Proposals | None, list[Words]]] = []
 

@@ -88,13 +88,13 @@ class TypedTrigger:
         return replace(self, key=f"{self.source}:{self.key}", source=NO_INPUT, slots=tuple("" for _ in self.slots))
 
 
-def typed_triggers(runs: Mapping[str, str], wanted: TriggerChoice) -> dict[str, list[TypedTrigger]]:
+def typed_triggers(runs: Mapping[str, str], choice: TriggerChoice) -> dict[str, list[TypedTrigger]]:
     """Return the triggers of runs, by source.
 
     Args:
         runs: names of runs of parley search, search universal, search text or search methods on chat models, by what each is
             called.
-        wanted: those whose reply was a success, those that are hits (by replies alone: a success), or all.
+        choice: those whose reply was a success, those that are hits (by replies alone: a success), or all.
 
     Raises:
         ConfigError: a run is one of something else, of a model that takes no messages, or of a prompt that is written out.
@@ -103,11 +103,11 @@ def typed_triggers(runs: Mapping[str, str], wanted: TriggerChoice) -> dict[str, 
     """
     triggers: dict[str, list[TypedTrigger]] = {}
     for label, name in runs.items():
-        for trigger in _triggers(label, name, wanted):
+        for trigger in _triggers(label, name, choice):
             triggers.setdefault(trigger.source, []).append(trigger)
     if not triggers:
         fix = "search longer, or take every input: --found all"
-        raise DataError("there is no trigger to type", where=", ".join(runs.values()), got=f"--found {wanted}", fix=fix)
+        raise DataError("there is no trigger to type", where=", ".join(runs.values()), got=f"--found {choice}", fix=fix)
     return triggers
 
 
@@ -123,11 +123,11 @@ def with_controls(triggers: Mapping[str, Sequence[TypedTrigger]]) -> dict[str, l
     return controlled | {NO_INPUT: list(without.values())}
 
 
-def _triggers(label: str, name: str, wanted: TriggerChoice) -> Iterator[TypedTrigger]:
+def _triggers(label: str, name: str, choice: TriggerChoice) -> Iterator[TypedTrigger]:
     run = RunFolder.load(fetched_run(name))
     if run.job == METHODS:
         for line in read_lines(str(run.config["method"])):
-            yield from _triggers(f"{label}, {line.label}", f"{name.rstrip('/')}/{line.folder}", wanted)
+            yield from _triggers(f"{label}, {line.label}", f"{name.rstrip('/')}/{line.folder}", choice)
         return
     if run.job not in (SEARCH, UNIVERSAL, TEXT):
         fix = "name runs of parley search, search universal, search text or search methods"
@@ -143,23 +143,23 @@ def _triggers(label: str, name: str, wanted: TriggerChoice) -> Iterator[TypedTri
     if run.job != UNIVERSAL:
         for row in finished(rows):
             hit = bool(row["verified"]) if run.job == TEXT else is_hit(row, str(run.config["hit"]))
-            if row["typed"] and _is_wanted(row, hit, wanted):
+            if row["typed"] and _is_wanted(row, hit, choice):
                 yield typed(label, row["item_key"], row, row["typed"])
         return
     if (best := best_found(rows)) is None:
         return
     # Of several models that were searched together a prompt is typed once.
     first = best["pairs"][0].get("model")
-    pairs = [pair for pair in best["pairs"] if pair.get("model") == first and _is_wanted(pair, bool(pair["hit"]), wanted)]
+    pairs = [pair for pair in best["pairs"] if pair.get("model") == first and _is_wanted(pair, bool(pair["hit"]), choice)]
     # The random input behind the same prompts, so that the two lines can be compared.
     random = (row for row in finished(rows) if row["kind"] == RANDOM)
-    for source, kept in ((label, best), *((f"{label}, random", row) for row in islice(random, 1))):
+    for source, input_row in ((label, best), *((f"{label}, random", row) for row in islice(random, 1))):
         for pair in pairs:
-            yield typed(source if pair["searched"] else f"{source}, held out", pair["key"], pair, kept["typed"])
+            yield typed(source if pair["searched"] else f"{source}, held out", pair["key"], pair, input_row["typed"])
 
 
-def _is_wanted(entry: Row, hit: bool, wanted: TriggerChoice) -> bool:
-    return {"verified": bool(entry["verified"]), "hits": hit, "all": True}[wanted]
+def _is_wanted(entry: Row, hit: bool, choice: TriggerChoice) -> bool:
+    return {"verified": bool(entry["verified"]), "hits": hit, "all": True}[choice]
 
 
 def _template(run: RunFolder, settings: Mapping[str, Any], name: str, *, has_prompts: bool) -> Chat:
@@ -208,8 +208,8 @@ class TriggerTransferConfig(ShardedConfig):
             ("--model", self.model_names, self.model),
             ("--searches", self.run_names, self.searches),
         ):
-            wanted = [name for name in named.split(",") if name.strip()]
-            if len(labels) < len(wanted) or NO_INPUT in labels:
+            names = [name for name in named.split(",") if name.strip()]
+            if len(labels) < len(names) or NO_INPUT in labels:
                 fix = "name each once, and give folders or files names of their own"
                 raise ConfigError("lines of the matrix would be called alike", where=option, got=named, fix=fix)
 

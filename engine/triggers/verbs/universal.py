@@ -298,8 +298,8 @@ class UniversalWorker(SearchTurns[UniversalInput]):
                 nats = [-entry for entry in at.reading.word_log_probability]
                 hit = self.wanted.is_hit(at.reading, self.thresholds)
             about = {"model": entry.label, "key": pair.key, "prompt": pair.prompt, "target": target, "searched": entry.searched}
-            kept = {name: value for name, value in columns.items() if name != "typed"}
-            rows.append(about | {"nats": float(np.mean(nats)), "hit": hit} | kept)
+            judged = {name: value for name, value in columns.items() if name != "typed"}
+            rows.append(about | {"nats": float(np.mean(nats)), "hit": hit} | judged)
         return rows
 
 
@@ -422,7 +422,7 @@ class SearchUniversal(Job[UniversalConfig, UniversalSearchPlan, UniversalSearchP
 
     def measure(self, run: RunFolder, plan: UniversalSearchPlan) -> Summary:
         config, rows = plan.config, run.read_rows().to_pylist()
-        kept = best_found(rows)
+        best = best_found(rows)
         return Summary(
             f"universal trigger for {plan.targets.name} on {config.model}",
             f"{len(plan.searched):,} searched pairs, {len(plan.held_out):,} behind held-out prompts, {config.method}, "
@@ -430,15 +430,15 @@ class SearchUniversal(Job[UniversalConfig, UniversalSearchPlan, UniversalSearchP
             universal_metrics(rows, len(plan.targets.skipped)),
             {
                 ATTACK: _composition(plan).parts,
-                BEST: kept and kept["typed"],
+                BEST: best and best["typed"],
                 "thresholds": plan.models.limits,
                 "skipped": [skipped._asdict() for skipped in plan.targets.skipped],
             },
         )
 
     def models(self, config: UniversalConfig) -> Mapping[str, str]:
-        beside = {f"model {number}": name.partition(":")[2] for number, name in enumerate(config.names[1:], start=2)}
-        return models_of(replace(config, model=next(iter(config.names), ""))) | beside
+        other_models = {f"model {number}": name.partition(":")[2] for number, name in enumerate(config.names[1:], start=2)}
+        return models_of(replace(config, model=next(iter(config.names), ""))) | other_models
 
     def num_rows(self, config: UniversalConfig, path: Path) -> int:
         return len(universal_inputs(config.search.restarts, config.num_random))
@@ -470,19 +470,19 @@ class SearchUniversal(Job[UniversalConfig, UniversalSearchPlan, UniversalSearchP
 
 def _shown(run: RunFolder) -> Iterator[ShownInput]:
     """Yield what the kept input made each model reply behind each prompt."""
-    kept = best_found([row for part in run.read_parts() for row in part.to_pylist()])
-    if kept is None:
+    best = best_found([row for part in run.read_parts() for row in part.to_pylist()])
+    if best is None:
         return
-    for pair in kept["pairs"]:
+    for pair in best["pairs"]:
         kind = pair["kind"] if is_no_reply(pair) else ""
-        yield ShownInput(bool(pair["verified"]), pair["prompt"], kept["typed"], pair["target"], pair["reply"], kind)
+        yield ShownInput(bool(pair["verified"]), pair["prompt"], best["typed"], pair["target"], pair["reply"], kind)
 
 
-def _composition(wanted: UniversalSearchPlan) -> AttackComposition:
+def _composition(plan: UniversalSearchPlan) -> AttackComposition:
     """Return the attack as a composition: as a search, with the mean over the searched pairs as its objective."""
-    attack = composition(wanted.config, wanted.models.thresholds)
-    num, models = len(wanted.searched), f" on {len(wanted.config.names)} models" * (len(wanted.config.names) > 1)
-    held_out = f", one input behind all; {len(wanted.held_out)} pairs held out"
+    attack = composition(plan.config, plan.models.thresholds)
+    num, models = len(plan.searched), f" on {len(plan.config.names)} models" * (len(plan.config.names) > 1)
+    held_out = f", one input behind all; {len(plan.held_out)} pairs held out"
     return replace(attack, objective=f"mean of {num} pairs{models}: {attack.objective}", prompts=attack.prompts + held_out)
 
 

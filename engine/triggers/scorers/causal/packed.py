@@ -168,7 +168,7 @@ def read_blocks(reader: CausalReader, blocks: Sequence[TextBlock]) -> list[tuple
     """
     device, dtype = blocks[0].embedded_nLE.device, blocks[0].embedded_nLE.dtype
     start = 0
-    places, positions, kept = list[_Place](), list[Tensor](), list[Tensor]()
+    places, positions, kept_rows = list[_Place](), list[Tensor](), list[Tensor]()
     for embedded_nLE, before, keep in blocks:
         num, length = embedded_nLE.shape[:2]
         num_before = sum(part.length for part in before)
@@ -178,7 +178,7 @@ def read_blocks(reader: CausalReader, blocks: Sequence[TextBlock]) -> list[tuple
         places.append(_Place(start, num, length, before, mask_LS))
         positions.append(torch.arange(num_before, num_before + length, device=device).repeat(num))
         texts_n1 = start + length * torch.arange(num, device=device)[:, None]
-        kept.append((texts_n1 + torch.arange(length - keep, length, device=device)).flatten())
+        kept_rows.append((texts_n1 + torch.arange(length - keep, length, device=device)).flatten())
         start += num * length
     from transformers.cache_utils import Cache
 
@@ -189,7 +189,7 @@ def read_blocks(reader: CausalReader, blocks: Sequence[TextBlock]) -> list[tuple
             position_ids=torch.cat(positions)[None],
             past_key_values=Cache(layers=layers),
             use_cache=True,
-            logits_to_keep=torch.cat(kept),
+            logits_to_keep=torch.cat(kept_rows),
         )
     new = [(layer.new[0], layer.new[1]) for layer in layers]
     caches = [KeysValues(tuple(span.of(k) for k, _ in new), tuple(span.of(v) for _, v in new)) for span in places]
@@ -398,21 +398,21 @@ def read_grid(reader: CausalReader, texts: Sequence[ReadPlan], embedding_VE: Ten
     """
     grid, device = _grid(texts), embedding_VE.device
     rows = [len(plan.ids_BL) for plan in texts]
-    ids, kept = list[Tensor](), list[Tensor]()
+    ids, kept_rows = list[Tensor](), list[Tensor]()
     for plan, own_BC, keys_BC in zip(texts, grid.own_nC.split(rows), grid.keys_nC.split(rows), strict=True):
         columns = own_BC[:, -plan.ids_BL.shape[1] :].flatten().nonzero()[:, 0]
         ids.append(plan.ids_BL.flatten()[columns.to(device)])
-        kept.append(keys_BC[:, -len(plan.wanted_K) :].flatten())
+        kept_rows.append(keys_BC[:, -len(plan.wanted_K) :].flatten())
     positions_A = (torch.arange(grid.own_nC.shape[1]) - grid.first_n[:, None])[grid.own_nC]
     with reader.fast_products(), packed(reader.model, grid.attend):
         read = reader.model(
             inputs_embeds=embedding_VE[torch.cat(ids)][None],
             position_ids=positions_A[None].to(device),
             use_cache=False,
-            logits_to_keep=torch.cat(kept).to(device),
+            logits_to_keep=torch.cat(kept_rows).to(device),
         )
     results, done = list[tuple[Tensor, KeysValues | None]](), 0
-    for plan, logits in zip(texts, read.logits[0].split([len(part) for part in kept]), strict=True):
+    for plan, logits in zip(texts, read.logits[0].split([len(part) for part in kept_rows]), strict=True):
         cache, columns = None, slice(done, done + len(plan.ids_BL))
         if plan.keeps:
             length = plan.ids_BL.shape[1]
@@ -564,7 +564,7 @@ def reads_in_parts(model: Any, embedded_LE: Tensor) -> bool:
     reader, half = CausalReader(model), len(embedded_LE) // 2
     both_2LE = torch.stack([embedded_LE, embedded_LE.flip(0)])
     with torch.no_grad():
-        whole = model(inputs_embeds=both_2LE, use_cache=False).logits[:, half:].float()
+        full_logits = model(inputs_embeds=both_2LE, use_cache=False).logits[:, half:].float()
         try:
             caches = [reader.read(both_2LE[row : row + 1, :half], (), 1)[1] for row in range(2)]
             alone, _ = reader.read(both_2LE[:1, half:], [caches[0]], len(embedded_LE) - half)
@@ -574,6 +574,6 @@ def reads_in_parts(model: Any, embedded_LE: Tensor) -> bool:
         except (TypeError, ValueError, AttributeError, RuntimeError, IndexError):
             # Some models have layers of their own behind the name of a plain one.
             return False
-    bound = TOLERANCE.get(both_2LE.dtype, TOLERANCE_HALF) * float(whole.std())
+    bound = TOLERANCE.get(both_2LE.dtype, TOLERANCE_HALF) * float(full_logits.std())
     logits = torch.cat([alone, together]).float()
-    return logits.shape[1:] == whole.shape[1:] and float((logits - whole[[0, 0, 1]]).abs().max()) <= bound
+    return logits.shape[1:] == full_logits.shape[1:] and float((logits - full_logits[[0, 0, 1]]).abs().max()) <= bound

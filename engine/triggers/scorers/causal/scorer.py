@@ -203,21 +203,21 @@ class CausalScorer(PlainScorer):
     @torch.no_grad()
     def next_logits(self, target: Tensor, words_Bt: Tensor) -> Tensor:
         """Return logits (B, V) of the word behind the first t words of inputs."""
-        whole, num = self.prompt(target), words_Bt.shape[1]
+        prompt, num = self.prompt(target), words_Bt.shape[1]
         # The token that is read last is the one before the word.
-        start = whole.places[0] - (num == 0)
+        start = prompt.places[0] - (num == 0)
         if start < 0:
             return torch.zeros(len(words_Bt), len(self.victim.searchable_V), device=words_Bt.device)
-        ids_BS = whole.cut(num).read(words_Bt)
-        before = [part.cut(0, start) for part in self.keys_values_of(whole)]
-        return self.reader.read(self._embedded(ids_BS[:, start : whole.places[num]]), before, 1)[0][:, 0].float()
+        ids_BS = prompt.cut(num).read(words_Bt)
+        before = [part.cut(0, start) for part in self.keys_values_of(prompt)]
+        return self.reader.read(self._embedded(ids_BS[:, start : prompt.places[num]]), before, 1)[0][:, 0].float()
 
     def _run_losses(self, target_T: Tensor, words_RN: Tensor) -> Tensor:
         prompt = self.prompt(target_T).cut(words_RN.shape[1])
-        alike = int((words_RN == words_RN[0]).all(0).int().cumprod(0).sum())
+        num_equal = int((words_RN == words_RN[0]).all(0).int().cumprod(0).sum())
         ids_RS = prompt.read(words_RN)
         first = prompt.places[0]
-        start = ids_RS.shape[1] - 1 if alike == len(prompt.places) else prompt.places[alike]
+        start = ids_RS.shape[1] - 1 if num_equal == len(prompt.places) else prompt.places[num_equal]
         before = self.keys_values_of(prompt)
         if start > first:
             before.append(self.reader.read(self._embedded(ids_RS[:1, first:start]), before, 1)[1])
@@ -286,10 +286,10 @@ def _some_words(victim: Victim) -> Tensor:
 def _runs(targets: Sequence[Tensor], words_RN: Tensor) -> Iterator[range]:
     """Yield consecutive rows that are read together: of one target, with a beginning that most neighbours share."""
     same_rN = (words_RN[1:] == words_RN[:-1]).int().cumprod(1)
-    alike = same_rN.sum(1).tolist()
-    usual = Counter(alike).most_common(1)[0][0] if alike else 0
+    num_equal = same_rN.sum(1).tolist()
+    usual = Counter(num_equal).most_common(1)[0][0] if num_equal else 0
     start = 0
-    for row, shared in enumerate(alike, 1):
+    for row, shared in enumerate(num_equal, 1):
         is_other = targets[row] is not targets[row - 1] and not torch.equal(targets[row], targets[row - 1])
         if shared < usual or is_other:
             yield range(start, row)

@@ -166,7 +166,7 @@ def _tried(reader: CausalReader, embedded_LE: Tensor) -> bool:
         ReadPlan(ids_2L, [1, 2], prompts[0], caches[0], ids_2L[0, :2], True),
         ReadPlan(ids_2L[:1, :5], [3], prompts[1], caches[1], ids_2L[0, 4:], True),
     ]
-    wanted = read_texts(reader, lists, embedded_LE, packs=False)
+    read_apart = read_texts(reader, lists, embedded_LE, packs=False)
     try:
         results = read_texts(reader, lists, embedded_LE, packs=True)
     except torch.OutOfMemoryError:
@@ -174,11 +174,11 @@ def _tried(reader: CausalReader, embedded_LE: Tensor) -> bool:
     except (TypeError, ValueError, AttributeError, RuntimeError, IndexError, KeyError):
         # Models may compute attention by themselves.
         return False
-    words, expected = (torch.cat([part.flatten() for item in of for part in item[:2]]) for of in (results, wanted))
+    words, expected = (torch.cat([part.flatten() for item in of for part in item[:2]]) for of in (results, read_apart))
     bound = TOLERANCE.get(embedded_LE.dtype, TOLERANCE_HALF) * float(expected.std())
     same_kept = all(
         float((together - other).abs().max()) <= TOLERANCE_HALF
-        for item, apart in zip(results, wanted, strict=True)
+        for item, apart in zip(results, read_apart, strict=True)
         for together, other in zip(item.layers(), apart.layers(), strict=True)
     )
     return same_kept and float((words - expected).abs().max()) <= bound
@@ -211,8 +211,10 @@ def _read_rows(
     reader: CausalReader, texts: Sequence[ReadPlan], start: int, parts: Sequence[Part], embedding_VE: Tensor
 ) -> list[tuple[Tensor, KeysValues]]:
     """Read parts in one pass, all of them from one token on."""
-    lengths, wanted = ([getattr(texts[number], name).shape[-1] for number, _ in parts] for name in ("ids_BL", "wanted_K"))
-    length, first = max(lengths), min(length_of - num for length_of, num in zip(lengths, wanted, strict=True))
+    lengths, reply_lengths = (
+        [getattr(texts[number], name).shape[-1] for number, _ in parts] for name in ("ids_BL", "wanted_K")
+    )
+    length, first = max(lengths), min(length_of - num for length_of, num in zip(lengths, reply_lengths, strict=True))
     ids = [
         pad(texts[number].ids_BL[rows, start:], (0, length - length_of))
         for (number, rows), length_of in zip(parts, lengths, strict=True)
@@ -225,7 +227,7 @@ def _read_rows(
     before = beginnings if prompt is None else [prompt, *beginnings]
     logits_BKV, new = reader.read(embedding_VE[torch.cat(ids)], before, length - first)
     parts_read, done = [], 0
-    for part_rows, length_of, num in zip(ids, lengths, wanted, strict=True):
+    for part_rows, length_of, num in zip(ids, lengths, reply_lengths, strict=True):
         rows = slice(done, done + len(part_rows))
         done = rows.stop
         parts_read.append(

@@ -572,8 +572,8 @@ class LstmScorer:
         if self.objective.lm_weight == 0:
             return None
         assert self._inputs is not None
-        kept = [trace.input for trace in traces if trace.input is not None]
-        return self._inputs.lookahead(kept, swaps.positions_BG, swaps.words_BG, dtype)
+        input_traces = [trace.input for trace in traces if trace.input is not None]
+        return self._inputs.lookahead(input_traces, swaps.positions_BG, swaps.words_BG, dtype)
 
     def _exact(self, taken: Sequence[tuple[SwapBound, Tensor]]) -> list[list[float]]:
         """Return the losses of some contenders of each bound."""
