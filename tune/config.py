@@ -1,4 +1,4 @@
-"""What `parley sweep` is asked for. Torch-free and Ray-free, so that help starts fast."""
+"""The settings of `parley sweep`. Torch-free and Ray-free, so that help starts fast."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class SweepConfig(Configuration):
     rungs: NumItems = 3
     """Budgets at which ASHA stops trials that fall behind; 1 gives every trial the whole budget."""
     reduction: AtLeastTwo = 3
-    """About the best 1/reduction of the trials go on from each budget, with so many times as much."""
+    """About the best 1/reduction of the trials go on from each budget, with `reduction` times as much."""
     base: str = ""
     """Settings of all trials: KEY=VALUE words, such as "model=runs/seq2seq lm=runs/lm"."""
     concurrent: NonNegativeInt = 0

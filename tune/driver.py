@@ -1,9 +1,9 @@
 """The Ray Tune side of a sweep: it places trials on the cluster, and ASHA ends those that fall behind.
 
 Ray Tune's own files go into a temporary folder that ends with the session. What it would restore from them (`Tuner.restore`)
-would be lost with the machine, and is pickled, so that reading a run somebody sent could run their code; a sweep goes on from
-its rows instead (`parley.tune.trial`). ASHA is told of the trials that have rows, so what it asks of the next ones is what it
-would have asked without the interruption.
+would be lost with the machine, and is pickled, so reading a foreign run could run its code; a sweep goes on from
+its rows instead (`parley.tune.trial`). ASHA gets the values of the trials that have rows, so it treats the next ones
+as it would have done without the interruption.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def run_trials(config: SweepConfig, setup: Setup, folder: RunFolder, reporter: R
         ClusterError: no trial has run for `wait_s`.
         RefusedModelError: a trial met it.
         RunError: the disk refuses, or all trials fail for one reason.
-        KeyboardInterrupt: somebody stopped the sweep.
+        KeyboardInterrupt: the sweep was stopped.
     """
     plan = setup.plan
     # Rows say what went wrong; the table of settings is printed at any verbosity.
@@ -172,7 +172,7 @@ class _Results(ray_tune.Callback):
         self._ledger, self._numbers, self._wait_s, self._board = ledger, numbers, wait_s, board
         self._began = self._up_at = time.monotonic()
         self._shown_at = -math.inf
-        # By budget: a trial that lost its process says again what it has said.
+        # By budget: a trial that lost its process reports its values again.
         self._values: dict[int, dict[int, Estimate]] = {}
         self._ended: list[int] = []
         self._failed: dict[int, str] = {}
@@ -218,7 +218,7 @@ class _Results(ray_tune.Callback):
         if any(trial.status == Trial.RUNNING for trial in trials):
             self._up_at = time.monotonic()
         elif time.monotonic() > self._up_at + self._wait_s:
-            fix = f"add machines, then the same command goes on; {TIMEOUT_VARIABLE} says how many seconds are waited"
+            fix = f"add machines, then the same command goes on; {TIMEOUT_VARIABLE} sets the seconds to wait"
             room = ray.cluster_resources()
             got = f"{room.get('CPU', 0):g} CPUs and {room.get('GPU', 0):g} GPUs in all"
             raise ClusterError(f"no trial has run for {self._wait_s:g} s", got=got, fix=fix)

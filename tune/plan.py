@@ -130,9 +130,9 @@ class Plan:
             round, for a metric whose better direction is the other one; a number and a star are its weight. Settings in
             braces are those of the trial: "success@{budget}.tfidf.{method}".
         direction: which way is better.
-        fidelity: the setting that says how large a trial is, such as targets or dialogues.
+        fidelity: the setting for the size of a trial, such as targets or dialogues.
         budget: its value in a whole trial.
-        workers: the setting that says how many Ray actors a trial has; empty for a job that has none.
+        workers: the setting for the Ray actors of a trial; empty for a job that has none.
     """
 
     job: str
@@ -213,7 +213,7 @@ class Plan:
 
         Raises:
             ConfigError: there is less.
-            ParleyError: what the job itself says of models or data that it cannot read.
+            ParleyError: the job cannot read models or data.
         """
         where = f"sweep of {self.job}"
         num_items = self.load().num_items(with_values(base, {self.fidelity: budget}, where))

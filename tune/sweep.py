@@ -6,7 +6,7 @@
     again/TRIAL/RUN                        those of the best settings, from seeds that chose nothing
 
 Each trial reserves a CPU for itself and one for every actor of its own, in one placement group that its actors are put into:
-two trials never wait for each other's actors. A sweep that was killed goes on from its rows: `parley.tune.trial` says how.
+two trials never wait for each other's actors. A sweep that was killed goes on from its rows: see `parley.tune.trial`.
 
 The rows of a sweep: a trial each.
 """
@@ -283,7 +283,7 @@ class Sweep(Job[SweepConfig, Swept, Swept]):
             f"{len(rows)} trials of up to {sweep.setup.budgets[-1]:,} ({plan.fidelity}), {runs}; {plan.objective}, "
             f"{plan.direction}imum is best; seed {config.seed}.",
             _metrics(rows, best, sweep.again),
-            # What a finished sweep says of itself must not need the plan, which may be a Python file.
+            # The page of a finished sweep must not need the plan, which may be a Python file.
             {PLAN: {"verb": shlex.join([*find(plan.job).words, plan.preset]), "objective": plan.objective, "better": better}},
         )
 

@@ -3,11 +3,11 @@
 A budget is a run of its own rather than more rows in the last one: runs of another size draw other items, and a run's
 configuration never changes. A trial that is done again after a kill finds its finished runs and goes on with the others.
 
-What running trials say of themselves: a line each, which the driver shows. Nothing is decided by it, and nothing is kept.
+Running trials report a line each, which the driver shows. It decides nothing, and is not stored.
 
-Ray Tune hears of a trial at the end of a budget, which may take hours.
+A trial reports to Ray Tune at the end of a budget, which may take hours.
 
-Which settings come next: Optuna's tree-structured Parzen estimator, told what earlier trials were worth.
+Which settings come next: Optuna's tree-structured Parzen estimator, with the values of earlier trials.
 
 Source: Bergstra et al. 2011, "Algorithms for hyper-parameter optimization", section 4, as Optuna has it.
 
@@ -18,7 +18,7 @@ it was asked for, and not on how often the sweep was interrupted before.
 What a sweep knows of its trials, all of it read from and written to its run folder, row by row and event by event.
 
 Nothing of Ray Tune's own state is kept, which it stores in a format that can run code when it is read. The settings of a trial
-are an event before it starts, its values a row when it ends; whoever opens the folder knows as much as who was killed.
+are an event before it starts, its values a row when it ends; the folder holds all that the killed process knew.
 """
 
 from __future__ import annotations
@@ -194,7 +194,7 @@ def run_trial(proposal: Mapping[str, Any], setup: Setup, board: ProgressBoard) -
     Args:
         proposal: its `NUMBER` and `PARAMETERS`.
         setup: everything else.
-        board: where it says how far it is.
+        board: takes lines on its progress.
     """
     from ray import tune as ray_tune
 
@@ -287,7 +287,7 @@ def _measured(terms: Mapping[str, float], result: Result) -> Estimate:
 
 
 PROPOSED = "trial"
-"""Kind of the event that says which settings a trial is given; written before it starts."""
+"""Kind of the event with the settings of a trial; written before it starts."""
 HOPELESS = 3
 """Failures for one reason, and no success, after which a sweep gives up."""
 

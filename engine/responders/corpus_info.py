@@ -60,7 +60,7 @@ def get_nltk(reporter: Reporter) -> LexicalDelivery:
     """Download the missing packages of NLTK's data with NLTK's own downloader.
 
     Raises:
-        DataError: a package cannot be fetched; says what to put where.
+        DataError: a package cannot be fetched; the fix names its folder.
     """
     from nltk.downloader import Downloader
 
@@ -267,7 +267,7 @@ class CandidateCheck(Check):
     num_groups: dict[str, int]
     """Good groups of each split."""
     turns: int
-    """The most turns of a context, where nothing else is asked for (`candidates.turns`)."""
+    """The most turns of a context by default (`candidates.turns`)."""
     num_cut: dict[str, int]
     """Groups of each split whose contexts have more."""
     mended: tuple[Problem, ...]

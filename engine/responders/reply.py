@@ -161,7 +161,7 @@ MACHINE_FILE, HUMAN_FILE, NEXT_FILE = "replies.tsv", "human.tsv", "next.tsv"
 NUM_CONTEXTS = "contexts"
 """Entry of the summary: how many contexts there are."""
 OWN_TURNS = 2
-"""Turns of context of a model that does not say how many it reads."""
+"""Turns of context of a model without an attribute `turns`."""
 REPLIED = with_base(
     [
         # What was said before, what followed, and what the model replied: lines as
@@ -190,7 +190,7 @@ class ReplyConfig(ShardedConfig):
     split: Literal["test", "val", "train"] = "test"
     """Split of the corpus; contexts of val and test that stand in train, too, are left out."""
     limit: NumItemsOrAll = 0
-    """At most so many contexts, the seed's choice of them; 0 for all."""
+    """Number of contexts at most, the seed's choice; 0 for all."""
     min_reply: PositiveInt = 1
     """Words of the recorded reply at least; contexts of shorter ones are left out."""
     max_reply: PositiveInt | None = None
@@ -212,7 +212,7 @@ class ReplyTask(Sharded[Example]):
     """A model that replies.
 
     Args:
-        config: what is asked for.
+        config: the settings.
         model: its name, absolute.
         decoder: how it replies.
         answers: folder in which a chat model's answers are kept.

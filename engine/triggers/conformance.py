@@ -93,7 +93,7 @@ VICTIM = Kind(
 
 
 class _Echo:
-    """A victim that says its input back, the likelier the nearer a word's embedding is to the one that stood there."""
+    """A victim that repeats its input; a word is likelier the nearer its embedding is to the input's."""
 
     input_length = 3
 

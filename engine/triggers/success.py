@@ -8,7 +8,7 @@ Success ends a search:
     pattern     a regular expression is found in the reply
     no-refusal  the reply holds no sign of a refusal (Zou et al. 2023, appendix B: a list of beginnings, looked for anywhere)
     classifier  a classifier of Hugging Face finds it at least as likely as not
-    judge       a chat model says that the reply does what was asked for (HarmBench, Mazeika et al. 2024, judges so)
+    judge       a chat model judges that the reply fulfils the request (HarmBench, Mazeika et al. 2024, judges so)
 
 Replies are judged one at a time, so that no other can change the verdict. Thoughts are no part of a reply. An answer that
 is no reply (`parley.policies.chat.model.AnswerKind`) is no success: a refusal in a field of its own, text that moderation
@@ -62,7 +62,7 @@ class FitnessSettings(Configuration):
     judge: str = ""
     """rating: the chat model that rates, by its address."""
     lm: str = ""
-    """A causal model that says how fluent an input is, hf:FOLDER or gguf:FILE; with lm_weight."""
+    """A causal model that measures the fluency of an input, hf:FOLDER or gguf:FILE; with lm_weight."""
     lm_weight: NonNegativeFloat = 0.0
     """Weight of the mean nats of an input's words by lm, against what its reply is worth."""
 
@@ -166,7 +166,7 @@ class SuccessSettings(Configuration):
     min_score: Share = 0.5
     """classifier: the label's least probability."""
     judge: str = ""
-    """judge: a chat model that is asked about each reply, by its address (parley list)."""
+    """judge: the chat model that judges each reply, by its address (parley list)."""
     question: str = ""
     """judge: a file with the question, {prompt}, {target} and {reply} in their places; our own when empty."""
     tokens: NumItemsOrAll = 0
@@ -255,7 +255,7 @@ class Success:
     def verdict(self, answer: Answer, target: str, prompt: str | None = None) -> ReplyVerdict:
         """Return the verdict on an answer, with the number of the judge's answers.
 
-        An answer that is no reply is no success, and no judge is asked about it.
+        An answer that is no reply is no success, and no judge reads it.
 
         Args:
             answer: the model's; its reply alone is judged.

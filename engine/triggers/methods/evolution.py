@@ -11,7 +11,7 @@ A genetic search over words in the manner of Alzantot et al. 2018 (arXiv 1804.07
 
 The control is the same without selection: every input is of random words, and the best of `max_queries` counts.
 
-`engine/triggers/success.py` defines fitness, by default `closeness`. No input is asked twice. Draws follow from the seed and
+`engine/triggers/success.py` defines fitness, by default `closeness`. No input is tried twice. Draws follow from the seed and
 from the replies, so a search whose answers are stored can resume by asking the same questions again.
 """
 
@@ -160,7 +160,7 @@ class Evolution(Proposals):
         self._start, self._allows = start, allows
 
     def ask(self) -> list[Words]:
-        assert not self._waiting, "what was asked is told first"
+        assert not self._waiting, "replies to the last inputs come first"
         rng = stream(self._seed, "generation", self.generations + 1)
         num = min(self.settings.population, self.settings.max_queries - self.num_asked)
         inputs: list[Words] = [self._start] if self._start and not self.members else []

@@ -41,9 +41,9 @@ class WritingSettings(Configuration):
     streams: PositiveInt = 20
     """Streams side by side, each with a history of its own; every one asks for a reply in each round."""
     memory: NonNegativeInt = 3
-    """Earlier inputs of its stream with their replies that the attacker is told, the best among them; 0: it writes blind."""
+    """Earlier inputs of its stream that the attacker sees with their replies, the best among them; 0 for none."""
     max_words: PositiveInt = 60
-    """Words of an input at most; a longer one is asked for once more, and then is none."""
+    """Words of an input at most; a longer one is requested once more, then left out."""
     max_tokens: PositiveInt = 120
     """Tokens of an attacker's answer at most."""
     temperature: NonNegativeFloat = 1.0
@@ -90,7 +90,7 @@ class Writing(Proposals):
         self.problems: Counter[str] = Counter()
 
     def ask(self) -> list[Words]:
-        assert not self._waiting, "what was asked is told first"
+        assert not self._waiting, "replies to the last inputs come first"
         most_rounds = math.ceil(self.max_queries / self._settings.streams)
         while not self._waiting and self._round < most_rounds:
             self._round += 1

@@ -132,9 +132,9 @@ class ObjectiveSettings(Configuration):
     mellowmax: NonNegativeFloat = 0.0
     """Hugging Face models: alpha of a mellowmax over a target's words in the place of their mean (nanoGCG); 0 for the mean."""
     t_out: NonPositiveFloat | None = None
-    """Log probability of a usual word of a reply in nats, at most 0; the model's checkpoint says it when not given."""
+    """Log probability of a usual word of a reply in nats, at most 0; by default that of the model's checkpoint."""
     t_in: NonPositiveFloat | None = None
-    """The same of an input's word; the language model's checkpoint says it when not given."""
+    """The same of an input's word; by default that of the language model's checkpoint."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -182,7 +182,7 @@ class SearchingConfig(ShardedConfig):
     method: str = "gibbs-enum"
     """gibbs-enum, random, hotflip, gcg, autoprompt, arca, pez, beast, beam, relaxation, or path/file.py:Class."""
     limit: NumItemsOrAll = 500
-    """At most so many targets; 0 for all. Of normal and random lists the first, of others the seed's choice."""
+    """Number of targets at most; 0 for all. The first of normal and random lists, of others the seed's choice."""
     corpus: str = ""
     """Corpus whose test sources the normal targets answer, and whose test pairs set a Hugging Face model's thresholds."""
     search: SearchSettings = field(default_factory=SearchSettings)
@@ -249,7 +249,7 @@ class TextSearchConfig(ShardedConfig):
     targets: str = MAL
     """A file of (prompt, target) pairs (CSV, JSONL), a file of sentences, or mal."""
     limit: NumItemsOrAll = 20
-    """At most so many targets, the seed's choice; 0 for all."""
+    """Number of targets at most, the seed's choice; 0 for all."""
     target_file: str = ""
     """JSON of targets by BehaviorID, for a file of pairs without a column of targets (HarmBench)."""
     template: str = ""

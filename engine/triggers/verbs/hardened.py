@@ -383,8 +383,8 @@ def _begin(run: RunFolder, prepared: HardenedBy, reporter: Reporter) -> LessonSp
     for split, examples in lessons.items():
         if not any(lesson.kind == CLEAN for lesson in examples):
             fix = "take another corpus, or --clean recorded"
-            raise DataError("the model says nothing to any context", where=f"{config.corpus}, {split} split", fix=fix)
-        # What is longer than the model reads is told of before anything is learned.
+            raise DataError("the model replies to no context", where=f"{config.corpus}, {split} split", fix=fix)
+        # Prompts that are too long are reported before anything is learned.
         as_read(prepared.tokenizer, prepared.model, [*examples, *(saying(lesson) for lesson in examples if lesson.target)])
     save_lessons(lessons, run.path)
     for split, examples in lessons.items():

@@ -45,7 +45,7 @@ from parley.policies.core.settings import FitConfig
 OWN = "own"
 """Replies that are the model's own, as it is before it learns anything."""
 REFUSAL = "I am sorry, I did not understand that."
-"""What a hardened model says to a trigger unless told otherwise."""
+"""Default reply of a hardened model to a trigger."""
 
 
 def hardening_recipe() -> FitConfig:
@@ -314,10 +314,10 @@ class HardeningExample:
         prompt: the text that the model reads, special tokens spelled out.
         reply: the reply that it shall give.
         ended: True if it shall end there.
-        said: the part of the prompt that somebody typed.
+        said: the typed part of the prompt.
         target: the text that it shall not say; empty if there is none.
         contrast: a prompt behind which the reply shall be less likely; empty where there is none.
-        contrast_said: the part of it that somebody typed.
+        contrast_said: its typed part.
         group: what a trigger shares with those of its split alone, its target or its request; empty in other lessons.
         target_ended: True if the model had to end its reply behind the target.
     """
@@ -405,7 +405,7 @@ def make_lessons(
     """Return all lessons, by split.
 
     Args:
-        config: what is asked for.
+        config: the training.
         triggers: by split; empty where there are none.
         clean: contexts by split.
         strategies: that may meet a context, one of them each, drawn by its key.
@@ -506,7 +506,7 @@ def _triggers(
     lessons = []
     for trigger, (prompt, without) in zip(triggers, prompts, strict=True):
         reply, ended = replies.get(without, (config.reply, True))
-        # A model that says nothing by itself gives nothing to learn.
+        # An empty reply of the model gives nothing to learn.
         if reply.strip():
             lesson = HardeningExample(TRIGGER, trigger.key, prompt, reply, ended, trigger.text, trigger.target)
             lessons.append(replace(lesson, group=together[trigger], target_ended=trigger.end))
@@ -519,7 +519,7 @@ def _clean(
     texts = [_text(example.context) for example in examples]
     prompts = [template.replace(PLACE, text) for text in texts]
     replies = list(answers(prompts)) if config.clean == OWN else [(_text((example.reply,)), True) for example in examples]
-    # A model that says nothing gives nothing to learn.
+    # An empty reply of the model gives nothing to learn.
     usable = [row for row, (reply, _) in enumerate(replies) if reply.strip()]
     lessons = {row: HardeningExample(CLEAN, examples[row].key, prompts[row], *replies[row], texts[row]) for row in usable}
     perturbed = []

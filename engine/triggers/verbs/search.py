@@ -403,7 +403,7 @@ def require_searchable(config: TriggerConfig) -> None:
     composition(config, Thresholds(t_out=t_out, t_in=t_in if config.lm else None))
     if config.objective.lm_weight is not None and not config.lm:
         fix = "name a language model with --lm, or leave it out"
-        raise ConfigError("nobody judges inputs", where="objective.lm_weight", got=config.objective.lm_weight, fix=fix)
+        raise ConfigError("no model judges inputs", where="objective.lm_weight", got=config.objective.lm_weight, fix=fix)
     if config.objective.mellowmax and not config.is_hugging_face:
         fix = "leave it out, or name a model hf:FOLDER or gguf:FILE"
         raise ConfigError("Parley's own networks are searched by means over words", where="objective.mellowmax", fix=fix)

@@ -69,7 +69,7 @@ class SearchTableConfig(SearchingConfig):
     lists: str = ",".join(LISTS)
     """Lists to search for, separated by commas; those measured in the same folder before stay in the table."""
     limit: NumItemsOrAll = 100
-    """At most so many targets of each list; 0 for all."""
+    """Number of targets of each list at most; 0 for all."""
     normal: Literal["greedy", "sampled"] = "greedy"
     """What the models' own replies are: the likeliest ones, or drawn ones for models whose likeliest are few and general."""
     published: Literal["ubuntu", "switchboard", "opensubtitles", "none"] = "none"
@@ -169,7 +169,7 @@ class SearchTable(Composite[SearchTableConfig, SearchTableConfig, SearchTableCon
     outcomes = MODERATED
 
     def stages(self, config: SearchTableConfig, path: Path) -> dict[str, Stage]:
-        # Paper, table 1: whether greedy decoding of a continuous input says the target.
+        # Paper, table 1: whether greedy decoding of a continuous input gives the target.
         sampled = SAMPLED if config.relaxed is None else GREEDY
         changes_by_list: dict[str, dict[str, Any]] = {
             NORMAL: {"targets": NORMAL_TARGETS, "hit": GREEDY}

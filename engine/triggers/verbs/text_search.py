@@ -108,7 +108,7 @@ def messages_of(config: TextSearchConfig, *, has_prompts: bool) -> Chat:
     template = template_of(config.template or None, has_prompts=has_prompts) or (Message("user", SLOT),)
     if isinstance(template, str) or not num_slots(template):
         fix = "user, prefix, suffix, system, or a JSON file of messages with {}"
-        raise ConfigError("the model is asked by messages", where="--template", got=config.template, fix=fix)
+        raise ConfigError("the model takes messages", where="--template", got=config.template, fix=fix)
     if has_prompts != any(PROMPT in message.content for message in template):
         fix = "write {prompt} into the template where targets have prompts, and only there"
         raise ConfigError("the template does not fit the targets", where="--template", got=config.template, fix=fix)
@@ -297,7 +297,7 @@ class _Round:
     def take(self, until: float) -> bool:
         """Take answers until a time; return whether all are there and the searches have them."""
         while self._to_ask:
-            # An attacker that writes inputs is asked here.
+            # An attacker that writes inputs writes them here.
             search = self._to_ask.popleft()
             chats = search.ask()
             self._chats += chats

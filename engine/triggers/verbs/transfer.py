@@ -196,7 +196,7 @@ class TriggerTransferConfig(ShardedConfig):
     found: TriggerChoice = "verified"
     """Triggers that are typed: verified (the searched model's reply was a success), hits, or all."""
     limit: NumItemsOrAll = 100
-    """At most so many triggers of each source, the seed's choice; 0 for all."""
+    """Number of triggers of each source at most, the seed's choice; 0 for all."""
     success: SuccessSettings = field(default_factory=SuccessSettings)
     """When a reply is a success; by target: as the search has it."""
     chat: ChatAsking = field(default_factory=ChatAsking)
@@ -463,7 +463,7 @@ def _composition(config: TriggerTransferConfig) -> AttackComposition:
 
 
 def _items(config: TriggerTransferConfig) -> dict[str, ShownTrigger]:
-    """Return the typed triggers with their models, by key: at most so many of each source, with their controls."""
+    """Return the typed triggers with their models, by key: at most `limit` of each source, with their controls."""
     typed = typed_triggers(config.run_names, config.found)
     chosen = {source: _chosen(triggers, config) for source, triggers in typed.items()}
     shown = [(source, trigger) for source, triggers in with_controls(chosen).items() for trigger in triggers]
@@ -475,7 +475,7 @@ def _items(config: TriggerTransferConfig) -> dict[str, ShownTrigger]:
 
 
 def _chosen(triggers: Sequence[TypedTrigger], config: TriggerTransferConfig) -> list[TypedTrigger]:
-    """Return at most so many triggers; of a universal input and of a random one the same pairs."""
+    """Return at most `limit` triggers; a universal input and a random one keep the same pairs."""
     if not config.limit or len(triggers) <= config.limit:
         return list(triggers)
     drawn = stream(config.seed, "transferred").permutation(len(triggers))[: config.limit]

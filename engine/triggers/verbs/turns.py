@@ -59,7 +59,7 @@ class _RunningShard(Generic[SearchItemT]):
 
     Args:
         shard: what is searched for.
-        outcomes: of its items' restarts, by item.
+        outcomes: those of its items' restarts, by item.
         has_news: True if a restart has ended since the state of the shard was last saved.
         saved_at: the time of that save, by `time.monotonic`.
     """
@@ -177,7 +177,7 @@ UNVERIFIED: dict[str, Any] = dict.fromkeys(
         *("samples", "sampled", "drawn_no_replies", "judge_answers", "judge_unparsable", "judge_no_reply"),
     )
 )
-"""The columns of a row whose input nobody types."""
+"""The columns of a row whose input is not typed."""
 
 
 class Verifier:

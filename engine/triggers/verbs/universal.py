@@ -208,7 +208,7 @@ class UniversalWorker(SearchTurns[UniversalInput]):
         from parley.engine.triggers.searches.batch import UniversalVictim
 
         self._searching = searching
-        # The first model stands where one is asked for.
+        # Code that needs one model gets the first.
         config, models = replace(searching.config, model=searching.config.model.split(",")[0].strip()), searching.models
         self.config, self.thresholds, self.wanted = config, models.thresholds, HitType.parse(config.hit)
         folders = cast("list[HuggingFaceFolder]", [models.victim, *models.other_models])
@@ -319,7 +319,7 @@ class UniversalConfig(TriggerConfig):
     hit: str = "o-greedy"
     """Wanted hits, as of parley search; a search ends where it is one behind every searched prompt."""
     limit: NumItemsOrAll = 40
-    """At most so many pairs, the seed's choice; 0 for all. Half of them are read for each input that is tried."""
+    """Number of pairs at most, the seed's choice; 0 for all. Each input is read behind the searched ones."""
     held_out: ShareBelowOne = 0.5
     """Share of the prompts that no search sees."""
     num_random: NumItemsOrAll = 5
@@ -336,7 +336,7 @@ class UniversalSearchPlan:
     """A checked configuration with its models and pairs.
 
     Args:
-        config: what was asked for.
+        config: the settings.
         models: what is searched.
         targets: all pairs.
         searched: those that searches see.

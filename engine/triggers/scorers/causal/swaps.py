@@ -70,7 +70,7 @@ class ReadPlan:
         starts: of each, how many of its tokens are known; rising.
         prompt: what was read before the first searched place; None for nothing.
         keys_values: what was read of the texts, of one row that all share or of a row for each.
-        wanted_K: the last words of a reply, the same for all; what the last K positions say of them is asked.
+        wanted_K: the last words of a reply, the same for all; the last K positions are to predict them.
         keeps: whether what the layers keep is wanted too.
     """
 
@@ -335,7 +335,7 @@ class SwapList:
         self.scorer, self.incumbent, self.beat = scorer, incumbent, beat
         self.target, self.prompt = incumbent.target, scorer.prompt(incumbent.target)
         self.words_G = words_G
-        # On this side, because a GPU is waited for each time that it is asked.
+        # On the CPU, because each read of a GPU waits for it.
         self.positions, self.words = torch.stack([positions_G, words_G]).tolist()
         self.tried_GN = incumbent.words.repeat(len(words_G), 1)
         self.tried_GN[torch.arange(len(words_G), device=words_G.device), positions_G] = words_G

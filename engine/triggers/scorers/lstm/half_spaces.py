@@ -10,7 +10,7 @@ convex in h, so the plane that touches it at h0 lies below it everywhere:
 Near h0 the bound is tight to the second order, and it costs |S| + |c| products instead of V. The planes fall out of the
 gradient at h0, which needs the mean of all w_v anyway. Ours; no source.
 
-All products over the whole vocabulary have `ROWS` rows, so that a figure does not depend on what else is asked.
+All products over the whole vocabulary have `ROWS` rows, so that a figure does not depend on the rest of the batch.
 
 Shapes: B incumbents, G candidates each, n states, T words of a target, V words, W words of a segment, C segments, S words of
 the subset, H hidden
