@@ -241,9 +241,7 @@ class TriggerSearch:
             raise ConfigError("batch_size is no number of searches", got=repr(batch_size), fix="give a whole number from 1 on")
         judged = victim.lm is not None if isinstance(victim, Seq2SeqVictim) else input_model is not None
         if (self.hit.limits_input or objective.lm_weight > 0) and not (judged and method.searches_words):
-            what = (
-                "no language model judges the inputs" if method.searches_words else "a continuous input has no words to judge"
-            )
+            what = "no model judges the inputs" if method.searches_words else "a continuous input has no words to judge"
             fix = "give a language model, or a hit and an objective that leave the input free"
             raise ConfigError(what, got=f"hit {self.hit.name}, {objective}", fix=fix)
         if objective.mellowmax and isinstance(victim, Seq2SeqVictim):
