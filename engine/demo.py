@@ -33,7 +33,7 @@ from parley.engine.core.runs.parts import OK
 from parley.engine.core.runs.run_folder import RunFolder, seconds_of
 from parley.engine.core.stats.known import BEFORE, EXPLOITABILITY, MEAN_FRESH
 from parley.engine.core.stats.statistics import FOR_ADVERSARY, FOR_BOTH, Estimate, Metric, paired_difference
-from parley.engine.core.stats.tables import TextTable
+from parley.engine.core.tables.table import EstimateTable
 from parley.engine.core.verbs.composite import BackgroundStages, Composite, Stage, run_stages
 from parley.engine.core.verbs.job import Comparison, Reporter, Result, Summary
 from parley.engine.generation.metrics.adversarial import ADVERSUC, RANDOM
@@ -422,7 +422,7 @@ class Demo(Composite[DemoConfig, DemoConfig, DemoConfig]):
         before = RunFolder.load(run.path / "selfplay").metrics()
         took = [(name, f"{seconds_of(RunFolder.load(run.path / name).events()):.1f}") for name in STAGES]
         comparison = Comparison("target against itself", "adversary against target", before, differences(run.path))
-        more = {"stages": TextTable(("stage", "seconds"), tuple(took), _NOTE_SECONDS)}
+        more = {"stages": EstimateTable(("stage", "seconds"), tuple(took), _NOTE_SECONDS)}
         return replace(result, comparison=comparison, more=more, failure=failure(result.metrics))
 
     def next_commands(self, config: DemoConfig, path: Path) -> tuple[str, ...]:

@@ -16,8 +16,8 @@ import pytest
 
 from tests.test_house import ROOT, SOURCES
 
-MOST_FILES = 450
-MOST_LINES = 122_280
+MOST_FILES = 453
+MOST_LINES = 122_700
 MOST_QUESTIONS = 33
 """Thousandths of docstrings that begin with a question word."""
 MOST_IDIOMS = 915

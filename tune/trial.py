@@ -45,7 +45,7 @@ from parley.engine.core.runs.parts import OK, error_row, ok_row
 from parley.engine.core.runs.remote_sync import STALE_S, keeper_of
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.stats.statistics import NOTHING, Estimate
-from parley.engine.core.stats.tables import over_runs
+from parley.engine.core.stats.trainings import over_runs
 from parley.engine.core.verbs.job import FAILURE, Reporter, Result
 from parley.envs.core.config import with_values
 from parley.envs.core.errors import RefusedModelError, RunError

@@ -211,6 +211,15 @@ OTHERS = (
         usage="RUN",
     ),
     Verb.of(
+        "table",
+        "the tables of a run, for a paper (LaTeX), a spreadsheet (CSV), a program (JSON) or the screen",
+        "parley.engine.core.cli.runs:run_table",
+        "parley table runs/ranking                     # on the screen",
+        "parley table runs/ranking ranking.tex         # with booktabs; .csv and .json hold all digits",
+        "parley table runs/adversarial-evaluation judges.csv --heading reliability",
+        usage="RUN [FILE]",
+    ),
+    Verb.of(
         "rows",
         "write the rows of a run as one flat file, for pandas, R or a spreadsheet",
         "parley.engine.core.cli.runs:run_rows",
@@ -246,7 +255,7 @@ _ORDER = (
     ("matches and attacks", ("selfplay", "attack", "search", "perturb")),
     ("robustness", ("minmax", "evaluate", "reproduce")),
     ("sweeps", ("sweep",)),
-    ("runs", ("status", "report", "rows", "resume")),
+    ("runs", ("status", "report", "table", "rows", "resume")),
 )
 
 

@@ -1,4 +1,4 @@
-"""Verbs that run a job or take a run: every verb of a job, and `parley report`, `rows`, `status` and `resume`.
+"""Verbs that run a job or take a run: every verb of a job, and `parley report`, `table`, `rows`, `status` and `resume`.
 
 A verb parses its flags, does its work and shows the result.
 """
@@ -18,7 +18,7 @@ from tyro import conf
 
 from parley.engine.core.cli.flags import JobCommand, parse, parse_job
 from parley.engine.core.cli.main import Verb
-from parley.engine.core.cli.screen import make_console, show_lines, show_result, show_table, watching
+from parley.engine.core.cli.screen import make_console, show_lines, show_result, show_table, show_tables, watching
 from parley.engine.core.ray import logs
 from parley.engine.core.runs.remote_sync import fetched_run, replicate
 from parley.engine.core.runs.run_folder import RunFolder
@@ -114,6 +114,33 @@ def carry_out(entry: Entry, job: Job[Any, Any, Any], command: JobCommand) -> int
         document |= {"chat_usage": dict(result.chat_usage)} if result.chat_usage else {}
         sys.stdout.write(f"{json.dumps(document)}\n")
     return int(bool(result.failure))
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableArguments:
+    """A run and a file."""
+
+    run: Annotated[conf.Positional[str], conf.arg(metavar="RUN")]
+    """Folder or URI of a run that has measured something."""
+    file: Annotated[conf.Positional[str], conf.arg(metavar="FILE", help_behavior_hint="")] = ""
+    """The file or URI to write: .csv or .json with all digits, .tex, .md or .html. Without a file, tables go to the screen."""
+    heading: Annotated[str, conf.arg(metavar="TEXT", help_behavior_hint="")] = ""
+    """Only the tables whose heading contains this text, in any case."""
+
+
+def run_table(verb: Verb, arguments: Sequence[str]) -> int:
+    """Show the tables of a run, or write them into a file; return the exit status."""
+    options = parse(TableArguments, verb, arguments)
+    from parley.engine.core.verbs.export import tables_of_run, write_tables_of_run
+
+    with watching():
+        tables = tables_of_run(options.run, options.heading)
+        file = write_tables_of_run(tables, options.file) if options.file else None
+    if file is None:
+        show_tables(make_console(stderr=False), "", tables)
+        return 0
+    show_lines(make_console(), "files", [display_path(file)])
+    return 0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -28,7 +28,7 @@ from rich.text import Text
 
 from parley.engine.core.ray import logs
 from parley.engine.core.stats.statistics import FEW, NOTHING, Estimate, Metric
-from parley.engine.core.stats.tables import TextTable
+from parley.engine.core.tables.table import EstimateTable
 from parley.engine.core.verbs.job import TOLD, Comparison, Reporter, Result
 from parley.envs.core.errors import ParleyError
 from parley.envs.core.registry import Trust, trusting, typed_files
@@ -118,13 +118,13 @@ def show_result(result: Result) -> None:
         logger.info(result.title, extra=about | ({"failure": result.failure} if result.failure else {}))
         return
     console = make_console()
-    _show_tables(console, result.title, result.tables)
+    show_tables(console, result.title, result.tables)
     if result.metrics and not result.tables:
         columns, rows = _alone(result) if result.comparison is None else _compared(result, result.comparison)
         show_table(console, result.title, columns, rows, right=columns[2:])
         if any(estimate.flagged and estimate.n for estimate in result.metrics.values()):
             console.print(f"few: fewer than {FEW} independent dialogues or targets; do not lean on the number")
-    _show_tables(console, result.title, result.more)
+    show_tables(console, result.title, result.more)
     show_lines(console, "files", [display_path(path) for path in result.files])
     show_lines(console, "next", result.next_commands)
     if sentence := result.chat_usage.get(TOLD):
@@ -135,9 +135,10 @@ def show_result(result: Result) -> None:
         console.print(Text(f"failed: {result.failure}", style="bold red"), soft_wrap=True)
 
 
-def _show_tables(console: Console, title: str, tables: Mapping[str, TextTable]) -> None:
+def show_tables(console: Console, title: str, tables: Mapping[str, EstimateTable]) -> None:
+    """Print tables, each with its heading behind the title and its note below."""
     for heading, table in tables.items():
-        show_table(console, f"{title}: {heading}" if heading else title, table.columns, table.rows, right=table.figures)
+        show_table(console, ": ".join(filter(None, (title, heading))), table.columns, table.rows, right=table.figures)
         console.print(Text(f"\n{table.note}"))
 
 

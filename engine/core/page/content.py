@@ -10,7 +10,11 @@ order of their start.
 
 from __future__ import annotations
 
+import base64
+import json
+import math
 import re
+import zlib
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -26,7 +30,8 @@ from parley.engine.core.runs.documents import CONFIG, ENVIRONMENT
 from parley.engine.core.runs.parts import OK
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.stats.statistics import Estimate, Metric, Row, finished
-from parley.engine.core.stats.tables import TextTable, spread_of, spread_table
+from parley.engine.core.stats.trainings import spread_of, spread_table
+from parley.engine.core.tables.table import EstimateTable
 from parley.engine.core.verbs.catalogue import find
 from parley.engine.core.verbs.job import ATTACK
 from parley.envs.core.errors import RunError
@@ -148,7 +153,7 @@ class Run:
         return short_paths([text])[text]
 
     @property
-    def trainings(self) -> list[tuple[str, TextTable]]:
+    def trainings(self) -> list[tuple[str, EstimateTable]]:
         """The table of its trainings, with its heading; empty if it made one training."""
         values = spread_of(self.summary)
         title = f"{self.heading}: each training" if self.name else "Each training"
@@ -318,6 +323,114 @@ class Item:
     body: Markup
 
 
+@dataclass(frozen=True)
+class ShownItem:
+    """An item with its address."""
+
+    anchor: str
+    item: Item
+
+    @property
+    def values(self) -> str:
+        """The values as JSON for the viewer."""
+        return json.dumps({name: value for name, value in self.item.values.items() if math.isfinite(value)})
+
+    @property
+    def tags(self) -> str:
+        """The tags as JSON for the viewer."""
+        return json.dumps([visible(tag) for tag in self.item.tags])
+
+
+MOST_DRAWN = 200
+"""Items that stand in the page as plain HTML; all others are packed."""
+MOST_PACKED_BYTES = 3_000_000
+"""Bytes of packed items before base64: a page stays below 5 MB."""
+MOST_ITEMS = 20_000
+"""Items of a page, so that it is written and opened in seconds."""
+
+
+@dataclass(frozen=True)
+class PackedItems:
+    """The items of a page.
+
+    Args:
+        drawn: the first items, which stand in the page as HTML.
+        packed: all others, a JSON list a line, as raw deflate in base64; empty if there are no others.
+        kinds: names of their kinds, in the plural.
+        num: number of all items.
+        left_out: whether there are more than the page takes.
+        addresses: address of each chosen item, by its `id`.
+    """
+
+    drawn: Sequence[ShownItem]
+    packed: str
+    kinds: Sequence[str]
+    num: int
+    left_out: bool
+    addresses: Mapping[int, str]
+
+
+def pack_items(items: Iterable[Item], chosen: Sequence[Item] = ()) -> PackedItems:
+    """Return as many items as fit into a page, each with an address of its own, made of its kind, run and key.
+
+    Args:
+        items: the items; no more are asked for than are packed.
+        chosen: items that are linked to; they are packed even if the page is full.
+    """
+    times: Counter[str] = Counter()
+    kinds: dict[str, None] = {}
+    addresses: dict[int, str] = {}
+    wanted = {id(item) for item in chosen}
+    drawn: list[ShownItem] = []
+    deflate, pieces, size = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS), list[bytes](), 0
+    num, left_out = 0, False
+
+    def add(item: Item) -> None:
+        nonlocal num, size
+        slug = "-".join(filter(None, (_slug(item.kind), _slug(item.group)[-60:], _slug(item.key)[-40:])))
+        times[slug] += 1
+        shown = ShownItem(slug if times[slug] == 1 else f"{slug}--{times[slug]}", item)
+        kinds[item.kind] = None
+        if id(item) in wanted:
+            addresses[id(item)] = shown.anchor
+        num += 1
+        if len(drawn) < MOST_DRAWN:
+            drawn.append(shown)
+            return
+        values = {name: value for name, value in item.values.items() if math.isfinite(value)}
+        texts = (shown.anchor, item.kind, item.group, item.key)
+        record = [*map(visible, texts), list(map(visible, item.tags)), values, *map(_visible_lines, (item.summary, item.body))]
+        # A full flush every so often tells the size; `compress` alone keeps bytes back.
+        piece = deflate.compress(f"{json.dumps(record, ensure_ascii=False)}\n".encode("utf-8", "backslashreplace"))
+        piece += deflate.flush(zlib.Z_SYNC_FLUSH) if num % _FLUSHED == 0 else b""
+        pieces.append(piece)
+        size += len(piece)
+
+    for item in items:
+        if size >= MOST_PACKED_BYTES or num >= MOST_ITEMS:
+            left_out = True
+            break
+        add(item)
+    for item in chosen:
+        if id(item) not in addresses:
+            add(item)
+    pieces.append(deflate.flush())
+    packed = base64.b64encode(b"".join(pieces)).decode() if num > len(drawn) else ""
+    plurals = [f"{kind[:-1]}ies" if kind.endswith("y") else f"{kind}s" for kind in kinds]
+    return PackedItems(drawn, packed, plurals, num, left_out, addresses)
+
+
+_FLUSHED = 50
+
+
+def _visible_lines(text: str) -> str:
+    return "\n".join(map(visible, text.split("\n")))
+
+
+def _slug(text: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Section:
     """A chapter as the page shows it: a dozen numbers open, the rest folded.
@@ -328,20 +441,20 @@ class Section:
         measured: runs whose metrics and failures are shown.
         figures: drawings.
         lists: longer lists of (thing, remark), by heading; always folded.
-        items: items for the viewer.
+        items: items for the viewer, those worth most first; a page takes as many as fit, so that they may be made one by one.
         chosen: items worth a look, by label; each an element of `items`.
     """
 
     notes: Sequence[str] = ()
-    tables: Sequence[tuple[str, TextTable]] = ()
+    tables: Sequence[tuple[str, EstimateTable]] = ()
     measured: Sequence[ShownRun] = ()
     figures: Sequence[Figure] = ()
     lists: Mapping[str, Sequence[tuple[str, str]]] = field(default_factory=dict)
-    items: Sequence[Item] = ()
+    items: Iterable[Item] = ()
     chosen: Mapping[str, Item] = field(default_factory=dict)
 
 
-def tables_of(runs: Sequence[tuple[str, Mapping[str, TextTable]]]) -> list[tuple[str, TextTable]]:
+def tables_of(runs: Sequence[tuple[str, Mapping[str, EstimateTable]]]) -> list[tuple[str, EstimateTable]]:
     """Return the tables of some runs, each with its heading and, if there are several runs, the name of its run."""
     return [(f"{title}, {name}" if len(runs) > 1 else title, table) for name, tables in runs for title, table in tables.items()]
 

@@ -16,7 +16,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import importlib
-import json
 import math
 import re
 import shlex
@@ -34,7 +33,7 @@ from parley.engine.core.page.content import (
     Chapter,
     Failures,
     Figure,
-    Item,
+    PackedItems,
     Report,
     Run,
     RunLine,
@@ -44,13 +43,14 @@ from parley.engine.core.page.content import (
     Verdict,
     fill,
     find_runs,
+    pack_items,
     short_paths,
 )
 from parley.engine.core.runs.documents import ENVIRONMENT, read_json, whole, write_whole
 from parley.engine.core.runs.remote_sync import replicate
 from parley.engine.core.runs.run_folder import RunFolder, is_summarised
 from parley.engine.core.stats.statistics import FEW, NEITHER, Estimate, Metric
-from parley.engine.core.stats.tables import ABSENT, TextTable
+from parley.engine.core.tables.table import ABSENT, EstimateTable
 from parley.engine.core.verbs.catalogue import find
 from parley.engine.core.verbs.job import USAGE, WARNINGS
 from parley.engine.core.verbs.status import FINISHED, run_status
@@ -212,7 +212,7 @@ class Sheet:
     """A table that fits a page: turned if its columns are too many, stacked row by row if both sides are long."""
 
     heading: str
-    table: TextTable
+    table: EstimateTable
     form: Literal["wide", "stacked"]
 
 
@@ -223,24 +223,6 @@ class ShownVerdict:
     chapter: Chapter[Any]
     sentence: str
     picture: MetricBlock
-
-
-@dataclass(frozen=True)
-class ShownItem:
-    """An item with its address."""
-
-    anchor: str
-    item: Item
-
-    @property
-    def values(self) -> str:
-        """The values as JSON for the viewer."""
-        return json.dumps({name: value for name, value in self.item.values.items() if math.isfinite(value)})
-
-    @property
-    def tags(self) -> str:
-        """The tags as JSON for the viewer."""
-        return json.dumps([visible(tag) for tag in self.item.tags])
 
 
 @dataclass(frozen=True)
@@ -300,9 +282,10 @@ def write_report(report: Report, chapters: Sequence[Chapter[Any]], path: Path) -
 def render(report: Report, chapters: Sequence[Chapter[Any]]) -> str:
     """Return the page as text; the same report gives the same text."""
     parts = [(chapter, chapter.render(report.found[chapter.name])) for chapter in chapters if chapter.name in report.found]
-    items = _addressed([item for _, section in parts for item in section.items])
+    chosen = [item for _, section in parts for item in section.chosen.values()]
+    items = pack_items((item for _, section in parts for item in section.items), chosen)
     shown = [_shown(chapter, section, items, report.title) for chapter, section in parts]
-    script = files("parley.engine.core.page").joinpath("templates/viewer.js").read_text(encoding="utf-8") if items else ""
+    script = files("parley.engine.core.page").joinpath("templates/viewer.js").read_text(encoding="utf-8") if items.num else ""
     page = str(
         fill(
             "core/page/templates/page.html",
@@ -310,10 +293,6 @@ def render(report: Report, chapters: Sequence[Chapter[Any]]) -> str:
             verdicts=[] if report.overview else shown_verdicts(report, chapters),
             chapters=[(part, fill("core/page/templates/chapter.html", part=part, terms=_terms(part))) for part in shown],
             items=items,
-            kinds=[
-                f"{kind[:-1]}ies" if kind.endswith("y") else f"{kind}s"
-                for kind in dict.fromkeys(entry.item.kind for entry in items)
-            ],
             style=Markup(files("parley.engine.core.page").joinpath("templates/report.css").read_text(encoding="utf-8")),
             script=Markup(script),
             script_hash=_script_hash(script),
@@ -356,17 +335,17 @@ def metric_blocks(measured: Sequence[ShownRun]) -> list[tuple[Metric, MetricBloc
     return [(key[1], _block(key[1], estimates[key])) for key in keys]
 
 
-def fitted(heading: str, table: TextTable) -> Sheet:
+def fitted(heading: str, table: EstimateTable) -> Sheet:
     """Return a table that fits the page: transposed if it has many columns and few rows, stacked if it has many of both."""
     if len(table.columns) <= _MOST_COLUMNS:
         return Sheet(heading, table, "wide")
     if len(table.rows) < _MOST_COLUMNS:
         first, *columns = zip(table.columns, *table.rows, strict=True)
-        return Sheet(heading, TextTable(first, tuple(columns), table.note), "wide")
+        return Sheet(heading, EstimateTable(first, tuple(columns), table.note), "wide")
     return Sheet(heading, table, "stacked")
 
 
-def _shown(chapter: Chapter[Any], section: Section, items: Sequence[ShownItem], title: str) -> ShownChapter:
+def _shown(chapter: Chapter[Any], section: Section, items: PackedItems, title: str) -> ShownChapter:
     """Return a chapter with a dozen numbers open, tables first, and the rest folded; drop the page's title from texts."""
 
     def brief(text: str) -> str:
@@ -389,7 +368,6 @@ def _shown(chapter: Chapter[Any], section: Section, items: Sequence[ShownItem], 
         is_open = not folded_blocks and len(block.lines) <= room and block in first
         (open_blocks if is_open else folded_blocks).append(block)
         room -= len(block.lines) * is_open
-    addresses = {id(entry.item): entry.anchor for entry in items}
     return ShownChapter(
         chapter,
         section,
@@ -399,7 +377,7 @@ def _shown(chapter: Chapter[Any], section: Section, items: Sequence[ShownItem], 
         folded_blocks,
         figures[:MOST_FIGURES],
         figures[MOST_FIGURES:],
-        {brief(name): addresses[id(item)] for name, item in section.chosen.items()},
+        {brief(name): items.addresses[id(item)] for name, item in section.chosen.items()},
     )
 
 
@@ -407,21 +385,6 @@ def _terms(shown: ShownChapter) -> list[tuple[str, str]]:
     """Return the glossary words that occur in a chapter."""
     text = _TAG.sub(" ", fill("core/page/templates/chapter.html", part=shown, terms=[]))
     return [term for pattern, term in shown.chapter.terms.items() if re.search(pattern, text, re.IGNORECASE)]
-
-
-def _addressed(items: Sequence[Item]) -> list[ShownItem]:
-    """Return the items, each with an address of its own, made of its kind, run and key."""
-    times: dict[str, int] = {}
-    shown = []
-    for item in items:
-        slug = "-".join(filter(None, (_slug(item.kind), _slug(item.group)[-60:], _slug(item.key)[-40:])))
-        times[slug] = times.get(slug, 0) + 1
-        shown.append(ShownItem(slug if times[slug] == 1 else f"{slug}--{times[slug]}", item))
-    return shown
-
-
-def _slug(text: str) -> str:
-    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
 
 
 def _script_hash(script: str) -> str:

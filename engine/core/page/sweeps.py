@@ -25,7 +25,7 @@ from parley.engine.core.page.page import POINTS, caveat, number
 from parley.engine.core.page.plots import GRID, INK, MUTED, SERIES, short, svg
 from parley.engine.core.ray.record import WORK
 from parley.engine.core.stats.statistics import NOTHING, Estimate, Metric
-from parley.engine.core.stats.tables import TextTable
+from parley.engine.core.tables.table import EstimateTable
 
 
 @dataclass(frozen=True)
@@ -185,7 +185,7 @@ def note_of(section: ShownSweep) -> str:
     return f"{section.name}: {counts}{section.objective} is best."
 
 
-def best_trials(section: ShownSweep) -> TextTable:
+def best_trials(section: ShownSweep) -> EstimateTable:
     """Return a table of the best trials with the whole budget, with their settings."""
     keys = list(section.trials[0].parameters)
     rows = tuple(
@@ -198,7 +198,7 @@ def best_trials(section: ShownSweep) -> TextTable:
         "Trials with the whole budget, the best first; the runs of trial 7 lie in trials/00007. The best of many measured "
         f"values is too good on average. {again or 'Run its settings from another seed before you quote the number.'}"
     )
-    return TextTable(("trial", section.objective, *keys), rows, note)
+    return EstimateTable(("trial", section.objective, *keys), rows, note)
 
 
 def told(value: str | float) -> str:

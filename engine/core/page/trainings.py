@@ -19,7 +19,7 @@ from parley.engine.core.page.content import Chapter, Curve, Figure, Run, Section
 from parley.engine.core.page.page import caveat, certain_sign, number
 from parley.engine.core.stats.known import AdversaryWords, KnownAdversaries, known_of
 from parley.engine.core.stats.statistics import Estimate, Metric
-from parley.engine.core.stats.tables import TextTable
+from parley.engine.core.tables.table import EstimateTable
 from parley.engine.core.verbs.job import Job, noted
 
 STEP = "number"
@@ -104,7 +104,7 @@ class ShownCampaign:
 
     heading: str
     metrics: Mapping[str, Estimate]
-    tables: Sequence[tuple[str, TextTable]]
+    tables: Sequence[tuple[str, EstimateTable]]
     curves: Sequence[Curve]
     known: KnownAdversaries | None = None
 
@@ -196,7 +196,7 @@ class ShownTraining:
 
     curves: Sequence[Curve]
     measured: Sequence[ShownRun]
-    tables: Sequence[tuple[str, TextTable]] = ()
+    tables: Sequence[tuple[str, EstimateTable]] = ()
 
 
 class Trainings(Chapter[ShownTraining]):

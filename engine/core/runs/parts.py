@@ -19,7 +19,7 @@ import io
 import json
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import chain
@@ -365,16 +365,21 @@ class WrittenTable(NamedTuple):
     num_guarded: int
 
 
-def require_new(path: Path) -> None:
+def require_new(path: Path, endings: Collection[str] = ()) -> None:
     """Raise an error unless a table may be written to a file; called before anything is read.
 
+    Args:
+        path: the file.
+        endings: endings that can be written; those of rows if empty.
+
     Raises:
-        ConfigError: the file has none of `ENDINGS`, or exists already.
+        ConfigError: the file has none of the endings, or exists already.
         StorageError: the URI that it is the copy of cannot be read.
     """
-    if path.suffix not in ENDINGS:
-        what = f"no table can be written to a file of that kind{nearest(path.suffix, ENDINGS)}"
-        fix = f"name a file that ends in {', '.join(ENDINGS)}"
+    endings = endings or ENDINGS
+    if path.suffix not in endings:
+        what = f"no table can be written to a file of that kind{nearest(path.suffix, endings)}"
+        fix = f"name a file that ends in {', '.join(endings)}"
         raise ConfigError(what, where=display_path(path), got=path.suffix or "no ending", fix=fix)
     folder = uri_of(path.parent)
     if path.exists() if folder is None else path.name in entries(folder):

@@ -31,7 +31,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from parley.engine.core.stats.statistics import NOTHING, Estimate, Metric, mean, paired_difference
-from parley.engine.core.stats.tables import TextTable, crossed_mean, with_interval
+from parley.engine.core.stats.trainings import crossed_mean
+from parley.engine.core.tables.table import EstimateTable, with_interval
 
 EXPLOITABILITY, MEAN_FRESH = "exploitability", "mean_fresh"
 """Names of metrics: the gain of the best of all known adversaries, and the mean over fresh ones."""
@@ -245,7 +246,7 @@ class KnownAdversaries:
             lines.append(f"{self.words.idle}, {self._num_idle}: {', '.join(self.idle)}")
         return lines
 
-    def table(self) -> TextTable:
+    def table(self) -> EstimateTable:
         """Return a table with a line for each adversary, and a last one with the gain of the best."""
         lines = []
         for index, name in enumerate(self.adversaries):
@@ -258,7 +259,7 @@ class KnownAdversaries:
         lines.append(("exploitability", *map(with_interval, self.measured), ""))
         columns = ("adversary", *self.targets, f"more than {self.words.start}")
         num = len(columns) - (not self.learned)
-        return TextTable(columns[:num], tuple(line[:num] for line in lines), self.words.note(trained=bool(self.learned)))
+        return EstimateTable(columns[:num], tuple(line[:num] for line in lines), self.words.note(trained=bool(self.learned)))
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON types, for a summary."""
@@ -361,16 +362,16 @@ class HardeningMetrics:
     note_outcome: str
     known: AdversaryWords
 
-    def rounds_table(self, rounds: Sequence[Round]) -> TextTable:
+    def rounds_table(self, rounds: Sequence[Round]) -> EstimateTable:
         """Return a table with a line for each round and a column for each metric."""
         columns = ("round", *(metric.title for metric in self.of_round.values()))
         rows = [
             (str(entry.number), *(with_interval(entry.metrics.get(name, NOTHING)) for name in self.of_round))
             for entry in rounds
         ]
-        return TextTable(columns, tuple(rows), self.note_rounds)
+        return EstimateTable(columns, tuple(rows), self.note_rounds)
 
-    def outcome_table(self, metrics: Mapping[str, Estimate]) -> TextTable:
+    def outcome_table(self, metrics: Mapping[str, Estimate]) -> EstimateTable:
         """Return a table of start, controls and result of a campaign side by side; those without figures have no column."""
         columns = {
             title: ending for title, ending in self.endings.items() if any(f"{name}{ending}" in metrics for name in self.at_end)
@@ -383,7 +384,7 @@ class HardeningMetrics:
         label, gain_of = self.gains
         gains = [f"+ {with_interval(metrics[gain_of[title]])}" if title in gain_of else "" for title in columns]
         rows.append((label, *(gain.replace("+ \N{MINUS SIGN}", "\N{MINUS SIGN} ") for gain in gains)))
-        return TextTable((self.what, *columns), tuple(rows), self.note_outcome)
+        return EstimateTable((self.what, *columns), tuple(rows), self.note_outcome)
 
 
 LOWER, HIGHER = "lower: better", "higher: better"

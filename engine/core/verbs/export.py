@@ -1,4 +1,4 @@
-"""Export the rows of a run as one flat file, for pandas, R or a spreadsheet: `parley rows`.
+"""Export a run: its rows as one flat file for pandas, R or a spreadsheet (`parley rows`), and its tables (`parley table`).
 
 A run holds one row for each item of work, with lists inside it. A flat file has a line for each of the smallest things that a
 user counts, such as a candidate under a rule. A job defines these lines in `Job.flat`; rows of other jobs stay as they are.
@@ -14,13 +14,17 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from parley.engine.core.runs.documents import SUMMARY
+from parley.engine.core.runs.documents import SUMMARY, write_whole
 from parley.engine.core.runs.parts import BASE, OK, require_new, write_tables
-from parley.engine.core.runs.remote_sync import fetched_run
+from parley.engine.core.runs.remote_sync import fetched_run, replicate
 from parley.engine.core.runs.run_folder import RunFolder, is_summarised
+from parley.engine.core.stats.statistics import Estimate, Metric
+from parley.engine.core.tables.formats import WRITERS
+from parley.engine.core.tables.table import EstimateTable, few_note, num_measured, with_interval
 from parley.engine.core.verbs.catalogue import find
-from parley.envs.core.errors import RunError
+from parley.envs.core.errors import ConfigError, RunError
 from parley.envs.core.storage.uris import display_path, local_copy
+from parley.envs.core.visible import visible
 
 if TYPE_CHECKING:
     from parley.engine.core.verbs.job import Job, Reporter
@@ -157,3 +161,66 @@ def _without_rows(run: RunFolder, job: Job[Any, Any, Any]) -> RunError:
     else:
         fix = f"parley resume {display_path(run.path)} makes some"
     return RunError("the run holds no rows", where=display_path(run.path), got=f"a run of {run.job}", fix=fix)
+
+
+def tables_of_run(name: str, heading: str = "") -> dict[str, EstimateTable]:
+    """Return the tables of a run by heading; its metrics are one table if its job lays out none.
+
+    Args:
+        name: folder or URI of the run.
+        heading: only tables whose heading contains this text, in any case; empty for all.
+
+    Raises:
+        RunError: the run does not exist or has measured nothing.
+        ConfigError: no table has such a heading.
+    """
+    run = RunFolder.load(fetched_run(name))
+    job = find(run.job).load()
+    summary = run.summary() or {}
+    metrics = {metric: Estimate.from_json(parts) for metric, parts in summary.get("metrics", {}).items()}
+    if not metrics:
+        fix = f"parley resume {display_path(run.path)} goes on with it; parley report shows a training"
+        raise RunError("the run has measured nothing yet", where=display_path(run.path), got=f"a run of {run.job}", fix=fix)
+    tables = dict(job.tables(run)) or {"": metrics_table(metrics, job.legend)}
+    tables = {title or str(summary.get("title", "")): table for title, table in tables.items()}
+    chosen = {title: table for title, table in tables.items() if heading.lower() in title.lower()}
+    if not chosen:
+        fix = f"name a part of one of: {'; '.join(tables)}"
+        raise ConfigError("no table of the run has that heading", where="--heading", got=heading, fix=fix)
+    return chosen
+
+
+def metrics_table(metrics: Mapping[str, Estimate], legend: Mapping[str, Metric]) -> EstimateTable:
+    """Return a table of metrics with their directions, a row each."""
+    titles = {name: legend.get(name, Metric(name, "", "")) for name in metrics}
+    rows = [
+        (titles[name].title, titles[name].direction, with_interval(estimate), num_measured(estimate))
+        for name, estimate in metrics.items()
+    ]
+    few = any(estimate.flagged and estimate.n for estimate in metrics.values())
+    note = "Brackets: 95 % intervals." + few_note("independent dialogues or targets") * few
+    return EstimateTable(("metric", "better", "value", "n"), tuple(rows), note)
+
+
+def write_tables_of_run(tables: Mapping[str, EstimateTable], file: str) -> Path:
+    """Write tables into a file; control characters of terminals are spelled out.
+
+    Args:
+        tables: tables by heading.
+        file: path or URI of a file that does not exist yet; its ending chooses the format (`formats.WRITERS`).
+
+    Raises:
+        ConfigError: the file exists, or has another ending.
+        RunError: the disk refuses.
+        StorageError: the URI cannot be written.
+    """
+    path = local_copy(file)
+    require_new(path, tuple(WRITERS))
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, visible(WRITERS[path.suffix](tables), keep="\n").encode())
+    except OSError as error:
+        fix = "make room, or name a file that can be written"
+        raise RunError("the table cannot be written", where=display_path(path), got=error.strerror, fix=fix) from error
+    replicate(path)
+    return path

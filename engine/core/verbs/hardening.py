@@ -32,7 +32,7 @@ from parley.engine.core.stats.known import (
     known_of,
 )
 from parley.engine.core.stats.statistics import Estimate
-from parley.engine.core.stats.tables import TextTable
+from parley.engine.core.tables.table import EstimateTable
 from parley.engine.core.verbs.checkpoints import require_checkpoint
 from parley.engine.core.verbs.composite import Stage, run_stages
 from parley.engine.core.verbs.job import TABLE_FILE, Job, Reporter, Result, Steps, Summary, noted
@@ -299,7 +299,7 @@ class HardeningJob(Job[HardeningConfigT, HardeningConfigT, Summary]):
     def models(self, config: HardeningConfigT) -> Mapping[str, str]:
         return {"model": config.model}
 
-    def tables(self, run: RunFolder) -> dict[str, TextTable]:
+    def tables(self, run: RunFolder) -> dict[str, EstimateTable]:
         """Return tables of start, controls and result, of the gains of known adversaries, and of the rounds so far."""
         metrics, rounds, known = run.metrics(), rounds_of(run), known_of(run.summary(), self.measures.known)
         outcome = {OUTCOME: self.measures.outcome_table(metrics)} if metrics else {}

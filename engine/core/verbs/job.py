@@ -36,7 +36,7 @@ from parley.engine.core.runs.parts import BASE, OK, Outcomes
 from parley.engine.core.runs.remote_sync import refresh
 from parley.engine.core.runs.run_folder import RunFolder, is_summarised
 from parley.engine.core.stats.statistics import Estimate, Metric
-from parley.engine.core.stats.tables import TextTable
+from parley.engine.core.tables.table import EstimateTable
 from parley.engine.core.verbs.checkpoints import date_of, dated, weights_digests
 from parley.engine.core.verbs.export import FlatRows
 from parley.envs.core.config import difference, to_dict
@@ -110,8 +110,8 @@ class Result:
     files: Sequence[Path] = ()
     next_commands: Sequence[str] = ()
     comparison: Comparison | None = None
-    tables: Mapping[str, TextTable] = field(default_factory=dict)
-    more: Mapping[str, TextTable] = field(default_factory=dict)
+    tables: Mapping[str, EstimateTable] = field(default_factory=dict)
+    more: Mapping[str, EstimateTable] = field(default_factory=dict)
     failure: str = ""
     warnings: Sequence[str] = ()
     chat_usage: Mapping[str, Any] = field(default_factory=dict)
@@ -370,7 +370,7 @@ class Job(ABC, Generic[ConfigT, PreparedT, FoundT]):
         """Return the commands to type after a run of that configuration in that folder."""
         return (shlex.join(["parley", "report", display_path(path)]),)
 
-    def tables(self, run: RunFolder) -> Mapping[str, TextTable]:
+    def tables(self, run: RunFolder) -> Mapping[str, EstimateTable]:
         """Return the tables of a run that has written its summary, by heading; one without a heading stands alone."""
         return {}
 
@@ -431,7 +431,7 @@ def drawn(found: Sequence[ItemT], limit: int, seed: int, name: str) -> list[Item
     return [found[index] for index in indices]
 
 
-def write_tables(path: Path, tables: Mapping[str, TextTable], about: Mapping[str, str], note: str = "") -> None:
+def write_tables(path: Path, tables: Mapping[str, EstimateTable], about: Mapping[str, str], note: str = "") -> None:
     """Write tables as Markdown; control characters of terminals are spelled out.
 
     Args:
@@ -454,7 +454,7 @@ def write_tables(path: Path, tables: Mapping[str, TextTable], about: Mapping[str
         raise RunError("the table cannot be written", where=path, got=error.strerror, fix=fix) from None
 
 
-def noted(tables: Mapping[str, TextTable], note: str) -> dict[str, TextTable]:
+def noted(tables: Mapping[str, EstimateTable], note: str) -> dict[str, EstimateTable]:
     """Return the tables with a sentence added below the last one; unchanged if the note or the tables are empty."""
     result = {**tables}
     if result and note:

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.stats.statistics import Estimate, Metric, count
-from parley.engine.core.stats.tables import TRAININGS, over_runs, spread_of, spread_table
+from parley.engine.core.stats.trainings import TRAININGS, over_runs, spread_of, spread_table
 from parley.engine.core.verbs.composite import BackgroundStages, Stage
 from parley.engine.core.verbs.job import FoundT, Job, PreparedT, Reporter, Result, Silent, Summary
 from parley.envs.core.config import Configuration, NonNegativeInt, NumSeeds, to_dict, with_values

@@ -26,7 +26,7 @@ import numpy as np
 
 from parley.engine.core.stats.known import HIGHER, LOWER
 from parley.engine.core.stats.statistics import NOTHING, Estimate, Metric, Row, clustered_rate, finished
-from parley.engine.core.stats.tables import ABSENT, TextTable, few_note, interval, num_measured
+from parley.engine.core.tables.table import ABSENT, EstimateTable, few_note, interval, num_measured
 from parley.engine.generation.metrics.adversarial import (
     ADVERSUC,
     AHEAD,
@@ -269,7 +269,7 @@ class JudgeSpecs:
         return [*self.judges, *self.controls]
 
 
-def tables(metrics: Metrics, asked: JudgeSpecs, rows: Sequence[Row] = ()) -> dict[str, TextTable]:
+def tables(metrics: Metrics, asked: JudgeSpecs, rows: Sequence[Row] = ()) -> dict[str, EstimateTable]:
     """All tables that there is something to say in, by their headings.
 
     Args:
@@ -332,7 +332,7 @@ def strongest_features(rows: Sequence[Row]) -> dict[tuple[str, str], list[tuple[
     return found
 
 
-def _success(metrics: Metrics, asked: JudgeSpecs) -> TextTable:
+def _success(metrics: Metrics, asked: JudgeSpecs) -> EstimateTable:
     rows: list[tuple[str, ...]] = []
     columns = ("judge, system", "AdverSuc", "chance", "machine-vs-random", "matched", "cut", "calibration", "n")
     for judge in asked.all_judges:
@@ -349,10 +349,10 @@ def _success(metrics: Metrics, asked: JudgeSpecs) -> TextTable:
             (f"{name}, published", _share(adversuc), ABSENT, _share(accuracy), *[ABSENT] * 3, "")
             for name, (adversuc, accuracy) in PUBLISHED_ADVERSUC.items()
         ]
-    return TextTable(columns, tuple(rows), _NOTE + _NOTE_PUBLISHED * asked.published + few_note("sources") * few)
+    return EstimateTable(columns, tuple(rows), _NOTE + _NOTE_PUBLISHED * asked.published + few_note("sources") * few)
 
 
-def _reliability(metrics: Metrics, asked: JudgeSpecs) -> TextTable:
+def _reliability(metrics: Metrics, asked: JudgeSpecs) -> EstimateTable:
     names = [f"{kind}.{{}}.{system}" for kind in GOLD for system in asked.systems] + [f"{kind}.{{}}" for kind in GOLD]
     shown = [name for name in names if any(name.format(judge) in metrics for judge in asked.all_judges)]
     heads = [name.replace(".{}", "").replace(".", ", ") for name in shown]
@@ -368,33 +368,33 @@ def _reliability(metrics: Metrics, asked: JudgeSpecs) -> TextTable:
         rows += [(f"{name}, published", _share(ere), *[ABSENT] * len(shown)) for name, ere in PUBLISHED_ERE.items()]
     num = len({name.partition(".")[0] for name in shown})
     note = _NOTE_ERE.format(num=num, constant=_share(metrics.get(f"{ERE}.{CONSTANT}", NOTHING).value))
-    return TextTable(("judge", "ERE", *heads), tuple(rows), note + _NOTE_PUBLISHED * asked.published)
+    return EstimateTable(("judge", "ERE", *heads), tuple(rows), note + _NOTE_PUBLISHED * asked.published)
 
 
-def _ranking(metrics: Metrics, asked: JudgeSpecs) -> TextTable:
+def _ranking(metrics: Metrics, asked: JudgeSpecs) -> EstimateTable:
     rows = []
     for judge in asked.judges:
         for one, other in combinations(asked.systems, 2):
             told = [metrics.get(f"{kind}.{judge}.{one}.{other}", NOTHING) for kind in (AHEAD, AHEAD_RANDOM)]
             cells = [_number(each) + "*" * _certain(each) for each in told]
             rows.append((f"{judge}: {one} less {other}", *cells, num_measured(told[0])))
-    return TextTable(("judge, systems", "AdverSuc", "machine-vs-random", "n"), tuple(rows), _NOTE_RANKING)
+    return EstimateTable(("judge, systems", "AdverSuc", "machine-vs-random", "n"), tuple(rows), _NOTE_RANKING)
 
 
-def _agreement(metrics: Metrics, asked: JudgeSpecs) -> TextTable:
+def _agreement(metrics: Metrics, asked: JudgeSpecs) -> EstimateTable:
     told = {tuple(name.split(".")[1:]): each.value for name, each in metrics.items() if name.startswith(f"{TAU}.")}
     told |= {(other, one): value for (one, other), value in told.items()}
     names = [judge for judge in asked.all_judges if any(judge in pair for pair in told)]
     rows = [(one, *(_share(told.get((one, other), math.nan)) for other in names)) for one in names]
-    return TextTable(("judge", *names), tuple(rows), _NOTE_TAU)
+    return EstimateTable(("judge", *names), tuple(rows), _NOTE_TAU)
 
 
-def _features(features: Mapping[tuple[str, str], Sequence[tuple[str, float]]]) -> TextTable:
+def _features(features: Mapping[tuple[str, str], Sequence[tuple[str, float]]]) -> EstimateTable:
     rows = []
     for (system, judge), words in features.items():
         sides = [", ".join(f"{word} {weight:+.2f}" for word, weight in words if (weight > 0) == side) for side in (True, False)]
         rows.append((f"{judge}, {system}", *sides))
-    return TextTable(("judge, system", "people's", "machine's"), tuple(rows), _NOTE_FEATURES)
+    return EstimateTable(("judge, system", "people's", "machine's"), tuple(rows), _NOTE_FEATURES)
 
 
 def _of_system(metrics: Metrics, asked: JudgeSpecs, system: str) -> tuple[str, str] | None:

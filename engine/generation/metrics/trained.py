@@ -41,16 +41,8 @@ from parley.engine.core.stats.statistics import (
     mean_count,
     ratio_of_sums,
 )
-from parley.engine.core.stats.tables import (
-    ABSENT,
-    BETWEEN,
-    TextTable,
-    crossed_difference,
-    crossed_mean,
-    figure,
-    interval,
-    over_runs,
-)
+from parley.engine.core.stats.trainings import crossed_difference, crossed_mean, over_runs
+from parley.engine.core.tables.table import ABSENT, BETWEEN, EstimateTable, figure, interval
 from parley.engine.generation.metrics.adversarial import ADVERSUC, ERE, MATCHED, RANDOM
 from parley.engine.generation.metrics.adversarial import CONSTANT as CONSTANT_JUDGE
 from parley.engine.generation.metrics.tables import PUBLISHED_ADVERSUC, PUBLISHED_ERE, RELIABILITY, overlap, self_bleu
@@ -364,7 +356,7 @@ def _log(perplexity: Estimate) -> tuple[float, float]:
     return math.log(perplexity.value), (math.log(perplexity.high) - math.log(perplexity.low)) / 2
 
 
-def trained_tables(metrics: Metrics, judges: Sequence[str], published: bool = False) -> dict[str, TextTable]:
+def trained_tables(metrics: Metrics, judges: Sequence[str], published: bool = False) -> dict[str, EstimateTable]:
     """One table of all rows, by the first judge, for each judge one of trainings less controls, and one of the judges.
 
     Args:
@@ -386,17 +378,17 @@ def trained_tables(metrics: Metrics, judges: Sequence[str], published: bool = Fa
         rows.append((row_title(row), *cells, f"{judged[0].n:,}" if judged[0].n else ABSENT))
     heads = ("row", "AdverSuc", "against random", "matched", *(QUALITY[kind].title for kind in kinds))
     heads += ("published",) * published + ("n",)
-    found = {TABLE: TextTable(heads, tuple(rows), _NOTE.format(judge=judges[0]) + _NOTE_PUBLISHED * published)}
+    found = {TABLE: EstimateTable(heads, tuple(rows), _NOTE.format(judge=judges[0]) + _NOTE_PUBLISHED * published)}
     compared = [name for name in names if LESS in name]
     methods, controls = (list(dict.fromkeys(name.split(LESS)[side] for name in compared)) for side in (0, 1))
     for judge in judges if compared else ():
         lines = [(row_title(one), *(_compared(metrics, f"{one}{LESS}{other}", judge) for other in controls)) for one in methods]
         title = COMPARED if len(judges) == 1 else f"{COMPARED}, {judge}"
-        found[title] = TextTable(("less", *map(row_title, controls)), tuple(lines), _NOTE_COMPARED.format(judge=judge))
+        found[title] = EstimateTable(("less", *map(row_title, controls)), tuple(lines), _NOTE_COMPARED.format(judge=judge))
     if lines := [*filter(None, (_reliability(metrics, shown, judge) for judge in (*judges, CONSTANT_JUDGE)))]:
         lines += [(f"{name}, published", _share(ere), *[""] * 5) for name, ere in PUBLISHED_ERE.items()] if published else []
         heads = ("judge", "ERE, mean", "lowest", "in the row", "highest", "in the row", "rows")
-        found[RELIABILITY] = TextTable(heads, tuple(lines), _NOTE_RELIABLE + _NOTE_PUBLISHED_ERE * published)
+        found[RELIABILITY] = EstimateTable(heads, tuple(lines), _NOTE_RELIABLE + _NOTE_PUBLISHED_ERE * published)
     return found
 
 

@@ -32,7 +32,7 @@ from parley.engine.core.page.page import SHARE, caveat, certain_sign, first_mark
 from parley.engine.core.page.trainings import CurveSource, curve_figure, read_curves
 from parley.engine.core.stats.known import BEFORE
 from parley.engine.core.stats.statistics import NOTHING, Estimate
-from parley.engine.core.stats.tables import TextTable
+from parley.engine.core.tables.table import EstimateTable
 from parley.engine.generation.metrics.adversarial import ADVERSUC, ERE, RANDOM, JudgedRows, JudgedScores, describe
 from parley.engine.generation.metrics.tables import JudgeSpecs
 from parley.engine.generation.metrics.trained import (
@@ -202,7 +202,7 @@ class ShownJudging(ShownRun):
 
     unit = "fits"
     asked: JudgeSpecs
-    tables: Mapping[str, TextTable] = field(default_factory=dict)
+    tables: Mapping[str, EstimateTable] = field(default_factory=dict)
     verdicts: Sequence[str] = ()
     notes: Sequence[str] = ()
 
@@ -357,7 +357,7 @@ class ShownGenerators:
 
     trainings: Sequence[ShownRun]
     curves: Sequence[Curve]
-    tables: Sequence[tuple[str, TextTable]]
+    tables: Sequence[tuple[str, EstimateTable]]
     metrics: Mapping[str, Estimate]
     concluded: str
     rewards: Mapping[str, Sequence[Mapping[str, Any]]]

@@ -31,7 +31,7 @@ from parley.engine.core.ray.worker import Shard
 from parley.engine.core.runs.documents import SUMMARY, whole, write_whole
 from parley.engine.core.runs.parts import OK, error_row, list_of, ok_row, with_base
 from parley.engine.core.runs.run_folder import RunFolder
-from parley.engine.core.stats.tables import TextTable
+from parley.engine.core.tables.table import EstimateTable
 from parley.engine.core.verbs.export import FlatRows, Line, Row
 from parley.engine.core.verbs.job import TABLE_FILE, Job, Reporter, Result, Silent, Summary, noted
 from parley.engine.core.verbs.sharded import RESUME_SAFE, Sharded, run_items
@@ -375,7 +375,7 @@ class EvaluateAdversarial(Job[AdversarialConfig, PreparedJudging, PreparedJudgin
     def flat(self, run: RunFolder) -> FlatRows:
         return flat_pairs(run.path / PAIRS_FILE)
 
-    def tables(self, run: RunFolder) -> dict[str, TextTable]:
+    def tables(self, run: RunFolder) -> dict[str, EstimateTable]:
         """Tables 3 and 2 of the paper, then what else there is something to say in."""
         metrics, summary = run.metrics(), run.summary() or {}
         if not metrics:

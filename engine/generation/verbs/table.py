@@ -22,7 +22,7 @@ import numpy as np
 from parley.engine.core.runs.documents import SUMMARY
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.stats.statistics import count
-from parley.engine.core.stats.tables import TextTable
+from parley.engine.core.tables.table import EstimateTable
 from parley.engine.core.verbs.checkpoints import require_checkpoint, require_word_model
 from parley.engine.core.verbs.composite import Composite, Stage, run_stages
 from parley.engine.core.verbs.job import TABLE_FILE, Reporter, Result, Summary, noted
@@ -364,7 +364,7 @@ class EvaluateGeneration(Composite[TrainedTableConfig, TrainedTableConfig, Train
             },
         )
 
-    def tables(self, run: RunFolder) -> dict[str, TextTable]:
+    def tables(self, run: RunFolder) -> dict[str, EstimateTable]:
         config = from_dict(TrainedTableConfig, run.config)
         return trained_tables(run.metrics(), list(labels_of(config.judge_names).values()), config.published == "li2017")
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
 from parley.engine.core.stats.statistics import NOTHING, Estimate
-from parley.engine.core.stats.tables import ABSENT, FEW_MARK, TextTable, above, few_note, num_measured, number
+from parley.engine.core.tables.table import ABSENT, FEW_MARK, EstimateTable, above, few_note, num_measured, number
 from parley.engine.mutual_friends.metrics.chats import (
     AGAIN,
     AGAIN_NORMAL,
@@ -134,16 +134,16 @@ Metrics = Mapping[str, Estimate]
 Conditions = Sequence[tuple[str, str]]
 
 
-def overview(metrics: Metrics, conditions: Conditions) -> TextTable:
+def overview(metrics: Metrics, conditions: Conditions) -> EstimateTable:
     """Completion, turns and the change of completion of one pair, by strategy."""
     rows = [
         (condition[1], *(number(_of(metrics, kind, condition)) for kind in (COMPLETION, TURNS)), _change(metrics, condition))
         for condition in conditions
     ]
-    return TextTable(("strategy", "completion", "turns", "change"), tuple(rows), _NOTE)
+    return EstimateTable(("strategy", "completion", "turns", "change"), tuple(rows), _NOTE)
 
 
-def table_8(metrics: Metrics, conditions: Conditions, pairs: Mapping[str, str], published: bool) -> TextTable:
+def table_8(metrics: Metrics, conditions: Conditions, pairs: Mapping[str, str], published: bool) -> EstimateTable:
     """Completion and turns by condition.
 
     Args:
@@ -173,10 +173,10 @@ def table_8(metrics: Metrics, conditions: Conditions, pairs: Mapping[str, str], 
             rows.append(("published", *(f"{value:.2f}" for value in PUBLISHED[strategy]), *(ABSENT,) * (len(columns) - 2)))
     note = _NOTE + _NOTE_JUDGED * judged + _NOTE_PUBLISHED * published
     few = any(row[-1].endswith(FEW_MARK) for row in rows)
-    return TextTable(("condition", *columns), tuple(rows), note + few_note("chats") * few)
+    return EstimateTable(("condition", *columns), tuple(rows), note + few_note("chats") * few)
 
 
-def trained_table(metrics: Metrics, conditions: Conditions, pairs: Mapping[str, str]) -> TextTable:
+def trained_table(metrics: Metrics, conditions: Conditions, pairs: Mapping[str, str]) -> EstimateTable:
     """What training against strategies does under them and on normal inputs (N-train/A-test, A-train/A-test, A-train/N-test).
 
     Args:
@@ -195,7 +195,7 @@ def trained_table(metrics: Metrics, conditions: Conditions, pairs: Mapping[str, 
         rows.append((f"{pairs[pair]}: {strategy}", *cells, num_measured(_of(metrics, COMPLETION, (pair, strategy)))))
     few = any(row[-1].endswith(FEW_MARK) for row in rows)
     columns = [f"{title} {what}" for title in found for what in ("completion", "turns")]
-    return TextTable(("trained: strategy", *columns, "n"), tuple(rows), _NOTE_TRAINED + few_note("chats") * few)
+    return EstimateTable(("trained: strategy", *columns, "n"), tuple(rows), _NOTE_TRAINED + few_note("chats") * few)
 
 
 def _trained_cells(metrics: Metrics, condition: tuple[str, str]) -> tuple[str, str]:
@@ -205,17 +205,17 @@ def _trained_cells(metrics: Metrics, condition: tuple[str, str]) -> tuple[str, s
     return above(shown + star, *below), number(_of(metrics, TURNS, condition))
 
 
-def allowed_table(metrics: Metrics, conditions: Conditions, pairs: Mapping[str, str]) -> TextTable:
+def allowed_table(metrics: Metrics, conditions: Conditions, pairs: Mapping[str, str]) -> EstimateTable:
     """Completion by the number of selections that are allowed to a side."""
     kinds = {**{f"{num}": name for num, name in WITHIN.items()}, "unlimited": COMPLETION}
     rows = [
         (_title(pair, strategy, pairs), *(number(_of(metrics, kind, (pair, strategy))) for kind in kinds.values()))
         for pair, strategy in conditions
     ]
-    return TextTable(("selections allowed", *kinds), tuple(rows), _NOTE_ALLOWED)
+    return EstimateTable(("selections allowed", *kinds), tuple(rows), _NOTE_ALLOWED)
 
 
-def lies_table(metrics: Metrics, pair: str, strategy: str, names: Mapping[str, str]) -> TextTable | None:
+def lies_table(metrics: Metrics, pair: str, strategy: str, names: Mapping[str, str]) -> EstimateTable | None:
     """Return the lies told and believed by attribute, the most believed first; None without lies.
 
     Args:
@@ -244,10 +244,10 @@ def lies_table(metrics: Metrics, pair: str, strategy: str, names: Mapping[str, s
     ]
     few = any(row[-1].endswith(FEW_MARK) for row in rows)
     columns = ("attribute", "replaced", "left", *_OF_LIES.values(), "chats")
-    return TextTable(columns, tuple(rows), _NOTE_LIES + few_note("chats") * few)
+    return EstimateTable(columns, tuple(rows), _NOTE_LIES + few_note("chats") * few)
 
 
-def slips_table(metrics: Metrics, conditions: Conditions, pairs: Mapping[str, str]) -> TextTable | None:
+def slips_table(metrics: Metrics, conditions: Conditions, pairs: Mapping[str, str]) -> EstimateTable | None:
     """Moves of chat models that could not be read; None where nobody moves by free text."""
     rows = [
         (
@@ -258,10 +258,10 @@ def slips_table(metrics: Metrics, conditions: Conditions, pairs: Mapping[str, st
         if of(REPAIRS, pair, strategy) in metrics or of(NO_REPLY, pair, strategy) in metrics
     ]
     columns = ("condition", "asked again", "unread", "cut", "chosen by scores", "no reply")
-    return TextTable(columns, tuple(rows), _NOTE_SLIPS) if rows else None
+    return EstimateTable(columns, tuple(rows), _NOTE_SLIPS) if rows else None
 
 
-def recorded_table(metrics: Metrics, corpus: str, pairs: Mapping[str, str]) -> TextTable:
+def recorded_table(metrics: Metrics, corpus: str, pairs: Mapping[str, str]) -> EstimateTable:
     """Return the likelihoods that models give recorded chats.
 
     Args:
@@ -279,10 +279,10 @@ def recorded_table(metrics: Metrics, corpus: str, pairs: Mapping[str, str]) -> T
         for pair in measured
     ]
     few = any(row[-1].endswith(FEW_MARK) for row in rows)
-    return TextTable(("model", *_OF_RECORDED.values(), "chats"), tuple(rows), _NOTE_RECORDED + few_note("chats") * few)
+    return EstimateTable(("model", *_OF_RECORDED.values(), "chats"), tuple(rows), _NOTE_RECORDED + few_note("chats") * few)
 
 
-def lying_table(metrics: Metrics, conditions: Conditions, pairs: Mapping[str, str]) -> TextTable | None:
+def lying_table(metrics: Metrics, conditions: Conditions, pairs: Mapping[str, str]) -> EstimateTable | None:
     """Return the rates of lies and of chat models' choices by how they were read; None if nobody could lie."""
     kinds = {"lies": LIES, "rate": LIE_RATE}
     told = [at for at in conditions if of(LIES, *at) in metrics]
@@ -294,7 +294,7 @@ def lying_table(metrics: Metrics, conditions: Conditions, pairs: Mapping[str, st
         return number(metrics[name]) if name in metrics else ABSENT
 
     rows = [(_title(*at, pairs), *(cell(of(kind, *at)) for kind in kinds.values())) for at in told]
-    return TextTable(("condition", *kinds), tuple(rows), _NOTE_LYING) if rows else None
+    return EstimateTable(("condition", *kinds), tuple(rows), _NOTE_LYING) if rows else None
 
 
 def _title(pair: str, strategy: str, pairs: Mapping[str, str]) -> str:

@@ -16,7 +16,7 @@ from markupsafe import Markup
 from parley.engine.core.page.content import Chapter, Figure, Item, Piece, Run, Section, ShownRun, Verdict, fill, line
 from parley.engine.core.page.page import SHARE, caveat, certain_sign, number, others_below
 from parley.engine.core.stats.statistics import NOTHING, Estimate, Row
-from parley.engine.core.stats.tables import TextTable
+from parley.engine.core.tables.table import EstimateTable
 from parley.engine.mutual_friends.metrics.chats import (
     BELIEVED,
     CHANGE,
@@ -187,7 +187,7 @@ class ShownCollaboration(ShownRun):
     """
 
     unit = "chats"
-    tables: Mapping[str, TextTable] = field(default_factory=dict)
+    tables: Mapping[str, EstimateTable] = field(default_factory=dict)
     estimates: Mapping[str, Estimate] = field(default_factory=dict)
     conditions: Sequence[Condition] = ()
     pairs: Mapping[str, str] = field(default_factory=dict)

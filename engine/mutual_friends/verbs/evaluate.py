@@ -29,7 +29,7 @@ from parley.engine.core.runs.documents import SUMMARY
 from parley.engine.core.runs.parts import OK, list_of, ok_row, with_base
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.stats.statistics import finished
-from parley.engine.core.stats.tables import TextTable
+from parley.engine.core.tables.table import EstimateTable
 from parley.engine.core.verbs.checkpoints import absolute_name
 from parley.engine.core.verbs.job import TABLE_FILE, Job, Reporter, Result, Summary, command_line
 from parley.engine.core.verbs.sharded import RESUME_SAFE, Sharded, rows_apart, run_items, spread
@@ -560,7 +560,7 @@ class EvaluateCollaboration(Job[CollaborationConfig, PlayedChats, PlayedChats]):
                 commands = (*commands, command_line(self.words, self.presets, asked, beside))
         return commands
 
-    def tables(self, run: RunFolder) -> dict[str, TextTable]:
+    def tables(self, run: RunFolder) -> dict[str, EstimateTable]:
         """Table 8 of the paper, completion by selections allowed, and the lies by attribute."""
         metrics, summary = run.metrics(), run.summary() or {}
         if not metrics:

@@ -17,7 +17,7 @@ import numpy as np
 
 from parley.engine.core.stats.known import best_of
 from parley.engine.core.stats.statistics import LOWER_FOR_ADVERSARY, NOTHING, Estimate, Metric
-from parley.engine.core.stats.tables import ABSENT, BETWEEN, TextTable, above, few_note, figure, interval, number
+from parley.engine.core.tables.table import ABSENT, BETWEEN, EstimateTable, above, few_note, figure, interval, number
 from parley.engine.negotiation.metrics.attack import ATTACKS, UNUSUAL_PROBABILITY, PublishedAttack
 
 PLAIN = "plain"
@@ -242,7 +242,7 @@ def by_row(metrics: Mapping[str, Estimate]) -> dict[str, dict[str, Estimate]]:
     return rows
 
 
-def attack_table(lines: Sequence[AttackLine], brief: bool = False) -> TextTable:
+def attack_table(lines: Sequence[AttackLine], brief: bool = False) -> EstimateTable:
     """Return the table of at least one attack, without columns that no line needs.
 
     Args:
@@ -273,7 +273,7 @@ def attack_table(lines: Sequence[AttackLine], brief: bool = False) -> TextTable:
         few_note("dialogues"): any(line.metrics and _num(line).flagged for line in lines),
         **{f" {line.title[:1].upper()}{line.title[1:]}: {line.unfound}.": True for line in lines if line.unfound},
     }
-    return TextTable(tuple(columns), rows, "".join(note for note, wanted in notes.items() if wanted))
+    return EstimateTable(tuple(columns), rows, "".join(note for note, wanted in notes.items() if wanted))
 
 
 def share_cell(estimate: Estimate) -> str:
@@ -459,7 +459,7 @@ def strongest_attack(gains: Sequence[Mapping[str, float]]) -> Estimate:
 
 def targets_table(
     metrics: Mapping[str, Estimate], trained: Sequence[str] = (), unfound: Collection[str] = ()
-) -> TextTable | None:
+) -> EstimateTable | None:
     """Return the attacks by opponent; None if they meet the target alone.
 
     Args:
@@ -500,7 +500,7 @@ def targets_table(
     if any(estimate.n for estimate in strongest):
         rows.append((STRONGEST, *map(_cell, strongest)))
     notes = {_NOTE_TARGETS_TABLE: True, _NOTE_TACTICS_TARGETS_TABLE: TACTIC in by_name, _NOTE_UNFOUND: empty}
-    return TextTable(("attack", *columns), tuple(rows), "".join(note for note, wanted in notes.items() if wanted))
+    return EstimateTable(("attack", *columns), tuple(rows), "".join(note for note, wanted in notes.items() if wanted))
 
 
 def _cell(estimate: Estimate) -> str:

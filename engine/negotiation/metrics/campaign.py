@@ -20,7 +20,7 @@ import numpy as np
 
 from parley.engine.core.stats.known import EXPLOITABILITY, MEAN_FRESH, Round, best_against_best_target, best_of
 from parley.engine.core.stats.statistics import LOST, NOTHING, Estimate, Metric, Row, finished, has_lost, mean
-from parley.engine.core.stats.tables import TextTable, figure, with_interval
+from parley.engine.core.tables.table import EstimateTable, figure, with_interval
 from parley.engine.negotiation.attacks.opponents import META_STRATEGIES, Mixture
 from parley.envs.core.seeds import stream
 
@@ -83,10 +83,10 @@ def has_lost_language(metrics: Mapping[str, Estimate]) -> bool:
     return has_lost(metrics.get(REPETITION, NOTHING).value)
 
 
-def rounds_table(rounds: Sequence[Round]) -> TextTable:
+def rounds_table(rounds: Sequence[Round]) -> EstimateTable:
     """Return the table of rounds, one line each."""
     columns = ("round", *(metric.title for metric in ROUND_METRICS.values()))
-    return TextTable(columns, tuple(round_cells(one) for one in rounds), _NOTE)
+    return EstimateTable(columns, tuple(round_cells(one) for one in rounds), _NOTE)
 
 
 def round_cells(one: Round) -> tuple[str, ...]:
@@ -255,16 +255,16 @@ def _strengths(wins_RTA: np.ndarray, num: int) -> np.ndarray:
     return strengths_RK - strengths_RK.mean(axis=1, keepdims=True)
 
 
-def matrix_table(targets: Sequence[str], adversaries: Sequence[str], cells_TA: Sequence[Sequence[Estimate]]) -> TextTable:
+def matrix_table(targets: Sequence[str], adversaries: Sequence[str], cells_TA: Sequence[Sequence[Estimate]]) -> EstimateTable:
     """Return the payoff matrix, a line for each adversary."""
     lines = tuple((name, *(with_interval(line[a]) for line in cells_TA)) for a, name in enumerate(adversaries))
     note = "Advantage of the adversary of the line over the target of the column, in points, on the same scenarios."
-    return TextTable(("adversary", *targets), lines, f"{note} Brackets: 95 % intervals.")
+    return EstimateTable(("adversary", *targets), lines, f"{note} Brackets: 95 % intervals.")
 
 
 def ratings_table(
     role: str, names: Sequence[str], ratings: Sequence[Estimate], shares: Mapping[str, Sequence[float]], remark: str = ""
-) -> TextTable:
+) -> EstimateTable:
     """Return the Elo ratings of one side, and each meta-strategy's share of each agent.
 
     Args:
@@ -282,4 +282,4 @@ def ratings_table(
         "Elo: 400 more are odds of ten to one to earn more points; a tie is half a win; targets and adversaries are on one "
         "scale. Others: how often a meta-strategy plays the agent. Brackets: 95 % intervals."
     )
-    return TextTable((role, "Elo", *shares), lines, note + remark)
+    return EstimateTable((role, "Elo", *shares), lines, note + remark)

@@ -50,7 +50,7 @@ from parley.engine.core.stats.statistics import (
     ratio_of_sums,
     repeated,
 )
-from parley.engine.core.stats.tables import ABSENT, BETWEEN, TextTable, few_note, figure, num_measured, number
+from parley.engine.core.tables.table import ABSENT, BETWEEN, EstimateTable, few_note, figure, num_measured, number
 from parley.engine.negotiation.attacks.tactics import ARMS, ATTACKERS, NONE, WrittenTactic
 from parley.envs.negotiation.domain import ILLEGAL
 from parley.policies.chat.model import NO_REPLIES
@@ -468,7 +468,7 @@ class TacticsPlayed:
         return {name: count(total, max(1, len(answers))) for name, total in totals.items()}
 
 
-def tactics_table(metrics: Mapping[str, Estimate], brief: bool = False) -> TextTable:
+def tactics_table(metrics: Mapping[str, Estimate], brief: bool = False) -> EstimateTable:
     """Return the table of a finished run, a line for each arm.
 
     Args:
@@ -481,7 +481,7 @@ def tactics_table(metrics: Mapping[str, Estimate], brief: bool = False) -> TextT
     rows = []
     for arm in arms:
         estimates = {name: metrics.get(f"{arm}.{name}", NOTHING) for name in TACTIC_METRICS}
-        cells = [number(estimates[name]) for name in ("advantage", f"over_{NONE}", "development")]
+        cells: list[str] = [number(estimates[name]) for name in ("advantage", f"over_{NONE}", "development")]
         share = estimates["agreement"].value
         cells.append(f"{100 * share:.1f} %" if math.isfinite(share) else ABSENT)
         cells.append(BETWEEN.join(figure(estimates[f"broken_{side}"].value) for side in SIDES))
@@ -489,7 +489,7 @@ def tactics_table(metrics: Mapping[str, Estimate], brief: bool = False) -> TextT
         cells += [f"{estimates[name].value:,.0f}" if arm in ATTACKERS else ABSENT for name in names]
         rows.append((ARMS[arm], *cells, num_measured(estimates["advantage"])))
     few = few_note("dialogues") if any(metrics[f"{arm}.advantage"].flagged for arm in arms) else ""
-    return TextTable(tuple(columns), tuple(rows), _NOTE + few)
+    return EstimateTable(tuple(columns), tuple(rows), _NOTE + few)
 
 
 def _broken(row: Row, side: str) -> int:

@@ -1,7 +1,7 @@
 """Tables 2, 6 and 7 of Cheng et al. 2019: measured beside published figures, and which of these are reproduced.
 
 A training is everything from the corpus on: supervised agent, RL agent, adversaries, adversarial training. Figures are means
-over trainings with intervals over trainings and dialogues (`parley.engine.core.stats.tables`); all trainings are measured on
+over trainings with intervals over trainings and dialogues (`parley.engine.core.tables.table`); all trainings are measured on
 the same scenarios. A published figure is compared with the forced one if there is one, which is the paper's protocol.
 """
 
@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 
 from parley.engine.core.stats.known import Round
 from parley.engine.core.stats.statistics import LOST, Estimate, has_lost
-from parley.engine.core.stats.tables import ABSENT, BETWEEN, TextTable, figure, over_trainings, with_interval
+from parley.engine.core.stats.trainings import over_trainings
+from parley.engine.core.tables.table import ABSENT, BETWEEN, EstimateTable, figure, with_interval
 from parley.engine.negotiation.metrics.attack import ATTACK_METRICS, ATTACKS, PublishedAttack
 from parley.engine.negotiation.metrics.attack_table import TABLE_2, TURNS, AttackLine, attack_table, points_cell, share_cell
 from parley.engine.negotiation.metrics.campaign import ROUND_METRICS, rounds_table
@@ -118,7 +119,7 @@ class Reproduction:
             if f"{part}.{row}" in self.rows
         ]
 
-    def tables(self, brief: bool = False) -> dict[str, TextTable]:
+    def tables(self, brief: bool = False) -> dict[str, EstimateTable]:
         """Return all tables by heading; the reproduced figures come first."""
         first = {
             "Published figures": self.figures(brief),
@@ -134,7 +135,7 @@ class Reproduction:
             tables["Adversarial training by rounds"] = self._rounds()
         return tables
 
-    def figures(self, brief: bool = False) -> TextTable:
+    def figures(self, brief: bool = False) -> EstimateTable:
         """Return each row of the paper's tables beside its measurement, and the verdict on its advantage.
 
         Args:
@@ -174,9 +175,9 @@ class Reproduction:
         columns = ("figure", "protocol", *measured, "within", "trainings", "reproduced")
         told = Counter(row[-1] for row in rows)
         counts = ", ".join(f"{told[word]} {word}" for word in (YES, SIGN, NO, OPEN) if told[word])
-        return TextTable(columns, tuple(rows), f"Of {len(rows)}: {counts}. {_NOTE_FIGURES}")
+        return EstimateTable(columns, tuple(rows), f"Of {len(rows)}: {counts}. {_NOTE_FIGURES}")
 
-    def conclusions(self) -> TextTable:
+    def conclusions(self) -> EstimateTable:
         """Return the paper's conclusions, as differences between rows within each training."""
         rows = []
         for title, (first, second) in _CLAIMS.items():
@@ -185,9 +186,9 @@ class Reproduction:
                 published = ABSENT if math.isnan(published_advantage) else figure(published_advantage)
                 rows.append((title, with_interval(difference), published, _holds(difference)))
         note = f"{_NOTE_CLAIMS} {lost}" if (lost := self.lost()) else _NOTE_CLAIMS
-        return TextTable(("difference, in points of advantage", "measured", "published", "holds"), tuple(rows), note)
+        return EstimateTable(("difference, in points of advantage", "measured", "published", "holds"), tuple(rows), note)
 
-    def languages(self) -> TextTable:
+    def languages(self) -> EstimateTable:
         """Return each attacked agent's repetition in plain play, by training."""
         rows = [
             (f"the {who}", *(figure(shares[number].value) if number in shares else ABSENT for number in self._numbers()))
@@ -195,7 +196,7 @@ class Reproduction:
             if (shares := self._repetition(part))
         ]
         columns = ("repetition in plain play", *(f"training {number}" for number in self._numbers()))
-        return TextTable(columns, tuple(rows), f"{_NOTE_LANGUAGE} {self.lost()}".rstrip())
+        return EstimateTable(columns, tuple(rows), f"{_NOTE_LANGUAGE} {self.lost()}".rstrip())
 
     def lost(self) -> str:
         """Return a sentence on the agents that have lost their language, by training; empty if all speak."""
@@ -262,7 +263,7 @@ class Reproduction:
         ]
         return f"Trainings: {'; '.join(phrases)}."
 
-    def _rounds(self) -> TextTable:
+    def _rounds(self) -> EstimateTable:
         made = list(self.rounds.values())
         rounds = []
         for number in range(max(map(len, made))):

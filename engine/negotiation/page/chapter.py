@@ -16,7 +16,7 @@ from parley.engine.core.page.page import MINUS, MOST_MARKS, POINTS, SHARE, cavea
 from parley.engine.core.page.trainings import CurveSource, curve_figure, read_curves
 from parley.engine.core.stats.known import EXPLOITABILITY, MEAN_FRESH
 from parley.engine.core.stats.statistics import NOTHING, Estimate, Metric, Points, has_lost
-from parley.engine.core.stats.tables import TextTable, with_interval
+from parley.engine.core.tables.table import EstimateTable, with_interval
 from parley.engine.core.verbs.hardening import rounds_of
 from parley.engine.negotiation.metrics.attack import REACTIVE, budget_curves
 from parley.engine.negotiation.metrics.attack_table import AttackLine, attack_table, titles_of
@@ -365,9 +365,9 @@ def _match(run: Run) -> Match | None:
     return Match.of(run, job=run.job, rows=rows, stepless=stepless)
 
 
-def _tables(runs: Sequence[Run]) -> list[tuple[str, TextTable]]:
+def _tables(runs: Sequence[Run]) -> list[tuple[str, EstimateTable]]:
     """The tables of a folder, each with its heading: those that were measured as such, and one of its other attacks."""
-    tables: list[tuple[str, TextTable]] = []
+    tables: list[tuple[str, EstimateTable]] = []
     lines = []
     for run in runs:
         if run.job == EVALUATE_EXPLOITABILITY.name:
@@ -391,7 +391,7 @@ def _tables(runs: Sequence[Run]) -> list[tuple[str, TextTable]]:
     return [*tables, *([("Attacks side by side", attack_table(lines))] if len(lines) > 1 else [])]
 
 
-def _campaign_tables(campaign: Run) -> list[tuple[str, TextTable]]:
+def _campaign_tables(campaign: Run) -> list[tuple[str, EstimateTable]]:
     """Return the result of a campaign and the table of its rounds."""
     rounds = rounds_of(campaign.folder)
     outcome = [("Before and after", _before_and_after(campaign.metrics))] if campaign.metrics else []
@@ -399,7 +399,7 @@ def _campaign_tables(campaign: Run) -> list[tuple[str, TextTable]]:
     return [*outcome, *campaign.trainings, *([("Rounds", rounds_table(rounds))] if rounds else [])]
 
 
-def _before_and_after(metrics: Mapping[str, Estimate]) -> TextTable:
+def _before_and_after(metrics: Mapping[str, Estimate]) -> EstimateTable:
     columns = {"before": BEFORE_TRAINING, "after": ""}
     if DROP_BEYOND_CONTROL in metrics:
         columns["plain play alone"] = AS_CONTROL
@@ -417,7 +417,7 @@ def _before_and_after(metrics: Mapping[str, Estimate]) -> TextTable:
         f"Exploitability: by the best{many}, in dialogues that chose neither it nor a round; a lower bound. "
         f"{lost.title.capitalize()}: {lost.definition}. Brackets: 95 % intervals."
     )
-    return TextTable(("target", *columns), tuple(rows), note)
+    return EstimateTable(("target", *columns), tuple(rows), note)
 
 
 def _found_by_budget(run: Run) -> Points:

@@ -13,7 +13,7 @@ from markupsafe import Markup
 from parley.engine.core.page.content import Figure, Item, Run, fill, line
 from parley.engine.core.page.page import POINTS, caveat, certain_sign, number
 from parley.engine.core.stats.statistics import NOTHING, Estimate, Metric, Row
-from parley.engine.core.stats.tables import TextTable, with_interval
+from parley.engine.core.tables.table import EstimateTable, with_interval
 from parley.engine.negotiation.attacks.tactics import ARMS, ATTACKERS, NONE, REFINED
 from parley.engine.negotiation.metrics.attack import Attempt
 from parley.engine.negotiation.metrics.dialogues import TACTIC_METRICS, TacticsPlayed, tactics_table
@@ -48,7 +48,7 @@ class ShownTactics:
         return f"{self.name}: {what}" if self.name else what[:1].upper() + what[1:]
 
     @property
-    def tables(self) -> list[tuple[str, TextTable]]:
+    def tables(self) -> list[tuple[str, EstimateTable]]:
         """The attackers beside each other; none before the run is finished."""
         return [(self.heading("tactics beside their controls"), tactics_table(self.metrics))] if self.metrics else []
 

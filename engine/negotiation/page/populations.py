@@ -22,7 +22,7 @@ from parley.engine.core.page.page import POINTS, caveat, listed, number
 from parley.engine.core.page.plots import DULL, GOOD, INK, MUTED, PAPER, TINT, svg
 from parley.engine.core.stats.known import EXPLOITABILITY, Round
 from parley.engine.core.stats.statistics import NOTHING, Estimate, Metric, Points, Row
-from parley.engine.core.stats.tables import TextTable, figure
+from parley.engine.core.tables.table import EstimateTable, figure
 from parley.engine.negotiation.metrics.attack import ATTACK_METRICS
 from parley.engine.negotiation.metrics.campaign import SINGLE, VALUE
 from parley.engine.negotiation.metrics.dialogues import DEFENCE_METRICS
@@ -60,7 +60,7 @@ class ShownPopulation(ShownRun):
     summary: Mapping[str, Any]
 
     @property
-    def tables(self) -> dict[str, TextTable]:
+    def tables(self) -> dict[str, EstimateTable]:
         """Payoffs, and both sides' ratings and mixtures."""
         return shown_tables(self.summary)
 
@@ -125,7 +125,7 @@ class ShownReproduction:
     found: Reproduction
 
     @property
-    def tables(self) -> list[tuple[str, TextTable]]:
+    def tables(self) -> list[tuple[str, EstimateTable]]:
         """All that there are, by heading."""
         return list(self.found.tables().items())
 
@@ -270,7 +270,7 @@ class Negotiation:
 
     matches: Sequence[Match] = ()
     campaigns: Sequence[Hardening] = ()
-    tables: Sequence[tuple[str, TextTable]] = ()
+    tables: Sequence[tuple[str, EstimateTable]] = ()
     curves: Sequence[Curve] = ()
     budgets: Mapping[str, Points] = field(default_factory=dict)
     populations: Sequence[ShownPopulation] = ()

@@ -29,7 +29,8 @@ from parley.engine.core.runs.remote_sync import fetched_run
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.stats.known import EXPLOITABILITY, MEAN_FRESH, best_index
 from parley.engine.core.stats.statistics import Estimate, mean
-from parley.engine.core.stats.tables import TextTable, crossed_mean
+from parley.engine.core.stats.trainings import crossed_mean
+from parley.engine.core.tables.table import EstimateTable
 from parley.engine.core.verbs.checkpoints import weights_digests
 from parley.engine.core.verbs.job import TABLE_FILE, Job, Reporter, Summary
 from parley.engine.core.verbs.repeated import TRAINING
@@ -480,11 +481,11 @@ class EvaluatePopulation(Job[PopulationConfig, Population, PopulationResult]):
         population = Population(config, targets, adversaries)
         return len(population.items(_known(population))) if targets else -1
 
-    def tables(self, run: RunFolder) -> dict[str, TextTable]:
+    def tables(self, run: RunFolder) -> dict[str, EstimateTable]:
         return shown_tables(run.summary() or {})
 
 
-def shown_tables(summary: Mapping[str, Any]) -> dict[str, TextTable]:
+def shown_tables(summary: Mapping[str, Any]) -> dict[str, EstimateTable]:
     """The tables of a finished run, by heading."""
     names, shares = summary[AGENTS], summary[SHARES]
     note = f" {ONE_OF_SEVERAL}" * summary.get(SEVERAL, False)

@@ -23,7 +23,8 @@ from parley.engine.core.runs.documents import SUMMARY, write_document
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.stats.known import Round
 from parley.engine.core.stats.statistics import Estimate
-from parley.engine.core.stats.tables import TRAININGS, TextTable
+from parley.engine.core.stats.trainings import TRAININGS
+from parley.engine.core.tables.table import EstimateTable
 from parley.engine.core.verbs.composite import Composite, Stage, run_as_needed
 from parley.engine.core.verbs.hardening import rounds_of
 from parley.engine.core.verbs.job import TABLE_FILE, Reporter, Result, Silent, Summary, write_tables
@@ -246,7 +247,7 @@ class ReproduceCheng2019(Composite[ReproductionConfig, ReproductionConfig, Repro
         super().conclude(run, config, summary)
         self._write(run.path, config)
 
-    def tables(self, run: RunFolder) -> dict[str, TextTable]:
+    def tables(self, run: RunFolder) -> dict[str, EstimateTable]:
         return self.found(run).tables()
 
     def present(self, result: Result, run: RunFolder) -> Result:

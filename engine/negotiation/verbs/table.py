@@ -18,7 +18,8 @@ from parley.engine.core.runs.parts import Outcomes
 from parley.engine.core.runs.remote_sync import fetched_run
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.stats.statistics import NOTHING, Estimate, Metric, count
-from parley.engine.core.stats.tables import TRAININGS, TextTable, over_trainings, spread_of
+from parley.engine.core.stats.trainings import TRAININGS, over_trainings, spread_of
+from parley.engine.core.tables.table import EstimateTable
 from parley.engine.core.verbs import sharded
 from parley.engine.core.verbs.checkpoints import checkpoint_folder
 from parley.engine.core.verbs.composite import BackgroundStages, Composite, Stage, run_side_by_side
@@ -157,7 +158,7 @@ def trained_of(summary: Mapping[str, Any]) -> list[str]:
     return summary.get(TRAINED, [])
 
 
-def _tables(run: RunFolder, brief: bool = False) -> dict[str, TextTable]:
+def _tables(run: RunFolder, brief: bool = False) -> dict[str, EstimateTable]:
     """The tables of a run by their headings: who stands up to which attack, where there are defences; then all attacks."""
     metrics, summary, config = run.metrics(), run.summary() or {}, run.config
     baseline = {name: Estimate.from_json(parts) for name, parts in summary.get(BASELINE, {}).items()}
@@ -376,7 +377,7 @@ class AttackTable(Composite[TableConfig, Planned, Planned]):
             shlex.join(["parley", "report", display_path(path), "--picture", display_path(path / "report.png")]),
         )
 
-    def tables(self, run: RunFolder) -> dict[str, TextTable]:
+    def tables(self, run: RunFolder) -> dict[str, EstimateTable]:
         return _tables(run)
 
     def present(self, result: Result, run: RunFolder) -> Result:

@@ -29,7 +29,7 @@ from parley.engine.core.runs.documents import CONFIG, SUMMARY
 from parley.engine.core.runs.parts import OK
 from parley.engine.core.runs.remote_sync import fetched_run
 from parley.engine.core.runs.run_folder import RunFolder
-from parley.engine.core.stats.tables import TextTable
+from parley.engine.core.tables.table import EstimateTable
 from parley.engine.core.verbs.job import TABLE_FILE, Job, Reporter, Result, Summary
 from parley.engine.core.verbs.sharded import RESUME_SAFE, Sharded, run_items
 from parley.engine.negotiation.attacks.settings import TacticSettings
@@ -409,7 +409,7 @@ class AttackTactic(Job[TacticConfig, TacticAttack, TacticAttack]):
         told = replace(config.match, tactic=_texts(run)[number], first=config.dialogues, dialogues=config.held_out)
         return (*commands, SELFPLAY.command(told, Path("runs", "told")))
 
-    def tables(self, run: RunFolder) -> dict[str, TextTable]:
+    def tables(self, run: RunFolder) -> dict[str, EstimateTable]:
         return {"": tactics_table(run.metrics())}
 
     def present(self, result: Result, run: RunFolder) -> Result:

@@ -32,7 +32,17 @@ from parley.engine.core.stats.statistics import (
     rate,
     ratio_of_sums,
 )
-from parley.engine.core.stats.tables import ABSENT, FEW_MARK, TextTable, above, few_note, figure, interval, num_measured, number
+from parley.engine.core.tables.table import (
+    ABSENT,
+    FEW_MARK,
+    EstimateTable,
+    above,
+    few_note,
+    figure,
+    interval,
+    num_measured,
+    number,
+)
 from parley.engine.perturb.strategies.stopwords import (
     ARTICLES,
     DOUBLE_NEGATIONS,
@@ -210,7 +220,7 @@ TRIGRAMS = "trigrams of the training split"
 """What perplexities are under where no language model is named."""
 
 
-def audit_tables(metrics: Metrics, max_ratio: float, likelihood: str) -> dict[str, TextTable]:
+def audit_tables(metrics: Metrics, max_ratio: float, likelihood: str) -> dict[str, EstimateTable]:
     """Return the tables of an audit by heading: how strategies read, and how much they change.
 
     Args:
@@ -260,12 +270,12 @@ def audit_tables(metrics: Metrics, max_ratio: float, likelihood: str) -> dict[st
 _Columns = Mapping[str, tuple[str, Callable[[Estimate], str]]]
 
 
-def _table(metrics: Metrics, columns: _Columns, note: str) -> TextTable:
+def _table(metrics: Metrics, columns: _Columns, note: str) -> EstimateTable:
     prefix = f"{CONTEXTS}."
     names = [name.removeprefix(prefix) for name in metrics if name.startswith(prefix)]
     rows = tuple((name, *(show(metrics.get(f"{kind}.{name}", NOTHING)) for kind, show in columns.values())) for name in names)
     few = any(FEW_MARK in cell for row in rows for cell in row)
-    return TextTable(("strategy", *columns), rows, note + few_note("utterances, lines or contexts") * few)
+    return EstimateTable(("strategy", *columns), rows, note + few_note("utterances, lines or contexts") * few)
 
 
 def _share(estimate: Estimate) -> str:

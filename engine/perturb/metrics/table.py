@@ -50,7 +50,7 @@ from parley.engine.core.stats.statistics import (
     rate,
     rate_difference,
 )
-from parley.engine.core.stats.tables import ABSENT, FEW_MARK, TextTable, above, few_note, interval, num_measured, number
+from parley.engine.core.tables.table import ABSENT, FEW_MARK, EstimateTable, above, few_note, interval, num_measured, number
 from parley.engine.perturb.metrics.activity import CEILING, CONSTANTS
 from parley.envs.corpora.pairs.vocabulary import MARKS
 
@@ -375,7 +375,7 @@ _NOTE_4_PUBLISHED = " Published: Niu & Bansal 2018, {title}."
 _NOTE_CONTROL = f" Lines of {CONTROL}: the control, trained as long on contexts as they are."
 
 
-def table_2(metrics: Metrics, published: str | None = None) -> TextTable:
+def table_2(metrics: Metrics, published: str | None = None) -> EstimateTable:
     """F1 before and after training against the strategies (tables 2 and 3).
 
     Args:
@@ -405,7 +405,7 @@ def table_2(metrics: Metrics, published: str | None = None) -> TextTable:
     return _table(("strategy", *columns, "n"), rows, note)
 
 
-def table_4(metrics: Metrics, published: str | None = None) -> TextTable:
+def table_4(metrics: Metrics, published: str | None = None) -> EstimateTable:
     """Return table 4: how far contexts and replies move, and how often replies change.
 
     Args:
@@ -439,8 +439,8 @@ def _of_control(metrics: Metrics) -> str:
     return _NOTE_CONTROL if CONTROL in trained_models(metrics) else ""
 
 
-def _table(columns: tuple[str, ...], rows: Sequence[tuple[str, ...]], note: str) -> TextTable:
-    return TextTable(columns, tuple(rows), note + few_note("examples") * any(row[-1].endswith(FEW_MARK) for row in rows))
+def _table(columns: tuple[str, ...], rows: Sequence[tuple[str, ...]], note: str) -> EstimateTable:
+    return EstimateTable(columns, tuple(rows), note + few_note("examples") * any(row[-1].endswith(FEW_MARK) for row in rows))
 
 
 def strategies(metrics: Metrics) -> list[str]:
@@ -578,7 +578,7 @@ class ModelSize:
     parameters: int
 
 
-def table_9(metrics: Metrics, models: Mapping[str, ModelSize], *, published: bool = False) -> TextTable:
+def table_9(metrics: Metrics, models: Mapping[str, ModelSize], *, published: bool = False) -> EstimateTable:
     """Both models under every strategy.
 
     Args:
@@ -602,7 +602,7 @@ def table_9(metrics: Metrics, models: Mapping[str, ModelSize], *, published: boo
                 rows.append(_published_table_9(known[situation]))
     columns = ("model and contexts", "types", "parameters", "activity", "entity", "changed replies", "read as <unk>", "n")
     few = few_note("examples") if any("few" in row[-1] for row in rows) else ""
-    return TextTable(columns, tuple(rows), _NOTE + _NOTE_PUBLISHED * published + few)
+    return EstimateTable(columns, tuple(rows), _NOTE + _NOTE_PUBLISHED * published + few)
 
 
 def _f1_table_9(metrics: Metrics, kind: str, where: str) -> str:

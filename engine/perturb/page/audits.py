@@ -14,7 +14,7 @@ from markupsafe import Markup, escape
 from parley.engine.core.page.content import Item, Run, ShownRun, Verdict, fill
 from parley.engine.core.page.page import SHARE, caveat, listed, number
 from parley.engine.core.stats.statistics import Estimate
-from parley.engine.core.stats.tables import TextTable
+from parley.engine.core.tables.table import EstimateTable
 from parley.engine.perturb.metrics.audit import CONTROL, RATIO, WRONG, describe_audit
 from parley.engine.perturb.strategies.texts import ChangeKind
 from parley.engine.perturb.verbs.audit import AUDITED, PERTURB_AUDIT, labels_of, lines_of
@@ -34,7 +34,7 @@ class ShownEvaluation(ShownRun):
     """
 
     unit = "examples"
-    tables: Mapping[str, TextTable] = field(default_factory=dict)
+    tables: Mapping[str, EstimateTable] = field(default_factory=dict)
     strategies: Mapping[str, str] = field(default_factory=dict)
     unscored: str = ""
     beside: str = ""
@@ -51,7 +51,7 @@ class ShownAudit(ShownRun):
     """
 
     unit = "contexts"
-    tables: Mapping[str, TextTable] = field(default_factory=dict)
+    tables: Mapping[str, EstimateTable] = field(default_factory=dict)
     note: str = ""
     lines: Sequence[Item] = ()
 

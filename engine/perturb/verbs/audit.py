@@ -35,7 +35,7 @@ from parley.engine.core.runs.documents import SUMMARY, write_whole
 from parley.engine.core.runs.parts import OK, ok_row
 from parley.engine.core.runs.remote_sync import fetched_run
 from parley.engine.core.runs.run_folder import RunFolder
-from parley.engine.core.stats.tables import TextTable
+from parley.engine.core.tables.table import EstimateTable
 from parley.engine.core.verbs.checkpoints import require_checkpoint
 from parley.engine.core.verbs.export import FlatRows, each_of
 from parley.engine.core.verbs.job import TABLE_FILE, Job, Reporter, Result, Silent, Summary, noted
@@ -567,7 +567,7 @@ class PerturbAudit(Job[AuditConfig, PreparedAudit, PreparedAudit]):
         label = ["parley", "perturb", "label", display_path(path), display_path(path / SHEET)]
         return (shlex.join(label), *super().next_commands(config, path))
 
-    def tables(self, run: RunFolder) -> dict[str, TextTable]:
+    def tables(self, run: RunFolder) -> dict[str, EstimateTable]:
         likelihood = run.config["lm"] or TRIGRAMS
         metrics = run.metrics()
         return audit_tables(metrics, run.config["max_ratio"], likelihood) if metrics else {}

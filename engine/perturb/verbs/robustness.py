@@ -26,7 +26,7 @@ from parley.engine.core.runs.documents import SUMMARY
 from parley.engine.core.runs.parts import OK, answer_columns, ok_row
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.stats.statistics import NO_REPLY, Estimate, Metric, is_no_reply
-from parley.engine.core.stats.tables import TextTable
+from parley.engine.core.tables.table import EstimateTable
 from parley.engine.core.verbs.export import FlatRows
 from parley.engine.core.verbs.job import TABLE_FILE, Job, Reporter, Result, Silent, Summary
 from parley.engine.core.verbs.sharded import RESUME_SAFE, Sharded, Tally, rows_apart, run_items, spread
@@ -429,7 +429,7 @@ class EvaluateRobustness(Job[RobustnessConfig, Evaluation, Evaluation]):
         train = ["parley", "train", "adversarial", "--model", config.model, *root_words(config.data_root)]
         return (*after, shlex.join(train))
 
-    def tables(self, run: RunFolder) -> dict[str, TextTable]:
+    def tables(self, run: RunFolder) -> dict[str, EstimateTable]:
         """The tables of the paper, that of F1 only where it was scored."""
         metrics = run.metrics()
         published = None if run.config["published"] == "none" else run.config["published"]

@@ -14,7 +14,8 @@ Ranks of attacked replies are given before and after; a tied reply has the mean 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
+from dataclasses import replace
+from functools import cached_property, partial
 from typing import Literal
 
 import numpy as np
@@ -34,10 +35,22 @@ from parley.engine.core.stats.statistics import (
     lost,
     mean_count,
 )
-from parley.engine.core.stats.tables import ABSENT, FEW_MARK, TextTable, above, few_note, figure, interval, num_measured, number
+from parley.engine.core.tables.table import (
+    ABSENT,
+    FEW_MARK,
+    WHOLE,
+    Column,
+    EstimateTable,
+    Form,
+    TableRow,
+    above,
+    few_note,
+    metric_table,
+    num_measured,
+    number,
+)
 from parley.engine.ranking.metrics.ranking import CLEAN, RankedRows
 from parley.engine.ranking.metrics.ranks import GroupMetrics, compared
-from parley.engine.ranking.metrics.table import SIGNIFICANT
 
 
 def expected_ranks(scores: Sequence[float]) -> np.ndarray:
@@ -317,65 +330,55 @@ def points_in(metrics: Metrics) -> list[int]:
     return [int(name.removeprefix(SUCCESS)) for name in dict.fromkeys(names)]
 
 
-def success_table(metrics: Metrics) -> TextTable:
-    """Success against queries: a line for each method or rule on each ranker."""
-    points, rows = points_in(metrics), []
-    for model, method in attacks_of(metrics):
-        shares = [metrics[f"{SUCCESS}{queries}.{model}.{method}"] for queries in points]
-        cells = [_share(metrics, share, f"{queries}.{model}.{method}") for queries, share in zip(points, shares, strict=True)]
-        rows.append((f"{model}, {method}", *cells, num_measured(shares[-1])))
-    heads = ("ranker, method", *(f"{queries:,} queries" for queries in points), "n")
-    return _table(heads, rows, f"{_NOTE_SUCCESS} Baseline: {BASELINE}.")
+def success_table(metrics: Metrics) -> EstimateTable:
+    """Return success against queries, a row for each method or rule on each ranker."""
+    points = points_in(metrics)
+    columns = [
+        Column(f"{queries:,} queries", f"{SUCCESS}{queries}.{_METHOD}", below=_ahead(f"{queries}.{_METHOD}"))
+        for queries in points
+    ]
+    note = f"{_NOTE_SUCCESS} Baseline: {BASELINE}."
+    return metric_table(metrics, "ranker, method", _methods(metrics), columns, note, n=f"{SUCCESS}{points[-1]}.{_METHOD}")
 
 
-def tables_of_searches(metrics: Metrics) -> dict[str, TextTable]:
-    """All tables of attacks, by their headings; that of transfer where there are several rankers."""
-    attacks = attacks_of(metrics)
-    costs, has_slopes = [], any(name.startswith(f"{SLOPES}.") for name in metrics)
-    for model, method in attacks:
-        kinds = (UNTOUCHED, MEDIAN_QUERIES, WORDS, RANKS, SCORE)
-        untouched, spent, *others = (metrics[f"{kind}.{model}.{method}"] for kind in kinds)
-        cells = [f"{untouched.value:,.0f}" if untouched.n else ABSENT, figure(spent.value), *map(number, others)]
-        cells += [number(metrics.get(f"{SLOPES}.{model}.{method}", NOTHING))] * has_slopes
-        costs.append((f"{model}, {method}", *cells, num_measured(spent)))
-    heads = ("ranker, method", "untouched", "queries", "words", "ranks", "score", *["gradients"] * has_slopes, "n")
-    models = list(dict.fromkeys(model for model, _ in attacks))
-    sorts = (TRIED, REACHED, SKIPPED, NO_SCORES)
-    contexts = [(model, *(f"{metrics[f'{kind}.{model}'].value:,.0f}" for kind in sorts)) for model in models]
-    found = {
+def tables_of_searches(metrics: Metrics) -> dict[str, EstimateTable]:
+    """Return all tables of attacks by their headings; that of transfer if there are several rankers."""
+    models = list(dict.fromkeys(model for model, _ in attacks_of(metrics)))
+    contexts = [TableRow(model, {"model": model}) for model in models]
+    counts = ((name, f"{kind}.{{model}}") for kind, name in _CONTEXTS.items())
+    tables = {
         SUCCESS_TABLE: success_table(metrics),
-        "What it took": TextTable(heads, tuple(costs), _NOTE_COSTS),
-        "Contexts": TextTable(
-            ("ranker", "attacked", "reached before", "nothing to attack", "no scores"), tuple(contexts), _NOTE_CONTEXTS
+        "What it took": metric_table(
+            metrics, "ranker, method", _methods(metrics), _COSTS, _NOTE_COSTS, n=f"{MEDIAN_QUERIES}.{_METHOD}", unit="successes"
         ),
+        "Contexts": metric_table(metrics, "ranker", contexts, [Column(*names, WHOLE) for names in counts], _NOTE_CONTEXTS),
     }
-    return found | ({TRANSFER_TABLE: _transfer_table(metrics, attacks, models)} if len(models) > 1 else {})
+    if len(models) > 1:
+        shown_to = [Column(f"shown to {model}", cell=partial(_transfer, model)) for model in models]
+        table = metric_table(metrics, "found on, by", _methods(metrics), shown_to, _NOTE_TRANSFER)
+        few = any(FEW_MARK in cell for row in table.rows for cell in row)
+        tables[TRANSFER_TABLE] = replace(table, note=table.note + few_note("dialogues") * few)
+    return tables
 
 
-def _transfer_table(metrics: Metrics, attacks: Sequence[tuple[str, str]], models: Sequence[str]) -> TextTable:
-    rows = []
-    for model, method in attacks:
-        cells = []
-        for other in models:
-            found = metrics.get(f"{TRANSFER}.{model}.{other}.{method}", NOTHING)
-            cells.append(above(number(found), f"n {num_measured(found)}") if found.n else ABSENT)
-        rows.append((f"{model}, {method}", *cells))
-    few = any(FEW_MARK in cell for row in rows for cell in row)
-    heads = ("found on, by", *(f"shown to {model}" for model in models))
-    return TextTable(heads, tuple(rows), _NOTE_TRANSFER + few_note("dialogues") * few)
+_METHOD = "{model}.{method}"
+_COSTS = (
+    Column("untouched", f"{UNTOUCHED}.{_METHOD}", WHOLE),
+    Column("queries", f"{MEDIAN_QUERIES}.{_METHOD}", Form(bounded=False)),
+    *(Column(name, f"{kind}.{_METHOD}") for name, kind in (("words", WORDS), ("ranks", RANKS), ("score", SCORE))),
+    Column("gradients", f"{SLOPES}.{_METHOD}", optional=True),
+)
+_CONTEXTS = {TRIED: "attacked", REACHED: "reached before", SKIPPED: "nothing to attack", NO_SCORES: "no scores"}
 
 
-def _share(metrics: Metrics, share: Estimate, rest: str) -> str:
-    """A share with its interval, and how far it is above that of the baseline, with a star where that is no chance."""
-    ahead = metrics.get(f"{AHEAD}{rest}", NOTHING)
-    if not ahead.n:
-        return number(share)
-    # NaN, for no test, is not below it.
-    star = "*" * (metrics[f"{AHEAD_P}{rest}"].value < SIGNIFICANT)
-    sign = "+" * (round(ahead.value, 2) > 0)
-    return f"{number(share)}\n{above(f'{sign}{figure(ahead.value)}{star}', interval(ahead))}"
+def _methods(metrics: Metrics) -> list[TableRow]:
+    return [TableRow(f"{model}, {method}", {"model": model, "method": method}) for model, method in attacks_of(metrics)]
 
 
-def _table(heads: Sequence[str], rows: Sequence[tuple[str, ...]], note: str) -> TextTable:
-    few = any(row[-1].endswith(FEW_MARK) for row in rows)
-    return TextTable(tuple(heads), tuple(rows), note + few_note("dialogues") * few)
+def _ahead(name: str) -> Column:
+    return Column("", f"{AHEAD}{name}", p_value=f"{AHEAD_P}{name}", signed=True)
+
+
+def _transfer(other: str, metrics: Metrics, row: TableRow) -> str:
+    estimate = metrics.get(f"{TRANSFER}.{row.fields['model']}.{other}.{row.fields['method']}", NOTHING)
+    return above(number(estimate), f"n {num_measured(estimate)}") if estimate.n else ABSENT

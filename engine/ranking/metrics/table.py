@@ -21,12 +21,12 @@ from itertools import chain, combinations
 from typing import Literal
 
 from parley.engine.core.stats.statistics import NOTHING, Estimate, count
-from parley.engine.core.stats.tables import (
+from parley.engine.core.tables.table import (
     ABSENT,
     BETWEEN,
     FEW_MARK,
     MINUS,
-    TextTable,
+    EstimateTable,
     above,
     few_note,
     figure,
@@ -193,7 +193,7 @@ class Shown:
         return _LONG if self.several or self.corpus == "douban" else _SHORT
 
 
-def overview(metrics: Metrics, shown: Shown) -> TextTable:
+def overview(metrics: Metrics, shown: Shown) -> EstimateTable:
     """How often each ranker puts a right reply first, and under each rule: a line for each ranker."""
     situations = {CLEAN: True, **shown.rules}
     rows = []
@@ -207,12 +207,12 @@ def overview(metrics: Metrics, shown: Shown) -> TextTable:
     if (unranked := metrics.get(UNRANKED, NOTHING)).value > 0:
         note += _NOTE_UNRANKED.format(unranked=_UNRANKED[shown.unranked], num=unranked.value, n=unranked.n)
     few = any(row[-1].endswith(FEW_MARK) for row in rows)
-    return TextTable(
+    return EstimateTable(
         ("ranker", *_heads(shown), "n"), tuple(rows), note + _controls(shown) + _failed(metrics) + few_note("dialogues") * few
     )
 
 
-def tables(metrics: Metrics, shown: Shown) -> dict[str, TextTable]:
+def tables(metrics: Metrics, shown: Shown) -> dict[str, EstimateTable]:
     """All metrics of candidates as they are, and tables 3 to 6, those that there is something to say in, by their headings."""
     found = {"Candidates as they are": _attacked(metrics, shown, (), True, _ALL)}
     keeping, others = ([rule for rule, keeps in shown.rules.items() if keeps is wanted] for wanted in (True, False))
@@ -240,7 +240,7 @@ def models_of(metrics: Metrics) -> list[str]:
     return [name.removeprefix(f"{FAILED}.") for name in metrics if name.startswith(f"{FAILED}.")]
 
 
-def _attacked(metrics: Metrics, shown: Shown, rules: Sequence[str], keeps_labels: bool, names: Sequence[str]) -> TextTable:
+def _attacked(metrics: Metrics, shown: Shown, rules: Sequence[str], keeps_labels: bool, names: Sequence[str]) -> EstimateTable:
     """Table 3, or table 4, or without rules candidates as they are alone; the columns are the metrics of these names."""
     models = models_of(metrics)
     situations = [CLEAN, *rules] if keeps_labels else list(rules)
@@ -252,7 +252,9 @@ def _attacked(metrics: Metrics, shown: Shown, rules: Sequence[str], keeps_labels
     rows: list[tuple[str, ...]] = []
     for model in models:
         for rule in situations:
-            cells = [number(metrics.get(f"{metric_of(name, keeps_labels)}.{model}.{rule}", NOTHING)) for name in names]
+            cells: list[str] = [
+                number(metrics.get(f"{metric_of(name, keeps_labels)}.{model}.{rule}", NOTHING)) for name in names
+            ]
             cells += [_ties(metrics, shown, model, rule)] * has_ties
             cells += [ABSENT if rule == CLEAN else _change(metrics, shown, model, rule)] * bool(rules)
             line = f"{model}, {rule}" if rules else model
@@ -266,10 +268,10 @@ def _attacked(metrics: Metrics, shown: Shown, rules: Sequence[str], keeps_labels
     note = ("" if keeps_labels else _NOTE_ATTACKED) + _NOTE + _NOTE_CHANGE.format(first=first) * bool(rules)
     note += _NOTE_TIES.format(first=first) * has_ties + _controls(shown) + _failed(metrics) + _NOTE_PUBLISHED * bool(figures)
     few = any(row[-1].endswith(FEW_MARK) for row in rows)
-    return TextTable(tuple(columns), tuple(rows), note + few_note("dialogues") * few)
+    return EstimateTable(tuple(columns), tuple(rows), note + few_note("dialogues") * few)
 
 
-def _by_kind(metrics: Metrics, kinds: Sequence[str]) -> TextTable:
+def _by_kind(metrics: Metrics, kinds: Sequence[str]) -> EstimateTable:
     """How rankers do when wrong replies of one kind stand beside the right ones, and no others."""
     columns = [(name, kind) for kind in kinds for name in BY_KIND]
     rows = []
@@ -278,10 +280,10 @@ def _by_kind(metrics: Metrics, kinds: Sequence[str]) -> TextTable:
         rows.append((model, *map(number, found), num_measured(found[0])))
     heads = (f"{title(name)}, {kind}" for name, kind in columns)
     few = any(row[-1].endswith(FEW_MARK) for row in rows)
-    return TextTable(("ranker", *heads, "n"), tuple(rows), f"Candidates as they are. {_NOTE}" + few_note("dialogues") * few)
+    return EstimateTable(("ranker", *heads, "n"), tuple(rows), f"Candidates as they are. {_NOTE}" + few_note("dialogues") * few)
 
 
-def _kept(metrics: Metrics, shown: Shown) -> TextTable:
+def _kept(metrics: Metrics, shown: Shown) -> EstimateTable:
     """Figure 2: the first place when only few words stay, and below it relative to whole replies."""
     rows = []
     for model in models_of(metrics):
@@ -293,10 +295,10 @@ def _kept(metrics: Metrics, shown: Shown) -> TextTable:
     heads = (f"{k} {'word' if k == 1 else 'words'}" for k in KEPT_KS)
     few = any(row[-1].endswith(FEW_MARK) for row in rows)
     note = _NOTE_KEPT.format(first=title(recall_at(1), shown.size))
-    return TextTable(("ranker", *heads, "n"), tuple(rows), note + few_note("dialogues") * few)
+    return EstimateTable(("ranker", *heads, "n"), tuple(rows), note + few_note("dialogues") * few)
 
 
-def _beside(metrics: Metrics, shown: Shown) -> TextTable:
+def _beside(metrics: Metrics, shown: Shown) -> EstimateTable:
     """Differences of rankers; without any row where one stands alone."""
     situations = {CLEAN: True, **shown.rules}
     rankers = [model for model in models_of(metrics) if model not in shown.controls]
@@ -306,10 +308,10 @@ def _beside(metrics: Metrics, shown: Shown) -> TextTable:
         rows.append((f"{ranker} less {other}", *cells, num_measured(_first(metrics, shown, f"{ranker}.{other}", CLEAN, LESS))))
     few = any(row[-1].endswith(FEW_MARK) for row in rows)
     note = _NOTE_BESIDE.format(first=_at_first(shown)) + few_note("dialogues") * few
-    return TextTable(("rankers", *_heads(shown), "n"), tuple(rows), note)
+    return EstimateTable(("rankers", *_heads(shown), "n"), tuple(rows), note)
 
 
-def _rules(metrics: Metrics, shown: Shown) -> TextTable:
+def _rules(metrics: Metrics, shown: Shown) -> EstimateTable:
     """What each rule found to change."""
     rows = []
     for rule in shown.rules:
@@ -317,7 +319,7 @@ def _rules(metrics: Metrics, shown: Shown) -> TextTable:
         share = f"{100 * untouched.value:.1f} %" if untouched.n else ABSENT
         rows.append((rule, share, number(words), f"{untouched.n:,}"))
     note = _NOTE_UNTOUCHED.format(untouched=_UNTOUCHED[shown.untouched]) + _NOTE_NGR * ("ngr" in shown.rules)
-    return TextTable(("rule", "untouched", "words", "contexts"), tuple(rows), note)
+    return EstimateTable(("rule", "untouched", "words", "contexts"), tuple(rows), note)
 
 
 def _glance(metrics: Metrics, shown: Shown, model: str, rule: str) -> str:
@@ -392,7 +394,7 @@ def _published(
     return [(name, *cells, *[ABSENT] * (width - len(cells) - 2), "")]
 
 
-def _trained(metrics: Metrics, shown: Shown, keeps_labels: bool) -> TextTable:
+def _trained(metrics: Metrics, shown: Shown, keeps_labels: bool) -> EstimateTable:
     """Table 5, or table 6; without any row where no ranker was trained against such a rule that it was asked about."""
     clean, attacked = (title(shown.first, shown.size, adversarial=each) for each in (False, not keeps_labels))
     named = (clean, f"attacked {attacked}")
@@ -408,7 +410,7 @@ def _trained(metrics: Metrics, shown: Shown, keeps_labels: bool) -> TextTable:
         for rule in against or dict.fromkeys(chain.from_iterable(others)):
             if shown.rules.get(rule) is not keeps_labels:
                 continue
-            cells = []
+            cells: list[str] = []
             for situation in (CLEAN, rule):
                 cells += [number(_first(metrics, shown, each, situation)) for each in (base, model)]
                 cells.append(_less(metrics, shown, model, base, situation))
@@ -422,7 +424,7 @@ def _trained(metrics: Metrics, shown: Shown, keeps_labels: bool) -> TextTable:
                 shown_figures = (ABSENT if math.isnan(each) else f"{each:.3f}".replace("-", MINUS) for each in figures)
                 rows.append((_PUBLISHED, *shown_figures, *[ABSENT] * 2 * has_control, ""))
     few = any(row[-1].endswith(FEW_MARK) for row in rows)
-    return TextTable(
+    return EstimateTable(
         tuple(columns),
         tuple(rows),
         _NOTE_TRAINED + (_NOTE_PUBLISHED + _NOTE_TRAINED_PUBLISHED) * bool(known) + few_note("dialogues") * few,

@@ -21,7 +21,7 @@ from parley.engine.core.page import plots
 from parley.engine.core.page.content import Chapter, Figure, Item, Piece, Run, Section, Verdict, fill, line
 from parley.engine.core.page.page import SHARE, caveat, certain_sign, first_marks, number, others_below
 from parley.engine.core.stats.statistics import Estimate, Row
-from parley.engine.core.stats.tables import figure
+from parley.engine.core.tables.table import figure
 from parley.engine.perturb.replies.catalogue import rules as known_rules
 from parley.engine.perturb.strategies.texts import ChangeKind, spans
 from parley.engine.ranking.metrics.erasure import Bin, figure_1

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from parley.engine.core.page.content import Figure, Item, Section, ShownRun, tables_of
 from parley.engine.core.stats.statistics import NOTHING, Estimate
-from parley.engine.core.stats.tables import TextTable
+from parley.engine.core.tables.table import EstimateTable
 from parley.engine.ranking.metrics.ranking import RankedRows
 from parley.engine.ranking.metrics.ranks import recall_at
 from parley.engine.ranking.metrics.searched import SUCCESS, SearchedRows
@@ -26,7 +26,7 @@ class ShownRankers(ShownRun):
     """
 
     unit = "contexts"
-    tables: Mapping[str, TextTable] = field(default_factory=dict)
+    tables: Mapping[str, EstimateTable] = field(default_factory=dict)
     not_scored: Sequence[str] = ()
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from parley.engine.core.runs.parts import OK
 from parley.engine.core.runs.run_folder import RunFolder
-from parley.engine.core.stats.tables import TextTable
+from parley.engine.core.tables.table import EstimateTable
 from parley.engine.core.verbs.export import FlatRows
 from parley.engine.core.verbs.job import Reporter, Result, Summary, command_line, noted
 from parley.engine.core.verbs.sharded import run_items
@@ -151,7 +151,7 @@ class AttackRanking(RankersJob[RankingAttackConfig]):
         ]
         return (*found, *hardened)
 
-    def tables(self, run: RunFolder) -> dict[str, TextTable]:
+    def tables(self, run: RunFolder) -> dict[str, EstimateTable]:
         """Success against queries; what it took; contexts that were not attacked; transfer where there are several rankers."""
         metrics = run.metrics()
         return tables_of_searches(metrics) if metrics else {}

@@ -14,7 +14,7 @@ from typing import Any
 
 from parley.engine.core.runs.parts import OK
 from parley.engine.core.runs.run_folder import RunFolder
-from parley.engine.core.stats.tables import TextTable
+from parley.engine.core.tables.table import EstimateTable
 from parley.engine.core.verbs.export import FlatRows
 from parley.engine.core.verbs.job import Reporter, Result, Summary, command_line, drawn, noted
 from parley.engine.core.verbs.sharded import run_items
@@ -131,7 +131,7 @@ class EvaluateRanking(RankersJob[RankingConfig]):
         searched = command_line(ATTACK_RANKING.words, ATTACK_RANKING.presets, wanted, None)
         return (*super().next_commands(config, path), searched)
 
-    def tables(self, run: RunFolder) -> dict[str, TextTable]:
+    def tables(self, run: RunFolder) -> dict[str, EstimateTable]:
         """All rankers at a glance, all metrics of candidates as they are, then tables 3 to 6 of the paper where they tell."""
         metrics, shown = run.metrics(), _shown(run.config, run.summary() or {})
         return {OVERVIEW: overview(metrics, shown), **tables(metrics, shown)} if metrics else {}

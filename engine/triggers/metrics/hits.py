@@ -40,7 +40,7 @@ from parley.engine.core.stats.statistics import (
     no_reply_metrics,
     rate,
 )
-from parley.engine.core.stats.tables import ABSENT, FEW_MARK, TextTable, few_note, num_measured
+from parley.engine.core.tables.table import ABSENT, FEW_MARK, EstimateTable, few_note, num_measured
 from parley.envs.core.errors import RunError
 from parley.envs.core.visible import visible
 
@@ -379,7 +379,7 @@ class SearchedModel:
         return self.lists.get(listed, {}).get(kind if kind in _TYPED else f"{HIT_RATE}{kind}", NOTHING)
 
 
-def search_table(models: Sequence[SearchedModel], normal: str, relaxed: str | None = None) -> TextTable:
+def search_table(models: Sequence[SearchedModel], normal: str, relaxed: str | None = None) -> EstimateTable:
     """Return the table of some models, at least one.
 
     Args:
@@ -402,7 +402,7 @@ def search_table(models: Sequence[SearchedModel], normal: str, relaxed: str | No
     few = any(row[0] == "n" and any(cell.endswith(FEW_MARK) for cell in row) for row in rows)
     note += (len(columns) > untyped) * _NOTE_TYPED + published * _NOTE_PUBLISHED.format(method) + few * few_note("targets")
     note += unread_note(*(figures for model in models for figures in model.lists.values()))
-    return TextTable(("model", *columns), tuple(rows), note)
+    return EstimateTable(("model", *columns), tuple(rows), note)
 
 
 def figures_of(corpus: str, attention: str, relaxed: str | None = None) -> Figures | None:

@@ -41,7 +41,7 @@ from parley.engine.core.stats.statistics import (
     rate,
     rate_difference,
 )
-from parley.engine.core.stats.tables import ABSENT, TextTable, few_note, figure, num_measured, with_interval
+from parley.engine.core.tables.table import ABSENT, EstimateTable, few_note, figure, num_measured, with_interval
 from parley.engine.triggers.metrics.hits import (
     DRAWN_NOTE,
     HIT_RATE,
@@ -88,7 +88,7 @@ class ShownInput:
     model: str = ""
 
 
-def shown_inputs(inputs: Iterable[ShownInput]) -> dict[str, TextTable]:
+def shown_inputs(inputs: Iterable[ShownInput]) -> dict[str, EstimateTable]:
     """Return a table of the best of some inputs with its heading; none where there is no input.
 
     Args:
@@ -117,7 +117,7 @@ def shown_inputs(inputs: Iterable[ShownInput]) -> dict[str, TextTable]:
         rows.append((_SUCCESS if shown.success else _NONE, *texts))
     successes = "1 success" if num_successes == 1 else f"{num_successes:,} successes"
     note = f"{successes} of {num:,} input{'s' * (num > 1)}; at most {NUM_SHOWN} are shown, all are in the rows and on the page."
-    return {heading: TextTable(columns, tuple(rows), note, texts=columns[1:])}
+    return {heading: EstimateTable(columns, tuple(rows), note, texts=columns[1:])}
 
 
 def _shortened(text: str) -> str:
@@ -202,7 +202,7 @@ def enumeration_metrics(rows: Iterable[Mapping[str, Any]], lists: Mapping[str, C
     return metrics
 
 
-def enumeration_table(metrics: Mapping[str, Estimate], attention: str) -> TextTable:
+def enumeration_table(metrics: Mapping[str, Estimate], attention: str) -> EstimateTable:
     """Return the lists as rows, tables 5 and 6 side by side.
 
     Args:
@@ -220,7 +220,7 @@ def enumeration_table(metrics: Mapping[str, Estimate], attention: str) -> TextTa
     ]
     rows.append(("replies that are no word", f"{metrics[OUTSIDE].n:,}", *cells(OUTSIDE), "", ""))
     columns = ("", "n", "said, %", "published", "contained, %", "as published")
-    return TextTable(columns, tuple(rows), _NOTE)
+    return EstimateTable(columns, tuple(rows), _NOTE)
 
 
 def _percent(share: float) -> str:
@@ -282,7 +282,7 @@ def text_metrics(rows: Sequence[Row]) -> dict[str, Estimate]:
     return metrics | judge_counts(done, len(done))
 
 
-def text_table(metrics: Mapping[str, Estimate], clause: str) -> TextTable:
+def text_table(metrics: Mapping[str, Estimate], clause: str) -> EstimateTable:
     """Return a table with an input a line.
 
     Args:
@@ -306,7 +306,9 @@ def text_table(metrics: Mapping[str, Estimate], clause: str) -> TextTable:
     few = any(metrics[name].flagged for name in _LINES)
     note = success_note(clause) + _NOTE_TEXT + bool(drawn) * DRAWN_NOTE + no_reply_note(metrics, "success.tokens")
     note += few * few_note("targets") + _attacker_note(metrics) + unread_note(metrics)
-    return TextTable(("input", "success", *(["drawn"] if drawn else []), "queries", "no reply", "targets"), tuple(rows), note)
+    return EstimateTable(
+        ("input", "success", *(["drawn"] if drawn else []), "queries", "no reply", "targets"), tuple(rows), note
+    )
 
 
 def _without_reply(row: Row, asked: str = "") -> Counter[str]:
@@ -419,7 +421,7 @@ def methods_successes(metrics: Mapping[str, Estimate]) -> dict[str, Estimate]:
     return {name.removesuffix(ending): estimate for name, estimate in metrics.items() if name.endswith(ending)}
 
 
-def methods_table(metrics: Mapping[str, Estimate], access: Mapping[str, str], clause: str) -> TextTable:
+def methods_table(metrics: Mapping[str, Estimate], access: Mapping[str, str], clause: str) -> EstimateTable:
     """Return a table with a method a line.
 
     Args:
@@ -454,4 +456,4 @@ def methods_table(metrics: Mapping[str, Estimate], access: Mapping[str, str], cl
         + few * few_note("targets")
         + unread_note(metrics)
     )
-    return TextTable(columns, tuple(rows), note)
+    return EstimateTable(columns, tuple(rows), note)

@@ -34,7 +34,7 @@ from parley.engine.core.stats.statistics import (
     rate,
     rate_difference,
 )
-from parley.engine.core.stats.tables import TextTable, few_note, num_measured, with_interval
+from parley.engine.core.tables.table import EstimateTable, few_note, num_measured, with_interval
 from parley.engine.triggers.metrics.hits import (
     DRAWN_NOTE,
     HIT_RATE,
@@ -113,7 +113,7 @@ def describe_transfer(name: str) -> Metric:
     return Metric(f"{title}: {source} on {model}", FOR_ADVERSARY, f"{share}{drawn}", "share", main=figure == VERIFIED)
 
 
-def transfer_table(metrics: Mapping[str, Estimate], clause: str) -> TextTable:
+def transfer_table(metrics: Mapping[str, Estimate], clause: str) -> EstimateTable:
     """Return the matrix: a source a line; of each model a column, with further ones behind it.
 
     These are for drawn answers, for the same prompts without input, and for answers that are no reply.
@@ -134,7 +134,7 @@ def transfer_table(metrics: Mapping[str, Estimate], clause: str) -> TextTable:
     few = any(value.flagged for cell, value in cells.items() if cell[2] == VERIFIED)
     note = success_note(clause) + _NOTE + (SAMPLED in shown) * DRAWN_NOTE + no_reply_note(metrics, "success.tokens")
     note += few * few_note("triggers") + unread_note(metrics)
-    return TextTable(("found on", *columns.values(), "triggers"), tuple(rows), note)
+    return EstimateTable(("found on", *columns.values(), "triggers"), tuple(rows), note)
 
 
 START, CONTROL = "start", "control"
@@ -224,7 +224,7 @@ def hardening_legend(name: str, hit: str) -> Metric:
     return metric._replace(title=f"{metric.title}, {model}")
 
 
-def hardening_table(figures: Mapping[str, Estimate]) -> TextTable:
+def hardening_table(figures: Mapping[str, Estimate]) -> EstimateTable:
     """Return the table of those figures, a model a line."""
     models = list(dict.fromkeys(name.partition(".")[0] for name in figures))
     shown = [name for name in _COLUMNS_HARDENING if any(f"{model}.{name}" in figures for model in models)]
@@ -234,7 +234,7 @@ def hardening_table(figures: Mapping[str, Estimate]) -> TextTable:
         rows.append((model, *map(with_interval, estimates), num_measured(estimates[0])))
     few = any(estimate.flagged for estimate in figures.values() if estimate.n)
     note = (TYPED if EXPLOITABILITY in shown else UNTYPED) + _NOTE_HARDENING + few * few_note("targets")
-    return TextTable(("model", *(_COLUMNS_HARDENING[name] for name in shown), "targets"), tuple(rows), note)
+    return EstimateTable(("model", *(_COLUMNS_HARDENING[name] for name in shown), "targets"), tuple(rows), note)
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ from parley.engine.core.stats.statistics import (
     no_reply_note,
     rate_difference,
 )
-from parley.engine.core.stats.tables import TextTable, few_note, num_measured, with_interval
+from parley.engine.core.tables.table import EstimateTable, few_note, num_measured, with_interval
 from parley.engine.triggers.metrics.hits import JUDGE_METRICS, judge_counts, success_note, unread_note
 
 FOUND, RANDOM, EMPTY = KINDS = ("found", "random", "empty")
@@ -139,7 +139,7 @@ def describe_universal(name: str) -> Metric:
     return Metric(shown, direction, full, unit, main=not models and figure in (VERIFIED, OVER))
 
 
-def universal_table(metrics: Mapping[str, Estimate], clause: str) -> TextTable:
+def universal_table(metrics: Mapping[str, Estimate], clause: str) -> EstimateTable:
     """Return a table with an input a line: found, random, empty; below each its lines of single models where there are several.
 
     Args:
@@ -158,7 +158,7 @@ def universal_table(metrics: Mapping[str, Estimate], clause: str) -> TextTable:
     few = any(estimate.flagged for name, estimate in metrics.items() if VERIFIED in name.split(".") and estimate.n)
     columns = ("input", *(_COLUMNS[name] for name in shown), "searched prompts", "held-out prompts")
     note = success_note(clause) + _NOTE + no_reply_note(metrics, "success.tokens") + few * few_note("prompts")
-    return TextTable(columns, tuple(rows), note + unread_note(metrics))
+    return EstimateTable(columns, tuple(rows), note + unread_note(metrics))
 
 
 def _figures(pairs: Sequence[Mapping[str, Any]]) -> dict[str, Estimate]:

@@ -32,7 +32,7 @@ from parley.engine.core.page.page import MOST_MARKS, SHARE, caveat, first_marks,
 from parley.engine.core.page.trainings import Hardenings, certainly
 from parley.engine.core.stats.known import EXPLOITABILITY
 from parley.engine.core.stats.statistics import Estimate, Points, Row, is_no_reply
-from parley.engine.core.stats.tables import figure
+from parley.engine.core.tables.table import figure
 from parley.engine.triggers.methods.settings import CANDIDATES, CANDIDATES_BY_METHOD
 from parley.engine.triggers.metrics.hits import (
     HIT_RATE,

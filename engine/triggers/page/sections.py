@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from parley.engine.core.page.content import ShownRun
 from parley.engine.core.page.plots import MUTED, SERIES, short, svg
 from parley.engine.core.stats.statistics import NOTHING, Estimate
-from parley.engine.core.stats.tables import TextTable
+from parley.engine.core.tables.table import EstimateTable
 from parley.engine.triggers.metrics.hits import HIT_RATE
 from parley.engine.triggers.page.typed import ShownTyped
 
@@ -79,7 +79,7 @@ class Triggers:
     """
 
     searches: Sequence[ShownSearch] = ()
-    tables: Sequence[tuple[str, TextTable]] = ()
+    tables: Sequence[tuple[str, EstimateTable]] = ()
     others: Sequence[ShownRun] = ()
     typed: Sequence[ShownTyped] = ()
     compared: Sequence[tuple[str, Mapping[str, Estimate]]] = ()

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from parley.engine.core.page.content import Item, Run, ShownRun, Verdict, fill, line
 from parley.engine.core.page.page import SHARE, caveat, first_marks, listed, number
 from parley.engine.core.stats.statistics import NO_REPLY, NOTHING, Estimate, Metric, Row, is_no_reply
-from parley.engine.core.stats.tables import TextTable
+from parley.engine.core.tables.table import EstimateTable
 from parley.engine.core.verbs.job import Job
 from parley.engine.triggers.metrics.hits import VERIFIED, successful_reply
 from parley.engine.triggers.metrics.text import EMPTY, RANDOM, TEXT_METRICS
@@ -101,7 +101,7 @@ class ShownTyped(ShownRun):
 
     job: str
     clause: str
-    table: TextTable
+    table: EstimateTable
 
 
 def shown_typed(run: Run) -> ShownTyped:

@@ -20,7 +20,7 @@ from parley.engine.core.runs.documents import SUMMARY
 from parley.engine.core.runs.parts import OK, ok_row
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.stats.statistics import NOTHING, Estimate, count
-from parley.engine.core.stats.tables import TextTable
+from parley.engine.core.tables.table import EstimateTable
 from parley.engine.core.verbs.job import Job, Reporter, Result, Summary
 from parley.engine.core.verbs.sharded import RESUME_SAFE, Sharded, ShardedConfig, ended_sessions, run_items, spread
 from parley.engine.triggers.metrics.text import LEGEND, enumeration_metrics, enumeration_table
@@ -279,7 +279,7 @@ class SearchEnumerate(Job[EnumerationConfig, EnumerationTask, EnumerationTask]):
     def num_rows(self, config: EnumerationConfig, path: Path) -> int:
         return config.num_branches
 
-    def tables(self, run: RunFolder) -> dict[str, TextTable]:
+    def tables(self, run: RunFolder) -> dict[str, EstimateTable]:
         return {"": enumeration_table(run.metrics(), (run.summary() or {})["attention"])}
 
     def present(self, result: Result, run: RunFolder) -> Result:

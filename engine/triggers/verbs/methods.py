@@ -16,7 +16,7 @@ from pathlib import Path
 from parley.engine.core.runs.documents import SUMMARY
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.stats.statistics import Estimate
-from parley.engine.core.stats.tables import TextTable
+from parley.engine.core.tables.table import EstimateTable
 from parley.engine.core.verbs.composite import Composite, Stage, run_stages
 from parley.engine.core.verbs.job import TABLE_FILE, Reporter, Result, Summary
 from parley.engine.core.verbs.sharded import RESUME_SAFE, ShardedConfig, session
@@ -231,7 +231,7 @@ class SearchMethods(Composite[MethodsConfig, MethodsConfig, MethodsConfig]):
             {READS: reads},
         )
 
-    def tables(self, run: RunFolder) -> dict[str, TextTable]:
+    def tables(self, run: RunFolder) -> dict[str, EstimateTable]:
         metrics = run.metrics()
         if not metrics:
             return {}

@@ -21,7 +21,7 @@ from typing import Any
 from parley.engine.core.runs.documents import SUMMARY
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.stats.known import KNOWN, KNOWN_TABLE, known_of
-from parley.engine.core.stats.tables import TextTable
+from parley.engine.core.tables.table import EstimateTable
 from parley.engine.core.verbs import sharded
 from parley.engine.core.verbs.composite import Composite, Stage, run_stages
 from parley.engine.core.verbs.hardening import OUTCOME
@@ -196,7 +196,7 @@ class MinMaxTriggers(Composite[HardenTriggersConfig, HardenTriggersConfig, Harde
     def metrics_of(self, config: HardenTriggersConfig) -> None:
         return None
 
-    def tables(self, run: RunFolder) -> dict[str, TextTable]:
+    def tables(self, run: RunFolder) -> dict[str, EstimateTable]:
         """Return the models beside each other, and what is known of each."""
         metrics, known_inputs = run.metrics(), known_of(run.summary(), INPUTS)
         tables = {OUTCOME: hardening_table(metrics)} if metrics else {}

@@ -16,7 +16,7 @@ from typing import Any, Literal
 from parley.engine.core.runs.documents import SUMMARY
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.stats.statistics import Estimate
-from parley.engine.core.stats.tables import TextTable
+from parley.engine.core.tables.table import EstimateTable
 from parley.engine.core.verbs import sharded
 from parley.engine.core.verbs.checkpoints import require_checkpoint, require_word_model
 from parley.engine.core.verbs.composite import Composite, Stage, run_stages
@@ -235,7 +235,7 @@ class SearchTable(Composite[SearchTableConfig, SearchTableConfig, SearchTableCon
             {ATTENTIONS: {label: _attention(model) for label, (model, _) in lines.items()}},
         )
 
-    def tables(self, run: RunFolder) -> dict[str, TextTable]:
+    def tables(self, run: RunFolder) -> dict[str, EstimateTable]:
         attentions = (run.summary() or {}).get(ATTENTIONS, {})
         models: dict[str, dict[str, dict[str, Estimate]]] = {label: {} for label in attentions}
         for name, estimate in run.metrics().items():

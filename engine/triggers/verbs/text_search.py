@@ -31,7 +31,7 @@ from parley.engine.core.runs.documents import SUMMARY
 from parley.engine.core.runs.parts import count_no_replies, ok_row
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.stats.statistics import finished, is_no_reply
-from parley.engine.core.stats.tables import TextTable
+from parley.engine.core.tables.table import EstimateTable
 from parley.engine.core.verbs.job import ATTACK, TABLE_FILE, Job, Reporter, Result, Summary
 from parley.engine.core.verbs.sharded import RESUME_SAFE, Sharded, Tally, rows_apart, run_items
 from parley.engine.triggers.methods.composition import AttackComposition, settings_told, shown_access
@@ -553,7 +553,7 @@ class SearchText(Job[TextSearchConfig, TextSearchPlan, TextSearchPlan]):
     def num_items(self, config: TextSearchConfig) -> int:
         return len(_targets(config).targets)
 
-    def tables(self, run: RunFolder) -> dict[str, TextTable]:
+    def tables(self, run: RunFolder) -> dict[str, EstimateTable]:
         metrics = run.metrics()
         if not metrics:
             return {}

@@ -21,7 +21,7 @@ from parley.engine.core.runs.parts import ok_row
 from parley.engine.core.runs.remote_sync import fetched_run
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.stats.statistics import Row, finished, is_no_reply
-from parley.engine.core.stats.tables import TextTable
+from parley.engine.core.tables.table import EstimateTable
 from parley.engine.core.verbs.job import ATTACK, TABLE_FILE, Job, Reporter, Result, Summary
 from parley.engine.core.verbs.sharded import RESUME_SAFE, Sharded, ShardedConfig, Tally, rows_apart, run_items, spread
 from parley.engine.triggers.catalogue import read_lines
@@ -425,7 +425,7 @@ class SearchTransfer(Job[TriggerTransferConfig, TransferPlan, TransferPlan]):
     def metrics_of(self, config: TriggerTransferConfig) -> None:
         return None
 
-    def tables(self, run: RunFolder) -> dict[str, TextTable]:
+    def tables(self, run: RunFolder) -> dict[str, EstimateTable]:
         metrics = run.metrics()
         if not metrics:
             return {}

@@ -24,7 +24,7 @@ from parley.engine.core.runs.documents import SUMMARY
 from parley.engine.core.runs.parts import ok_row
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.stats.statistics import finished, is_no_reply
-from parley.engine.core.stats.tables import TextTable
+from parley.engine.core.tables.table import EstimateTable
 from parley.engine.core.verbs.export import FlatRows, each_of
 from parley.engine.core.verbs.job import ATTACK, TABLE_FILE, Job, Reporter, Result, Summary
 from parley.engine.core.verbs.sharded import RESUME_SAFE, Sharded, Tally, run_items
@@ -455,7 +455,7 @@ class SearchUniversal(Job[UniversalConfig, UniversalSearchPlan, UniversalSearchP
         """Return one line per pair of an input."""
         return each_of(UNIVERSAL, "pairs", {"kind": "reply_kind"})
 
-    def tables(self, run: RunFolder) -> dict[str, TextTable]:
+    def tables(self, run: RunFolder) -> dict[str, EstimateTable]:
         metrics = run.metrics()
         if not metrics:
             return {}

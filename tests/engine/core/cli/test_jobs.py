@@ -17,7 +17,7 @@ from parley.engine.core.cli.runs import carry_out
 from parley.engine.core.cli.screen import interval, number, show_result
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.stats.statistics import NOTHING, Estimate, Metric, count
-from parley.engine.core.stats.tables import TextTable
+from parley.engine.core.tables.table import EstimateTable
 from parley.engine.core.verbs.catalogue import find
 from parley.engine.core.verbs.job import Comparison, Job, Reporter, Result
 from parley.engine.negotiation.verbs.agents import NOBODY_JUDGES
@@ -291,7 +291,9 @@ def test_a_comparison_stands_side_by_side(result: Result, capsys: pytest.Capture
 
 
 def test_a_table_stands_in_the_place_of_the_metrics(result: Result, capsys: pytest.CaptureFixture[str]) -> None:
-    table = TextTable(("attack", "advantage, live"), (("reactive [red]", "2.50 [2.25, 2.75]"), ("rl", "-")), "How to read it.")
+    table = EstimateTable(
+        ("attack", "advantage, live"), (("reactive [red]", "2.50 [2.25, 2.75]"), ("rl", "-")), "How to read it."
+    )
     few = {"reactive.gain": Estimate(1.0, 0.5, 1.5, 3)}
     show_result(replace(result, tables={"": table, "By strategy": table}, metrics=few))
     lines = [line.rstrip() for line in capsys.readouterr().err.splitlines() if line]

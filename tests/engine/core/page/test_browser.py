@@ -15,7 +15,7 @@ import pytest
 
 from parley.engine.core.page.content import Report, RunLine
 from parley.engine.core.stats.statistics import NOTHING, Estimate
-from parley.engine.core.stats.tables import TextTable
+from parley.engine.core.tables.table import EstimateTable
 from parley.engine.negotiation.metrics.attack import attack_metrics
 from parley.engine.negotiation.page.populations import Match
 from parley.engine.triggers.metrics.hits import search_metrics
@@ -37,6 +37,7 @@ async function look(width) {
   frame.srcdoc = page;
   document.body.append(frame);
   await new Promise((done) => (frame.onload = done));
+  while (frame.contentDocument.querySelector("#items[aria-busy=true]")) await new Promise((done) => setTimeout(done, 20));
   const [shown, view] = [frame.contentDocument, frame.contentWindow];
   const sentence = shown.querySelector(".sentence");
   const found = { verdict: sentence && sentence.getBoundingClientRect().bottom };
@@ -61,6 +62,7 @@ async function look(width) {
     found.viewer = ASKED.map((values) => set({ ...none, ...values }));
     const selects = [...controls.querySelectorAll("select")];
     found.offered = selects.map((each) => [each.name, [...each.options].map((one) => one.value)]);
+    set(none);
     shown.querySelector(".chosen a").click();
     for (const each of shown.querySelectorAll(".item")) each.open = false;
     view.location.hash = "#" + shown.querySelectorAll(".item .body")[1].id;
@@ -107,13 +109,16 @@ def wide_report() -> Report:
     ]
     columns = tuple(f"heading {number}" for number in range(18))
     cells = tuple("80.2 %\n[76.5, 83.5]" for _ in columns)
-    tables = [("turned", TextTable(columns, (cells,) * 4, LONG)), ("stacked", TextTable(columns, (cells,) * 12, "note"))]
+    tables = [
+        ("turned", EstimateTable(columns, (cells,) * 4, LONG)),
+        ("stacked", EstimateTable(columns, (cells,) * 12, "note")),
+    ]
     found = [
         searched("near", restart(0, 1.0), target=LONG),
         searched("hit", restart(0, 0.2, KINDS, stopped="satisfied"), target="no hats here"),
     ]
     search = ShownSearch(name="mal", hit=KINDS[0], rows=found, metrics=search_metrics(found, NOTHING, 1), targets=LONG)
-    negotiated = negotiations(*attacks, tables=[*tables, ("plain", TextTable(columns[:8], (cells[:8],) * 9, ""))])
+    negotiated = negotiations(*attacks, tables=[*tables, ("plain", EstimateTable(columns[:8], (cells[:8],) * 9, ""))])
     return replace(
         negotiated,
         title=LONG,

@@ -15,7 +15,7 @@ from parley.engine.core.page.page import collect_run, metric_blocks, report_from
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.stats.known import EXPLOITABILITY, KNOWN, MEAN_FRESH
 from parley.engine.core.stats.statistics import Estimate, count
-from parley.engine.core.stats.tables import TextTable
+from parley.engine.core.tables.table import EstimateTable
 from parley.engine.core.verbs.catalogue import ENTRIES
 from parley.engine.core.verbs.hardening import rounds_of
 from parley.engine.core.verbs.job import Job
@@ -65,7 +65,7 @@ def curves(report: Report) -> list[Curve]:
     return [curve for found in report.found.values() for curve in getattr(found, "curves", ())]
 
 
-def tables(report: Report) -> list[tuple[str, TextTable]]:
+def tables(report: Report) -> list[tuple[str, EstimateTable]]:
     return list(report.found["negotiation"].tables)
 
 

@@ -11,7 +11,7 @@ from parley.engine.core.page.content import Curve, Report, ShownRun
 from parley.engine.core.page.page import MOST_NUMBERS, MetricBlock, fitted, load_chapters, metric_blocks, write_report
 from parley.engine.core.page.trainings import ShownTraining
 from parley.engine.core.stats.statistics import Estimate, Metric
-from parley.engine.core.stats.tables import TextTable
+from parley.engine.core.tables.table import EstimateTable
 from parley.engine.core.verbs.job import write_tables
 from parley.engine.negotiation.metrics.attack import ATTACK_METRICS
 from parley.engine.negotiation.page.populations import Match, Negotiation
@@ -75,7 +75,7 @@ def hostile_report() -> Report:
         state=HOSTILE,
         found={
             "negotiation": Negotiation(
-                tables=[(HOSTILE, TextTable((HOSTILE, "n"), ((HOSTILE, HOSTILE),), HOSTILE))],
+                tables=[(HOSTILE, EstimateTable((HOSTILE, "n"), ((HOSTILE, HOSTILE),), HOSTILE))],
                 matches=[Match(name=HOSTILE, job=HOSTILE, description=HOSTILE, metrics=estimates, rows=rows)],
             ),
             "training": ShownTraining(curves=[curve], measured=[]),
@@ -195,8 +195,8 @@ def open_numbers(page: str) -> int:
 @pytest.mark.parametrize("num_matches", [1, 3, 5, 13])
 def test_a_chapter_shows_a_dozen_numbers_and_folds_the_rest(num_matches: int) -> None:
     everything = {name: Estimate(0.5, 0.4, 0.6, 90) for name in ATTACK_METRICS}
-    small = TextTable(("target", "before", "after"), (("x", "1", "2"),), "")
-    large = TextTable(("attack", "a", "b"), (("x", "1", "2"),) * 9, "")
+    small = EstimateTable(("target", "before", "after"), (("x", "1", "2"),), "")
+    large = EstimateTable(("attack", "a", "b"), (("x", "1", "2"),) * 9, "")
     matches = [Match(name=str(number), metrics=everything) for number in range(num_matches)]
     page = page_of(negotiations(*matches, tables=[("large", large), ("small", small)]))
     assert 2 <= open_numbers(page) <= MOST_NUMBERS
@@ -266,7 +266,7 @@ def test_no_page_is_better_than_half_a_page(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_small_tables_of_attacks_come_first() -> None:
-    table = TextTable(("attack", "n"), (("reactive", "200"), ("transfer", "12 few")), "How to read it.")
+    table = EstimateTable(("attack", "n"), (("reactive", "200"), ("transfer", "12 few")), "How to read it.")
     outline = Outline(page_of(negotiations(Match(name="m", metrics=metrics()), tables=[("some", table), ("others", table)])))
     assert outline.headings[:4] == [("h1", "t"), ("h2", "Negotiation"), ("h3", "some"), ("h3", "others")]
     assert outline.count("table", class_="sheet wide") == 2
@@ -274,7 +274,7 @@ def test_small_tables_of_attacks_come_first() -> None:
 
 
 def test_what_stands_below_a_figure_is_marked_as_such() -> None:
-    table = TextTable(("attack", "PAR"), (("reactive", "80.2 %\n[76.5, <83.5>]"), ("transfer", "–")), "note")
+    table = EstimateTable(("attack", "PAR"), (("reactive", "80.2 %\n[76.5, <83.5>]"), ("transfer", "–")), "note")
     page = page_of(negotiations(tables=[("t", table)]))
     assert '<td data-label="PAR"><span class="value">80.2 %</span> <span class="below">[76.5, &lt;83.5&gt;]</span></td>' in page
     assert '<td data-label="PAR"><span class="value">–</span></td>' in page
@@ -283,7 +283,7 @@ def test_what_stands_below_a_figure_is_marked_as_such() -> None:
 def test_a_table_that_is_too_wide_is_turned_round_or_stacked() -> None:
     def sheet(num_columns: int, num_rows: int) -> tuple[int, int, str]:
         columns = tuple(map(str, range(num_columns)))
-        found = fitted("t", TextTable(columns, (columns,) * num_rows, ""))
+        found = fitted("t", EstimateTable(columns, (columns,) * num_rows, ""))
         return len(found.table.columns), len(found.table.rows), found.form
 
     assert sheet(8, 20) == (8, 20, "wide")
@@ -311,7 +311,7 @@ def test_every_item_has_an_address_and_the_chapter_leads_to_some() -> None:
 
 def test_the_markdown_table_of_a_run_spells_what_a_terminal_would_obey(tmp_path: Path) -> None:
     about = {"title": f"t{HOSTILE}", "description": HOSTILE, "command": HOSTILE}
-    write_tables(tmp_path / "table.md", {HOSTILE: TextTable((HOSTILE, "n"), ((HOSTILE, "1"),), HOSTILE)}, about, HOSTILE)
+    write_tables(tmp_path / "table.md", {HOSTILE: EstimateTable((HOSTILE, "n"), ((HOSTILE, "1"),), HOSTILE)}, about, HOSTILE)
     text = (tmp_path / "table.md").read_text(encoding="utf-8")
     assert visible(text, keep="\n") == text
     assert text.count(r"\u001b[31m\u202e\u2066") >= 6

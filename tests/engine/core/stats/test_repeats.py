@@ -10,7 +10,7 @@ import pytest
 import scipy.stats
 
 from parley.engine.core.stats.statistics import NOTHING, Estimate, Metric, count, mean, paired_difference
-from parley.engine.core.stats.tables import crossed_difference, crossed_mean, over_runs, over_trainings, spread_table
+from parley.engine.core.stats.trainings import crossed_difference, crossed_mean, over_runs, over_trainings, spread_table
 
 
 def trainings(rng: np.random.Generator, spread: float, dialogues: np.ndarray) -> np.ndarray:

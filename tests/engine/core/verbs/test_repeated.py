@@ -12,7 +12,7 @@ from parley.engine.core.ray.session import RaySession
 from parley.engine.core.runs.documents import SUMMARY
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.stats.statistics import Metric, count
-from parley.engine.core.stats.tables import TRAININGS, over_runs
+from parley.engine.core.stats.trainings import TRAININGS, over_runs
 from parley.engine.core.verbs.job import Reporter, Silent, Summary
 from parley.engine.core.verbs.repeated import RepeatedConfig, RepeatedJob, nth_name, nth_seed
 from parley.envs.core.config import NonNegativeInt

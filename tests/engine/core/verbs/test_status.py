@@ -26,7 +26,7 @@ from parley.engine.core.runs.parts import error_row
 from parley.engine.core.runs.remote_sync import RunLock, holder_of
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.stats.statistics import count, rate
-from parley.engine.core.stats.tables import TextTable
+from parley.engine.core.tables.table import EstimateTable
 from parley.engine.core.verbs import status as module
 from parley.engine.core.verbs.job import TABLE_FILE, Job, Reporter, Silent, Summary
 from parley.engine.core.verbs.status import FAILED, FINISHED, INTERRUPTED, RUNNING, Pace, run_status, statuses
@@ -319,8 +319,8 @@ class Tabled(Job[SmallConfig, None, Summary]):
     def work(self, run: RunFolder, prepared: None, reporter: Reporter) -> Summary:
         return Summary("a number", "", {"number": count(self.value, 1)})
 
-    def tables(self, run: RunFolder) -> Mapping[str, TextTable]:
-        return {"": TextTable(("number",), ((f"{run.metrics()['number'].value:g}",),), "")}
+    def tables(self, run: RunFolder) -> Mapping[str, EstimateTable]:
+        return {"": EstimateTable(("number",), ((f"{run.metrics()['number'].value:g}",),), "")}
 
 
 def test_a_run_that_was_killed_before_its_new_table_is_not_finished(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from parley.engine.core.stats.statistics import Estimate, count
-from parley.engine.core.stats.tables import TextTable
+from parley.engine.core.tables.table import EstimateTable
 from parley.engine.negotiation.metrics.attack import ATTACK_METRICS, ATTACKS
 from parley.engine.negotiation.metrics.attack_table import ROWS, TABLE_2, TURNS, AttackLine, attack_table, table_lines
 
@@ -56,7 +56,7 @@ def by_row(**rows: dict[str, Estimate]) -> dict[str, Estimate]:
     return {f"{row}.{name}": estimate for row, metrics in rows.items() for name, estimate in metrics.items()}
 
 
-def cells(table: TextTable, *names: str) -> list[tuple[str, ...]]:
+def cells(table: EstimateTable, *names: str) -> list[tuple[str, ...]]:
     """The cells of some columns."""
     places = [table.columns.index(name) for name in names]
     return [tuple(row[place] for place in places) for row in table.rows]
@@ -196,5 +196,5 @@ def test_every_figure_of_the_table_is_a_metric() -> None:
 
 
 def test_a_title_cannot_break_out_of_its_cell() -> None:
-    table = TextTable(("attack", "n"), (("a | b", "1"),), "note")
+    table = EstimateTable(("attack", "n"), (("a | b", "1"),), "note")
     assert table.to_markdown() == "| attack | n |\n| --- | ---: |\n| a \\| b | 1 |\n\nnote\n"

@@ -10,7 +10,7 @@ import pytest
 
 from parley.engine.core.page.page import collect_run
 from parley.engine.core.runs.run_folder import RunFolder
-from parley.engine.core.stats.tables import with_interval
+from parley.engine.core.tables.table import with_interval
 from parley.engine.core.verbs.job import Silent
 from parley.engine.negotiation.attacks.settings import DefenceConfig
 from parley.engine.negotiation.verbs import training as reinforce

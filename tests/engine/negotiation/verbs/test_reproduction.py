@@ -15,7 +15,7 @@ from parley.engine.core.page.page import collect_run
 from parley.engine.core.ray.session import RaySession
 from parley.engine.core.runs.documents import SUMMARY
 from parley.engine.core.runs.run_folder import RunFolder
-from parley.engine.core.stats.tables import TextTable
+from parley.engine.core.tables.table import EstimateTable
 from parley.engine.core.verbs.job import TABLE_FILE, Silent
 from parley.engine.core.verbs.repeated import nth_seed
 from parley.engine.negotiation.attacks.settings import SearchConfig
@@ -62,7 +62,7 @@ def asked(root: Path, **changes: Any) -> ReproductionConfig:
     return ReproductionConfig(**settings | changes)
 
 
-def without_seconds(tables: Mapping[str, TextTable]) -> dict[str, list[list[str]]]:
+def without_seconds(tables: Mapping[str, EstimateTable]) -> dict[str, list[list[str]]]:
     """The cells of tables but for the seconds, which are no two times the same."""
     return {
         heading: [[cell for name, cell in zip(table.columns, row, strict=True) if name != "seconds"] for row in table.rows]

@@ -10,7 +10,8 @@ import pytest
 
 from parley.engine.core.page.page import collect_run
 from parley.engine.core.runs.run_folder import RunFolder
-from parley.engine.core.stats.tables import TextTable, figure, over_trainings
+from parley.engine.core.stats.trainings import over_trainings
+from parley.engine.core.tables.table import EstimateTable, figure
 from parley.engine.core.verbs import composite as background_stages
 from parley.engine.core.verbs.job import TABLE_FILE, Result, Silent
 from parley.engine.negotiation.attacks.settings import ReinforceConfig, SearchConfig
@@ -46,7 +47,7 @@ def figures(result: Result) -> list[tuple[str, ...]]:
     return [(*row[:place], *row[place + 1 :]) for row in shown.rows]
 
 
-def on_page(path: Path) -> TextTable:
+def on_page(path: Path) -> EstimateTable:
     """The table as the report shows it."""
     ((heading, shown),) = collect_run(path).found["negotiation"].tables
     assert heading == "All attacks"

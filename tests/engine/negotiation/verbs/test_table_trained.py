@@ -11,7 +11,8 @@ import pytest
 
 from parley.engine.core.page.page import collect_run
 from parley.engine.core.runs.run_folder import RunFolder
-from parley.engine.core.stats.tables import over_trainings, with_interval
+from parley.engine.core.stats.trainings import over_trainings
+from parley.engine.core.tables.table import with_interval
 from parley.engine.core.verbs.job import TABLE_FILE, Silent
 from parley.engine.negotiation.attacks.settings import SearchConfig
 from parley.engine.negotiation.verbs import training as reinforce

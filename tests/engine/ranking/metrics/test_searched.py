@@ -7,7 +7,7 @@ import math
 import pytest
 
 from parley.engine.core.stats.statistics import NOTHING, clustered_rate, rate
-from parley.engine.core.stats.tables import figure
+from parley.engine.core.tables.table import figure
 from parley.engine.ranking.metrics.searched import (
     REACHED_REASON,
     SearchedRows,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from parley.engine.core.stats.statistics import Estimate, count
-from parley.engine.core.stats.tables import TextTable
+from parley.engine.core.tables.table import EstimateTable
 from parley.engine.ranking.metrics.ranking import RankedRows, ranking_metrics
 from parley.engine.ranking.metrics.table import Shown, differences, overview, tables
 from tests.engine.ranking.metrics.ranked_rows import KEEPS, attacked
@@ -25,7 +25,7 @@ def shown(**changes: Any) -> Shown:
     return Shown(**{"rules": KEEPS, "controls": ["constant"], "size": 3, **changes})
 
 
-def cells(table: TextTable, name: str) -> list[str]:
+def cells(table: EstimateTable, name: str) -> list[str]:
     """What stands in a line, without intervals."""
     (row,) = (row[1:] for row in table.rows if row[0] == name)
     return [cell.split("\n")[0] for cell in row]

@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from parley.engine.core.stats.statistics import Estimate, count, rate
-from parley.engine.core.stats.tables import ABSENT
+from parley.engine.core.tables.table import ABSENT
 from parley.engine.triggers.metrics.hits import (
     COST_METRICS,
     choose_restart,

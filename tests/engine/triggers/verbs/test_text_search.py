@@ -12,7 +12,7 @@ import pytest
 
 from parley.engine.core.page.page import report_from_run
 from parley.engine.core.stats.statistics import NO_REPLY, NO_REPLY_METRICS, rate
-from parley.engine.core.stats.tables import with_interval
+from parley.engine.core.tables.table import with_interval
 from parley.engine.core.verbs.job import Silent
 from parley.engine.triggers.methods.evolution import EvolutionSettings
 from parley.engine.triggers.methods.writing import WritingSettings

@@ -1,7 +1,6 @@
-"""Tables of figures as text, and means over several trainings.
+"""Means over several trainings, with intervals over trainings and dialogues.
 
-Cells hold estimates with intervals, in columns that line up. A training is one draw, so an interval over its dialogues alone is
-too narrow; `crossed_mean` and `over_trainings` give intervals over trainings and dialogues.
+A training is one draw, so an interval over its dialogues alone is too narrow.
 
 Source: Satterthwaite 1946, "An approximate distribution of estimates of variance components". A bootstrap over trainings and
 dialogues covers less: in 300 simulated sets of 2, 3 and 5 trainings that differ more than dialogues make them, its 95 %
@@ -13,95 +12,15 @@ Shapes: A trainings, G dialogues.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from parley.engine.core.stats.statistics import FEW, INTERVAL_Z, NOTHING, Estimate, Metric, count, mean, paired_difference
-
-_MARKDOWN = re.compile(r"[\\`*_{}\[\]()<>#+!~$&]")
-MINUS, ABSENT, BETWEEN, FEW_MARK = "\N{MINUS SIGN}", "\N{EN DASH}", " : ", " few"
-
-
-@dataclass(frozen=True)
-class TextTable:
-    """A table of text cells, equal wherever it is shown.
-
-    Args:
-        columns: headings; the first column names the row, the others hold figures.
-        rows: cells in the order of the headings; a text below a figure, such as its interval, has a line of its own.
-        note: a few sentences on how to read the table.
-        texts: columns of agents' words, set flush left; Markdown in them is escaped.
-    """
-
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    note: str
-    texts: tuple[str, ...] = ()
-
-    @property
-    def figures(self) -> tuple[str, ...]:
-        """The columns that are set flush right."""
-        return tuple(column for column in self.columns[1:] if column not in self.texts)
-
-    def to_markdown(self) -> str:
-        """Return the table as Markdown, with its note below; lines end in a newline."""
-        rule = tuple("---:" if column in self.figures else "---" for column in self.columns)
-        cells = [
-            tuple(
-                _MARKDOWN.sub(r"\\\g<0>", cell) if column in self.texts else cell
-                for column, cell in zip(self.columns, row, strict=True)
-            )
-            for row in self.rows
-        ]
-        lines = [" | ".join(map(_in_one_line, row)) for row in (self.columns, rule, *cells)]
-        return "".join(f"| {line} |\n" for line in lines) + f"\n{self.note}\n"
-
-
-def figure(value: float | None) -> str:
-    """Return a number as tables show it: two decimals, a dash for none."""
-    # A number that rounds to 0 has no sign.
-    return ABSENT if value is None or not math.isfinite(value) else f"{round(value, 2) + 0.0:.2f}".replace("-", MINUS)
-
-
-def num_measured(estimate: Estimate) -> str:
-    """Return the sample size of an estimate, marked if it is small; a dash for none."""
-    return f"{estimate.n:,}{FEW_MARK * estimate.flagged}" if estimate.n else ABSENT
-
-
-def few_note(unit: str) -> str:
-    """Return the note that explains the mark of a small sample."""
-    return f" Few: fewer than {FEW} {unit}; do not lean on the numbers."
-
-
-def with_interval(estimate: Estimate) -> str:
-    """Return an estimate as tables show it, on one line."""
-    return number(estimate).replace("\n", " ")
-
-
-def _in_one_line(cell: str) -> str:
-    """Return a cell as Markdown has it."""
-    return cell.replace("\n", " ").replace("|", "\\|")
-
-
-def above(shown: str, *below: str) -> str:
-    """Return figures above their intervals, if there are any."""
-    return "\n".join(filter(None, (shown, BETWEEN.join(filter(None, below)))))
-
-
-def interval(estimate: Estimate, places: Callable[[float], str] = figure) -> str:
-    """Return the 95 % interval of an estimate in brackets; empty if it has none."""
-    return f"[{places(estimate.low)}, {places(estimate.high)}]" if math.isfinite(estimate.low) else ""
-
-
-def number(estimate: Estimate) -> str:
-    """Return an estimate above its interval."""
-    return above(figure(estimate.value), interval(estimate))
-
+from parley.engine.core.stats.statistics import INTERVAL_Z, NOTHING, Estimate, Metric, count, mean, paired_difference
+from parley.engine.core.tables.table import EstimateTable, figure, with_interval
 
 TRAININGS = "trainings"
 """Entry of a summary that holds the figures of each training, by metric."""
@@ -198,7 +117,7 @@ def spread_of(summary: Mapping[str, Any]) -> dict[str, list[float]]:
 
 def spread_table(
     values: Mapping[str, Sequence[float]], metrics: Mapping[str, Estimate], legend: Mapping[str, Metric]
-) -> TextTable:
+) -> EstimateTable:
     """Return a table of each training's figures beside the figure over all of them.
 
     Args:
@@ -221,7 +140,7 @@ def spread_table(
         (legend[name].title if name in legend else name, with_interval(metrics.get(name, NOTHING)), *spread(figures))
         for name, figures in values.items()
     )
-    return TextTable(("figure", f"over {num} trainings", *columns), rows, _NOTE)
+    return EstimateTable(("figure", f"over {num} trainings", *columns), rows, _NOTE)
 
 
 def _perplexity(nats: float) -> float:

@@ -1,0 +1,1 @@
+"""Tables of estimates: what a cell holds, how a table is laid out from metrics, and how it is written."""
