@@ -30,10 +30,10 @@ from parley.engine.triggers.metrics.text import (
     BETWEEN,
     NO_INPUT,
     describe_method,
-    losses_told,
+    loss_figures,
     methods_table,
     random_line,
-    replies_told,
+    reply_figures,
 )
 from parley.engine.triggers.success import FitnessSettings
 from parley.engine.triggers.verbs.config import (
@@ -218,10 +218,10 @@ class SearchMethods(Composite[MethodsConfig, MethodsConfig, MethodsConfig]):
             label, of_search = line.label, RunFolder.load(run.path / line.folder).metrics()
             reads[label] = _access(line.method).name.lower()
             if line.method in TEXT_METHODS:
-                lines |= replies_told(of_search, label, config.success.samples)
+                lines |= reply_figures(of_search, label, config.success.samples)
                 reads |= dict.fromkeys((random_line(label), NO_INPUT), Access.TEXT.name.lower())
             else:
-                lines[label] = losses_told(of_search, config.hit)
+                lines[label] = loss_figures(of_search, config.hit)
         # Below all methods.
         ordered = sorted(lines, key=lambda line: line == NO_INPUT)
         return Summary(

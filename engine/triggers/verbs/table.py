@@ -32,7 +32,7 @@ from parley.engine.triggers.metrics.hits import (
     RANDOM,
     SearchedModel,
     describe,
-    figures_of,
+    published_rates,
     search_table,
     unread_failure,
 )
@@ -245,7 +245,7 @@ class SearchTable(Composite[SearchTableConfig, SearchTableConfig, SearchTableCon
         settings = run.config.get("relaxation") or run.config["search"].get("relaxation")
         relaxed = settings["mode"] if run.config.get("method") == RELAXATION else None
         searched = [
-            SearchedModel(label, lists, figures_of(run.config["published"], attentions[label], relaxed))
+            SearchedModel(label, lists, published_rates(run.config["published"], attentions[label], relaxed))
             for label, lists in models.items()
         ]
         return {"": search_table(searched, GREEDY if run.config["normal"] == "greedy" else SAMPLED, relaxed)}
