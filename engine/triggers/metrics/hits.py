@@ -407,7 +407,10 @@ def published_rates(corpus: str, attention: str, relaxed: str | None = None) -> 
 
 
 def _columns(normal: str) -> _Columns:
-    columns = {f"normal {normal}": (NORMAL, (normal,)), "mal o-greedy": (MAL, ("o-greedy",))}
+    columns: dict[str, tuple[str, tuple[str, ...]]] = {
+        f"normal {normal}": (NORMAL, (normal,)),
+        "mal o-greedy": (MAL, ("o-greedy",)),
+    }
     for listed, prefix in ((MAL, "o"), (MAL_IO, "io")):
         for statistic in ("min", "avg"):
             columns[f"mal {prefix}-sample-{statistic} {{k1, k2}}"] = (listed, _both(f"{prefix}-sample-{statistic}"))
