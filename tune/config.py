@@ -15,7 +15,7 @@ class SweepConfig(Configuration):
     """The settings to tune, the number of trials, and the measure of a trial."""
 
     sweep: str
-    """What is swept: a preset's name, or path/file.py:NAME of a parley.tune.plan.Plan."""
+    """The plan of the sweep: a preset's name, or path/file.py:NAME of a parley.tune.plan.Plan."""
     num_trials: NumItems = 20
     """Trials."""
     repeats: NumItems = 1

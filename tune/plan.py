@@ -1,4 +1,4 @@
-"""What a sweep is about: a job, where it starts, which settings are turned, what is measured, and what a budget is.
+"""The plan of a sweep: its job, the preset to start from, the settings to tune, the metric, and the budget.
 
 `sweeps` is the list of them; one's own is `path/file.py:NAME` of a `Plan`.
 
@@ -78,7 +78,7 @@ class Real:
 
 Domain = Choice | Integer | Real
 Space = Mapping[str, Domain]
-"""What may stand under each dotted key."""
+"""The domain of each dotted key."""
 
 
 def corners(domain: Domain) -> tuple[Value, ...]:

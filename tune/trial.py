@@ -145,11 +145,11 @@ logger = logging.getLogger(__name__)
 TRIALS = "trials"
 """Folder of a sweep's run in which those of its trials lie."""
 NUMBER, PARAMETERS = "number", "parameters"
-"""What a trial is given: which one it is, and its settings by dotted key."""
+"""Entries of a trial's configuration: its number, and its settings by dotted key."""
 OBJECTIVE, LOW, HIGH, NUM, BUDGET, REASON, ENDS = "objective", "low", "high", "n", "budget", "reason", "ends"
-"""What a trial reports after each budget; after a failure, budget 0 and the reason, and an error that ends the sweep."""
+"""Entries of a trial's report after each budget; after a failure, budget 0, the reason, and an error that ends the sweep."""
 PATIENCE_S = 30.0
-"""How much longer than a lease lives a trial waits for one of the same number that outlived its sweep."""
+"""Seconds beyond a lease that a trial waits for an older trial of its number that outlived its sweep."""
 
 
 @dataclass(frozen=True)

@@ -60,13 +60,13 @@ class CorpusListing:
 
     name: str
     kind: str
-    """What it holds: "negotiation", "pairs", "candidates" or "chats"."""
+    """Kind of its records: "negotiation", "pairs", "candidates" or "chats"."""
     summary: str
     licence: str
     where: str
     """Folder of the files, or that the corpus is generated."""
     present: bool
-    """Whether every file is there."""
+    """True if every file is there."""
     missing: tuple[str, ...]
     """Files that are not, with number of lines and size where they are fixed."""
 
@@ -79,7 +79,7 @@ class CorpusDelivery:
     where: str
     """Folder of the files, or that the corpus is generated."""
     files: dict[str, str]
-    """What became of each file: "kept", "downloaded" or "rebuilt from data.txt"."""
+    """Result of each file: "kept", "downloaded" or "rebuilt from data.txt"."""
     compiled: str
     """Folder of the compiled form."""
 
@@ -128,7 +128,7 @@ class CorpusInfo(Info):
     threshold: int
     """Words are kept that occur more often than this."""
     game: str
-    """What is negotiated about."""
+    """Name of the game."""
     num_item_tokens: int
     num_context_values: int
     splits: tuple[SplitInfo, ...]

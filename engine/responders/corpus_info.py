@@ -41,7 +41,7 @@ from parley.envs.ranking.groups import KINDS, CandidateOptions, CandidateSplit, 
 from parley.envs.ranking.sources import CandidateSource
 
 NLTK = "nltk"
-"""What is said in the place of a corpus."""
+"""Name of NLTK's data in the place of a corpus."""
 _OBTAIN = "https://www.nltk.org/nltk_data"
 
 
@@ -53,7 +53,7 @@ class LexicalDelivery:
     where: str
     """NLTK's data folder that missing packages are put into: the first of NLTK_DATA, else NLTK's own choice."""
     packages: dict[str, str]
-    """What became of each package: "kept" or "downloaded"."""
+    """Result of each package: "kept" or "downloaded"."""
 
 
 def get_nltk(reporter: Reporter) -> LexicalDelivery:
@@ -271,9 +271,9 @@ class CandidateCheck(Check):
     num_cut: dict[str, int]
     """Groups of each split whose contexts have more."""
     mended: tuple[Problem, ...]
-    """What is read otherwise than it stands; the corpus can be used."""
+    """Lines that are read in another way than they are written; the corpus can be used."""
     long: tuple[str, ...]
-    """What is unusually long, in sentences that name files and lines; the corpus can be used."""
+    """Unusually long records, in sentences that name files and lines; the corpus can be used."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -312,7 +312,7 @@ class CandidateInfo(Info):
     num_mended: int
     """Lines that are read otherwise than they stand."""
     lacking: dict[str, str]
-    """What is said of splits that lack replies to draw wrong ones from, which are not among the others."""
+    """Splits that lack replies to draw wrong ones from, each with the reason; they are not among the others."""
     splits: tuple[CandidateSplitInfo, ...]
 
 

@@ -50,7 +50,7 @@ class DataArguments:
     """The folder of corpora, and the form of the output."""
 
     data_root: Annotated[Path | None, conf.arg(metavar="PATH", help_behavior_hint="")] = None
-    """Where corpora lie; PARLEY_DATA or the user cache folder when not given."""
+    """Folder of corpora; PARLEY_DATA or the user cache folder when not given."""
     json: Annotated[conf.FlagCreatePairsOff[bool], conf.arg(help_behavior_hint="")] = False
     """Print one JSON object on standard output."""
 
@@ -71,7 +71,7 @@ class ExportArguments(DataArguments):
     name: Annotated[conf.Positional[str], conf.arg(metavar="NAME")]
     """Corpus of chats (parley data list), or path/file.py:NAME."""
     folder: Annotated[conf.Positional[Path], conf.arg(metavar="FOLDER")]
-    """Where train.json, dev.json, test.json, schema.json and inverse_lexicon_data.txt are written."""
+    """Folder for train.json, dev.json, test.json, schema.json and inverse_lexicon_data.txt."""
 
 
 def run_list(verb: Verb, arguments: Sequence[str]) -> int:

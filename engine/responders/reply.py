@@ -92,7 +92,7 @@ class PlayReplyArguments(Configuration):
     """Response model: a run or checkpoint (parley train seq2seq, parley train vhred), hf:FOLDER, gguf:FILE,
     openai:URL#MODEL, or path/file.py:Name."""
     decoder: str = GREEDY.rule
-    """How replies are chosen: greedy, beam:5, sample:0.8, diverse:7,rate=0.5, mmi:backward=RUN, mmi-antilm:lm=RUN,
+    """Decoder of replies: greedy, beam:5, sample:0.8, diverse:7,rate=0.5, mmi:backward=RUN, mmi-antilm:lm=RUN,
     blind (one reply to everybody)."""
     seed: NonNegativeInt = 1
     """Decides what is drawn, with the number of the turn."""
@@ -183,7 +183,7 @@ class ReplyConfig(ShardedConfig):
     """Response model: a run or checkpoint (parley train seq2seq, parley train vhred), hf:FOLDER, gguf:FILE,
     openai:URL#MODEL, or path/file.py:Name."""
     decoder: str = GREEDY.rule
-    """How replies are chosen: greedy, beam:5, sample:0.8, diverse:7,rate=0.5, mmi:backward=RUN, mmi-antilm:lm=RUN,
+    """Decoder of replies: greedy, beam:5, sample:0.8, diverse:7,rate=0.5, mmi:backward=RUN, mmi-antilm:lm=RUN,
     blind (one reply to everybody)."""
     corpus: str = ""
     """Corpus whose contexts are replied to; the one that the model was fitted to when empty."""
@@ -200,7 +200,7 @@ class ReplyConfig(ShardedConfig):
     batch_size: PositiveInt = 64
     """Contexts that are replied to side by side."""
     chat: ChatReplying = field(default_factory=ChatReplying)
-    """How a chat model is loaded or options."""
+    """Settings of a chat model."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

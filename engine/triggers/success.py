@@ -176,7 +176,7 @@ class SuccessSettings(Configuration):
     samples: NumItemsOrAll = 0
     """Replies that are drawn for each input, beside the greedy one."""
     temperature: PositiveFloat = 1.0
-    """Of these draws."""
+    """Temperature of these draws."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -47,7 +47,7 @@ class WritingSettings(Configuration):
     max_tokens: PositiveInt = 120
     """Tokens of an attacker's answer at most."""
     temperature: NonNegativeFloat = 1.0
-    """Of the attacker's answers; at 0 all streams write the same."""
+    """Temperature of the attacker's answers; at 0 all streams write the same."""
 
 
 @dataclass(frozen=True)

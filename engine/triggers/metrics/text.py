@@ -282,11 +282,11 @@ def text_table(metrics: Mapping[str, Estimate], clause: str) -> EstimateTable:
     return metric_table(metrics, "input", _LINES, _COLUMNS_TEXT, note, n="{success}", n_heading="targets", unit="targets")
 
 
-def _without_reply(row: Row, asked: str = "") -> Counter[str]:
+def _without_reply(row: Row, sort: str = "") -> Counter[str]:
     """Return how many answers are no replies, by kind, to one sort of question or to all; older rows lack the sort."""
     counts = Counter[str]()
     for entry in row.get("no_replies") or ():
-        if asked in ("", entry["asked"]):
+        if sort in ("", entry["asked"]):
             counts[entry["kind"]] += entry["answers"]
     return counts
 

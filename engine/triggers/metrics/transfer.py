@@ -199,7 +199,7 @@ _COLUMNS_HARDENING = {
 }
 """Headings of the table by figure."""
 _SHOWN = tuple(name for name in _COLUMNS_HARDENING if name not in (ADAPTIVE, *_BY_KNOWN))
-"""Those of a training."""
+"""The figures of a training."""
 
 
 def hardening_figures(

@@ -79,7 +79,7 @@ _NOTE = (
 
 
 def best_found(rows: Sequence[Row]) -> Row | None:
-    """Return the row of the input that is kept; None if no search came to its end."""
+    """Return the row of the best input found; None if no search came to its end."""
 
     def merit(row: Row) -> tuple[int, float, str]:
         works = sum(bool(pair[VERIFIED]) for pair in row["pairs"] if pair["searched"])
@@ -95,10 +95,10 @@ def universal_metrics(rows: Sequence[Row], num_skipped: int) -> dict[str, Estima
         rows: of one run.
         num_skipped: pairs that were left out of the list.
     """
-    done, kept = finished(rows), best_found(rows)
+    done, best = finished(rows), best_found(rows)
     inputs = {kind: [row for row in done if row["kind"] == kind] for kind in KINDS}
     searches = inputs[FOUND]
-    inputs[FOUND] = [] if kept is None else [kept]
+    inputs[FOUND] = [] if best is None else [best]
     metrics: dict[str, Estimate] = {}
     for kind, split in ((kind, split) for kind in KINDS for split in SPLITS):
         pairs = [pair for row in inputs[kind] for pair in row["pairs"] if pair["searched"] == (split == SEARCHED)]
@@ -107,7 +107,7 @@ def universal_metrics(rows: Sequence[Row], num_skipped: int) -> dict[str, Estima
             for model in models:
                 of_model = _figures([pair for pair in pairs if pair["model"] == model])
                 metrics |= {f"{kind}.{split}.{name}.{model}": estimate for name, estimate in of_model.items()}
-    for split in SPLITS if kept is not None and inputs[RANDOM] else ():
+    for split in SPLITS if best is not None and inputs[RANDOM] else ():
         metrics[f"{FOUND}.{split}.{OVER}"] = _over_random(inputs[FOUND], inputs[RANDOM], split)
     num_pairs = len(done[0]["pairs"]) if done else 0
     return (

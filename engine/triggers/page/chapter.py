@@ -110,14 +110,14 @@ class Triggers:
     Args:
         searches: one by one.
         tables: of several.
-        others: runs that are shown by their metrics alone.
+        enumerations: runs of parley search enumerate.
         typed: runs that type inputs to chat models.
         compared: the description of a successful reply, and the share of targets with one by method, under one budget.
     """
 
     searches: Sequence[ShownSearch] = ()
     tables: Sequence[tuple[str, EstimateTable]] = ()
-    others: Sequence[ShownRun] = ()
+    enumerations: Sequence[ShownRun] = ()
     typed: Sequence[ShownTyped] = ()
     compared: Sequence[tuple[str, Mapping[str, Estimate]]] = ()
 
@@ -335,7 +335,7 @@ class TriggerSearches(Chapter[Triggers]):
         typed = [shown_typed(run) for run in measured if run.job in TYPED_JOBS]
         tables += [(typed_run.name, typed_run.table) for typed_run in typed]
         compared = [(_clause(run), methods_successes(run.metrics)) for run in measured if run.job == SEARCH_METHODS.name]
-        triggers = Triggers(searches=searches, tables=tables, others=shown, typed=typed, compared=compared)
+        triggers = Triggers(searches=searches, tables=tables, enumerations=shown, typed=typed, compared=compared)
         return triggers if searches or tables else None
 
     def verdict(self, triggers: Triggers) -> Verdict | None:
@@ -363,7 +363,7 @@ class TriggerSearches(Chapter[Triggers]):
         return Section(
             notes=[note_of(search) for search in done],
             tables=triggers.tables,
-            measured=[*triggers.searches, *triggers.others, *triggers.typed],
+            measured=[*triggers.searches, *triggers.enumerations, *triggers.typed],
             figures=[*search_figures(triggers.searches), *(figure for search in done for figure in word_figures(search))],
             lists={
                 f"Skipped sentences, {search.name}": [

@@ -221,7 +221,7 @@ class HardenedBy:
         triggers: by split.
         clean: contexts by split.
         strategies: of perturbation.
-        kept: lessons that the run has begun with; None where it begins.
+        stored: the lessons of a run that has begun; None for a new run.
     """
 
     config: TrainHardenedConfig
@@ -231,7 +231,7 @@ class HardenedBy:
     triggers: Mapping[str, Sequence[TriggerResult]]
     clean: Mapping[str, Sequence[Example]]
     strategies: Sequence[Strategy]
-    kept: LessonSplits | None
+    stored: LessonSplits | None
 
 
 class TrainHardened(Job[TrainHardenedConfig, HardenedBy, Summary]):
@@ -253,10 +253,10 @@ class TrainHardened(Job[TrainHardenedConfig, HardenedBy, Summary]):
         if not config.search_runs and not config.strategies:
             fix = "--searches RUN of parley search, or --strategies random-swap,character-noise"
             raise ConfigError("there is nothing to harden the model against", got="neither searches nor strategies", fix=fix)
-        kept = read_lessons(path)
+        stored = read_lessons(path)
         triggers: Mapping[str, Sequence[TriggerResult]] = {}
         # Before packages, corpora and models are loaded, which takes half a minute.
-        if config.search_runs and kept is None:
+        if config.search_runs and stored is None:
             results = found_triggers(config.search_runs, hits_only=config.found == "hits")
             if config.reply == OWN:
                 for result in results:
@@ -272,7 +272,7 @@ class TrainHardened(Job[TrainHardenedConfig, HardenedBy, Summary]):
         stored_as = model.dtype
         for result in (result for split in triggers.values() for result in split):
             prompts_of(result, tokenizer, config.template)
-        return HardenedBy(config, model.float(), stored_as, tokenizer, triggers, clean, strategies, kept)
+        return HardenedBy(config, model.float(), stored_as, tokenizer, triggers, clean, strategies, stored)
 
     def work(self, run: RunFolder, prepared: HardenedBy, reporter: Reporter) -> Summary:
         """Make the lessons, measure, train (resuming exactly), store the model, and measure it."""
@@ -281,7 +281,7 @@ class TrainHardened(Job[TrainHardenedConfig, HardenedBy, Summary]):
 
         config, tokenizer, model = prepared.config, prepared.tokenizer, prepared.model
         with threads(config.threads):
-            lessons = prepared.kept or _begin(run, prepared, reporter)
+            lessons = prepared.stored or _begin(run, prepared, reporter)
             before, said_before = _before(run, prepared, lessons, reporter)
             predictor = _predictor(prepared)
             read = {

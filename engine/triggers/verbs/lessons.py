@@ -58,9 +58,9 @@ class HardeningSettings(DateSettings):
     """The lessons of a model, and its training."""
 
     found: Literal["hits", "all"] = "hits"
-    """Which inputs of a search are triggers: hits of the wanted type (search text: those whose reply is a success), or all."""
+    """Inputs of a search that are triggers: hits of the wanted type (search text: those whose reply is a success), or all."""
     reply: str = REFUSAL
-    """What is answered to a trigger; own for the model's own greedy reply to the prompt without it."""
+    """Reply to a trigger; own for the model's own greedy reply to the prompt without it."""
     strategies: str = ""
     """Strategies of perturbation, separated by commas: names, path/file.py:Name, or all, should-not-change, should-change.
     Contexts that should not change the answer are answered as before; behind those that should it becomes less likely."""
@@ -71,7 +71,7 @@ class HardeningSettings(DateSettings):
     corpus: str = "helpdesk"
     """Corpus whose contexts keep the model as it is (parley data list), or a source<TAB>reply file."""
     clean: Literal["own", "recorded"] = "own"
-    """What is answered to them: the model's own greedy replies, or the recorded ones."""
+    """Replies to them: the model's own greedy replies, or the recorded ones."""
     limit: NonNegativeInt = 48
     """Contexts of the training split at most, and a third as many of the others, the seed's choice of them; 0 for all."""
     trigger_share: ShareBelowOne = 0.5
@@ -86,13 +86,13 @@ class HardeningSettings(DateSettings):
     template: str = ""
     """Prompt that triggers stand in, as hugging_face.template of parley search; that of each search when empty."""
     method: Literal["lora", "full"] = "lora"
-    """What learns: low-rank adapters, which are added to the weights in the end (extra lora), or all weights."""
+    """Weights to train: low-rank adapters, which are added to the weights in the end (extra lora), or all weights."""
     lora: LoraSettings = field(default_factory=LoraSettings)
     """The adapters."""
     fit: FitConfig = field(default_factory=hardening_recipe)
     """The recipe."""
     perturb: PerturbSettings = field(default_factory=PerturbSettings)
-    """How contexts are perturbed."""
+    """Settings of the perturbations of contexts."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

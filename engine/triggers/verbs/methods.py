@@ -67,21 +67,21 @@ class MethodsConfig(SearchingConfig):
     budget: NumItems = 200
     """Inputs that each method may try for a target."""
     hit: str = "o-greedy"
-    """What ends a search that reads losses, as of parley search."""
+    """Type of hit that ends a search by losses, as of parley search."""
     attacker: str = ""
     """The chat model that writes inputs and reads their replies, by its address."""
     words: str = ""
     """evolution: a file of words; those of the targets, their prompts and the list mal when empty."""
     search: SearchSettings = field(default_factory=lambda: SearchSettings(restarts=1))
-    """Of methods that read losses; one start each, and as much as the budget says."""
+    """Settings of methods that read losses; each has one start and the whole budget."""
     hugging_face: HuggingFaceSettings = field(default_factory=lambda: HuggingFaceSettings(end=False))
-    """How the model is loaded and asked; targets are what replies begin with, unless end is true."""
+    """Loading and prompts of the model; replies have to begin with their targets, or to be them if end is true."""
     evolution: EvolutionSettings = field(default_factory=EvolutionSettings)
-    """Of evolution; as many replies as the budget says."""
+    """Settings of evolution; its replies are the budget."""
     fitness: FitnessSettings = field(default_factory=FitnessSettings)
-    """What makes an input fit, of both that read replies alone."""
+    """The fitness of an input, for the methods that read replies alone."""
     writing: WritingSettings = field(default_factory=WritingSettings)
-    """Of the attacker."""
+    """Settings of the attacker."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

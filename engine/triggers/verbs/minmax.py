@@ -66,7 +66,7 @@ class HardenTriggersConfig(TriggerConfig):
     threads: PositiveInt = 1
     """CPU threads that trainings compute with."""
     hardening: HardeningSettings = field(default_factory=HardeningSettings)
-    """How the model is trained."""
+    """The training of the model."""
 
     def trained(self, model: str, searches: str, *, control: bool = False) -> TrainHardenedConfig:
         """Return the training of a round, or of the control.

@@ -65,13 +65,13 @@ class SearchTableConfig(SearchingConfig):
     method: str = "gibbs-enum"
     """Methods of search as of parley search, separated by commas; each has a line (search.max_candidates: at one cost)."""
     lm: str = ""
-    """What judges inputs, as of parley search (own: each Hugging Face model its own); without one mal-io is left out."""
+    """Judge of inputs, as of parley search (own: each Hugging Face model its own); without one mal-io is left out."""
     lists: str = ",".join(LISTS)
     """Lists to search for, separated by commas; those measured in the same folder before stay in the table."""
     limit: NumItemsOrAll = 100
     """Number of targets of each list at most; 0 for all."""
     normal: Literal["greedy", "sampled"] = "greedy"
-    """What the models' own replies are: the likeliest ones, or drawn ones for models whose likeliest are few and general."""
+    """Replies of the models as targets: the likeliest ones, or drawn ones for models whose likeliest are few and general."""
     published: Literal["ubuntu", "switchboard", "opensubtitles", "none"] = "none"
     """Figures to show beside the measured ones: He & Glass 2018 on that corpus, or none."""
 

@@ -180,7 +180,7 @@ def _template(run: RunFolder, settings: Mapping[str, Any], name: str, *, has_pro
 
 
 _ITEMS = 16
-"""Of a shard at most: all of one model."""
+"""Triggers of a shard at most, all of one model."""
 NUM_PROMPTS = "num_prompts"
 """Entry of the summary: how many prompts are typed, those to each model."""
 
@@ -200,7 +200,7 @@ class TriggerTransferConfig(ShardedConfig):
     success: SuccessSettings = field(default_factory=SuccessSettings)
     """When a reply is a success; by target: as the search has it."""
     chat: ChatAsking = field(default_factory=ChatAsking)
-    """How the models, and one that judges, are loaded or asked."""
+    """Settings of the models, and of one that judges."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

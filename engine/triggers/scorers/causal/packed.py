@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 TOLERANCE = {torch.float32: 1e-3, torch.float64: 1e-3}
-"""How far logits may be off, as a share of their spread: rounding, in the model's own precision."""
+"""Largest error of logits, as a share of their spread: rounding, in the model's own precision."""
 TOLERANCE_HALF = 0.2
 """The same of models in half precision."""
 
@@ -122,7 +122,7 @@ def own_layers(model: Any) -> Sequence[Any]:
 
 ATTENTION = "parley_packed"
 _OTHER_ATTENTION = ("softcap", "s_aux", "sliding_window")
-"""What some models do beside: capped scores, sinks, windows."""
+"""Arguments of other kinds of attention: capped scores, sinks, windows."""
 Attend = Callable[[int, Tensor, Tensor, Tensor, float | None], Tensor]
 """Attention (A, H, D) of a layer: its number, queries (1, H, A, D), keys and values (1, J, A, D), the scale of products."""
 
@@ -242,7 +242,7 @@ def _attend_blocks(
 ) -> Tensor:
     """Return attention (A, H, D) of each text to its earlier parts and to itself."""
     num_heads, width = query_1HAD.shape[1], query_1HAD.shape[3]
-    found_AHD = query_1HAD.new_empty(query_1HAD.shape[2], num_heads, width)
+    attended_AHD = query_1HAD.new_empty(query_1HAD.shape[2], num_heads, width)
     for block in packing:
         known_keys, known_values = ([getattr(part, kind)[layer] for part in block.before] for kind in ("keys", "values"))
         key_nJSD, value_nJSD = (
@@ -253,9 +253,9 @@ def _attend_blocks(
         query_nJRLD = block.of(query_1HAD).unflatten(1, (key_nJSD.shape[1], -1))
         mask = block.mask.repeat(query_nJRLD.shape[2], 1)
         attended = scaled_dot_product_attention(query_nJRLD.flatten(2, 3), key_nJSD, value_nJSD, mask, scale=scaling)
-        own_nLHD = found_AHD[block.start : block.start + block.num * block.length].unflatten(0, (block.num, block.length))
+        own_nLHD = attended_AHD[block.start : block.start + block.num * block.length].unflatten(0, (block.num, block.length))
         own_nLHD.copy_(attended.view_as(query_nJRLD).flatten(1, 2).transpose(1, 2))
-    return found_AHD
+    return attended_AHD
 
 
 @cache
@@ -296,7 +296,7 @@ class _Grid:
         own_nC: where the tokens stand that are read.
         first_n: the column with a text's first token.
         keeps: whether keys and values are kept.
-        kept: those of a layer, each (n, C, J, D).
+        caches: those of a layer, each (n, C, J, D).
     """
 
     before: Sequence[KeysValues]
@@ -304,7 +304,7 @@ class _Grid:
     own_nC: Tensor
     first_n: Tensor
     keeps: bool
-    kept: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)
+    caches: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)
     _on: dict[tuple[torch.device, int, int], tuple[Tensor, ...]] = field(default_factory=dict)
 
     def attend(self, layer: int, query_1HAD: Tensor, key_1JAD: Tensor, value_1JAD: Tensor, scaling: float | None) -> Tensor:
@@ -313,7 +313,7 @@ class _Grid:
         where = (query_1HAD.device, num_heads, of_keys)
         if where not in self._on:
             self._on[where] = self._indices(*where, query_1HAD.dtype)
-        keys_i, query_i, found_i, mask = self._on[where]
+        keys_i, query_i, order_i, mask = self._on[where]
         num = len(self.keys_nC)
         key_nCJD, value_nCJD = (
             self._tokens(new, [getattr(part, kind)[layer] for part in self.before])
@@ -322,15 +322,15 @@ class _Grid:
             for kind, new in (("keys", key_1JAD), ("values", value_1JAD))
         )
         if self.keeps:
-            self.kept[layer] = (key_nCJD, value_nCJD)
+            self.caches[layer] = (key_nCJD, value_nCJD)
         # Queries of one head of keys stand below one another, so that keys are not laid out for each.
         rows = query_1HAD.transpose(1, 2).reshape(-1, width)
         query_nJMD = rows.index_select(0, query_i).view(num, of_keys, -1, width)
-        found_nJMD = scaled_dot_product_attention(
+        attended_nJMD = scaled_dot_product_attention(
             query_nJMD, key_nCJD.transpose(1, 2), value_nCJD.transpose(1, 2), mask, scale=scaling
         )
-        attended = found_nJMD.transpose(1, 2).reshape(-1, found_nJMD.shape[-1])
-        return attended.index_select(0, found_i).unflatten(0, (-1, num_heads))
+        attended = attended_nJMD.transpose(1, 2).reshape(-1, attended_nJMD.shape[-1])
+        return attended.index_select(0, order_i).unflatten(0, (-1, num_heads))
 
     @staticmethod
     def _tokens(new_1JAD: Tensor, before: Sequence[Tensor]) -> Tensor:
@@ -348,7 +348,7 @@ class _Grid:
         text_A, column_A = (index.to(device) for index in self.own_nC[:, -length:].nonzero().unbind(1))
         query_A1 = text_A[:, None] * num_heads * length + column_A[:, None] * of_keys
         head_H = torch.arange(num_heads, device=device)
-        found_i = (query_A1 + head_H % repeats * length * of_keys + head_H // repeats).flatten()
+        order_i = (query_A1 + head_H % repeats * length * of_keys + head_H // repeats).flatten()
         # One for all where all begin in the same column.
         first_m11 = self.first_n.unique()[:, None, None]
         if len(first_m11) > 1:
@@ -358,7 +358,7 @@ class _Grid:
         mask_mLC = torch.zeros(sees_mLC.shape, dtype=dtype).masked_fill_(~sees_mLC, -torch.inf)
         mask_mLC = pad(mask_mLC, (0, -columns % _ALIGNED)).repeat(1, repeats, 1).to(device)
         mask = mask_mLC[:, None, :, :columns].expand(num, of_keys, -1, -1)
-        return self.keys_nC.flatten().to(device), query_i, found_i, mask
+        return self.keys_nC.flatten().to(device), query_i, order_i, mask
 
 
 def _grid(texts: Sequence[ReadPlan]) -> _Grid:
@@ -416,7 +416,7 @@ def read_grid(reader: CausalReader, texts: Sequence[ReadPlan], embedding_VE: Ten
         cache, columns = None, slice(done, done + len(plan.ids_BL))
         if plan.keeps:
             length = plan.ids_BL.shape[1]
-            pairs = [[part[columns, -length:].transpose(1, 2) for part in grid.kept[layer]] for layer in sorted(grid.kept)]
+            pairs = [[part[columns, -length:].transpose(1, 2) for part in grid.caches[layer]] for layer in sorted(grid.caches)]
             cache = KeysValues(*(tuple(kind) for kind in zip(*pairs, strict=True)))
         results.append((logits.unflatten(0, (-1, len(plan.wanted_K))), cache))
         done = columns.stop

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 
 PASS, PASS_GPU = 64, 2048
-"""What a pass costs beside its tokens, in tokens: on a CPU to fetch the weights from memory, on a GPU to start."""
+"""Fixed cost of a pass, in tokens: on a CPU to fetch the weights from memory, on a GPU to start."""
 
 FoundT = TypeVar("FoundT")
 _packs: WeakKeyDictionary[Any, dict[str, bool]] = WeakKeyDictionary()
@@ -511,7 +511,7 @@ class SwapList:
 FEW = 8
 """Candidates of a list that float32 reads in any case."""
 SPREADS = 4.0
-"""How many standard deviations of its differences bfloat16 may be off."""
+"""Largest error of bfloat16, in standard deviations of its differences."""
 SLACK = 0.1
 """Nats above what is to be beaten from which on candidates are left out before it is known how far bfloat16 is off."""
 

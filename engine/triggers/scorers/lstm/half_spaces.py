@@ -41,7 +41,7 @@ class Nats(NamedTuple):
     nll: Tensor
     """Nats, or a lower bound."""
     likeliest: Tensor
-    """Whether the word is the likeliest, or may be."""
+    """True if the word is the likeliest, or may be."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class Touched(NamedTuple):
     """A softmax at the T states of one incumbent."""
 
     nats: Nats
-    """Of the words of its target (T,), exact."""
+    """Nats of the words of its target (T,), exact."""
     log_whole_T: Tensor
     """log Z."""
     pull_TH: Tensor

@@ -192,9 +192,9 @@ class FeasibleSet(NamedTuple):
     """The candidates that may cost less than the loss to beat."""
 
     rows_c: Tensor
-    """Which they are."""
+    """Their rows."""
     least_c: Tensor
-    """What they cost at least."""
+    """Their least losses."""
     states_cTH: Tensor
     """Decoder states that predict the words of the target."""
 
