@@ -211,29 +211,30 @@ class TextSearchWorker(TurnWorker[Target, Rows]):
         self.drop()
 
     def drop(self) -> None:
-        self._held: dict[str, Shard[_TextSearch]] = {}
+        self._running: dict[str, Shard[_TextSearch]] = {}
         self._round: _Round | None = None
 
     def turn(self, joining: Sequence[Shard[Target]], seconds: float) -> TurnResult[Rows]:
         """Take answers until the time is up or a shard has ended; new shards ask in the next round."""
         until = time.monotonic() + seconds
         for shard in joining:
-            self._held[shard.name] = Shard(shard.name, shard.keys, tuple(_TextSearch(self, target) for target in shard.items))
+            searches = tuple(_TextSearch(self, target) for target in shard.items)
+            self._running[shard.name] = Shard(shard.name, shard.keys, searches)
         ended: dict[str, Rows] = {}
-        while self._held and not ended:
+        while self._running and not ended:
             if self._round is None:
-                going = [search for shard in self._held.values() for search in shard.items if not search.finished]
+                going = [search for shard in self._running.values() for search in shard.items if not search.finished]
                 self._round = _Round(self, going)
             if not self._round.take(until):
                 break
             self._round = None
-            for name in [name for name, shard in self._held.items() if all(search.finished for search in shard.items)]:
-                over = self._held.pop(name)
+            for name in [name for name, shard in self._running.items() if all(search.finished for search in shard.items)]:
+                over = self._running.pop(name)
                 self._usual_queries += [search.num_answers for search in over.items]
                 ended[name] = rows_apart(_rows, over, self.searching.seed)
-        return TurnResult(ended, {name: self._stands(shard.items) for name, shard in self._held.items()})
+        return TurnResult(ended, {name: self._progress(shard.items) for name, shard in self._running.items()})
 
-    def _stands(self, searches: Sequence[_TextSearch]) -> UnderWay:
+    def _progress(self, searches: Sequence[_TextSearch]) -> UnderWay:
         """Return the progress of searches: their queries, by those of ended searches, or by the limit."""
         most = 1 + 2 * self.config.search.max_queries
         usual = sum(self._usual_queries) / len(self._usual_queries) if self._usual_queries else most
