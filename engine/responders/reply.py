@@ -248,31 +248,31 @@ class ReplyTask(Sharded[Example]):
 class ReplyWorker:
     """A worker that replies with a model."""
 
-    def __init__(self, replying: ReplyTask) -> None:
+    def __init__(self, reply_task: ReplyTask) -> None:
         from parley.policies.core.responders import load_responder
 
-        chat, answers = replying.config.chat.on(replying.config.device), Path(replying.answers) if replying.answers else None
-        most = replying.config.chat.max_tokens
-        self.replying, self.responder = replying, load_responder(replying.model, chat, answers=answers, max_tokens=most)
-        if _is_ours(replying.config):
+        config, answers = reply_task.config, Path(reply_task.answers) if reply_task.answers else None
+        chat, most = config.chat.on(config.device), config.chat.max_tokens
+        self.reply_task, self.responder = reply_task, load_responder(reply_task.model, chat, answers=answers, max_tokens=most)
+        if _is_ours(reply_task.config):
             responder: TrainableResponder = self.responder  # type: ignore[assignment]  # as the kind of its checkpoint says
-            responder.model.to(replying.config.device)
+            responder.model.to(reply_task.config.device)
 
     def run(self, shard: Shard[Example]) -> list[dict[str, Any]]:
         """Return one row per context; contexts of similar length are one batch."""
-        return rows_apart(self._replied, shard, self.replying.seed)
+        return rows_apart(self._replied, shard, self.reply_task.seed)
 
     def _replied(self, shard: Shard[Example]) -> list[dict[str, Any]]:
-        replying, size = self.replying, self.replying.config.batch_size
+        reply_task, size = self.reply_task, self.reply_task.config.batch_size
         order = sorted(range(len(shard.items)), key=lambda index: len(context_words(shard.items[index].context)))
         replies_by_index: dict[int, ModelReply] = {}
         for start in range(0, len(order), size):
             indices = order[start : start + size]
-            seeds = [replying.seed(shard.keys[index]) for index in indices]
+            seeds = [reply_task.seed(shard.keys[index]) for index in indices]
             contexts = [shard.items[index].context for index in indices]
-            replies_by_index |= zip(indices, replies_of(self.responder, contexts, replying.decoder, seeds), strict=True)
+            replies_by_index |= zip(indices, replies_of(self.responder, contexts, reply_task.decoder, seeds), strict=True)
         return [
-            ok_row(key, replying.seed(key))
+            ok_row(key, reply_task.seed(key))
             | {
                 "context": format_turns(example.context),
                 "truth": format_turns((example.reply,)),
@@ -288,14 +288,14 @@ class ContextSpec:
     """The contexts to reply to, checked.
 
     Args:
-        replying: the model and how it replies.
+        reply_task: the model and how it replies.
         corpus: whose contexts they are.
         examples: in the order of the corpus.
         longest: words that the model can say at most; None where it has no limit in words.
         note: how many are left out because the training split has their contexts; empty where there are none.
     """
 
-    replying: ReplyTask
+    reply_task: ReplyTask
     corpus: str
     examples: Sequence[Example]
     longest: int | None
@@ -362,8 +362,8 @@ class ReplyJob(Job[ReplyConfig, ContextSpec, ContextSpec]):
 
     def work(self, run: RunFolder, prepared: ContextSpec, reporter: Reporter) -> ContextSpec:
         items = {example.key: example for example in prepared.examples}
-        replying = replace(prepared.replying, answers=str(run.path / ANSWERS_FOLDER))
-        run_items(run, replying, items, prepared.replying.config, reporter, "replying")
+        reply_task = replace(prepared.reply_task, answers=str(run.path / ANSWERS_FOLDER))
+        run_items(run, reply_task, items, prepared.reply_task.config, reporter, "replying")
         return prepared
 
     def measure(self, run: RunFolder, spec: ContextSpec) -> Summary:
@@ -374,7 +374,7 @@ class ReplyJob(Job[ReplyConfig, ContextSpec, ContextSpec]):
             _write(run.path / file, zip(contexts, (row[column] for row in rows), strict=True))
         after = {example.key: format_turns((example.after,)) for example in spec.examples if example.after}
         _write(run.path / NEXT_FILE, zip(contexts, (after.get(row["item_key"], "") for row in rows), strict=True))
-        config = spec.replying.config
+        config = spec.reply_task.config
         replied = [row for row in rows if not is_no_reply(row)]
         replies, recorded = ([row[side].split() for row in replied] for side in ("reply", "truth"))
         what = f"{len(rows):,} {config.split} contexts, replies by {config.decoder}, seed {config.seed}."

@@ -493,8 +493,8 @@ class Search(Job[TriggerConfig, SearchPlan, SearchPlan]):
         save_targets(targets, run.path)
         reporter.say(str(composition(config, prepared.models.thresholds)))
         items = {target.key: target for target in targets.targets}
-        searching = SearchTask(config, prepared.models, answers=str((run.path / ANSWERS_FOLDER).absolute()))
-        run_items(run, searching, items, config, reporter, f"searching for {targets.name} targets")
+        search_task = SearchTask(config, prepared.models, answers=str((run.path / ANSWERS_FOLDER).absolute()))
+        run_items(run, search_task, items, config, reporter, f"searching for {targets.name} targets")
         return prepared
 
     def measure(self, run: RunFolder, plan: SearchPlan) -> Summary:

@@ -191,20 +191,20 @@ class TextSearchWorker(TurnWorker[Target, Rows]):
     """A worker that holds the model, and searches for the targets of several shards side by side.
 
     Args:
-        searching: what is searched for.
+        search_task: what is searched for.
     """
 
-    def __init__(self, searching: TextSearchTask) -> None:
+    def __init__(self, search_task: TextSearchTask) -> None:
         from parley.policies.chat.loading import load_chat_model
 
-        self.searching, self.config = searching, searching.plan.config
-        chat, answers = self.config.chat.on(self.config.device), Path(searching.answers)
+        self.search_task, self.config = search_task, search_task.plan.config
+        chat, answers = self.config.chat.on(self.config.device), Path(search_task.answers)
         self._model: ChatModel = load_chat_model(absolute_address(self.config.model), chat, answers=answers)
-        self.template = messages_of(self.config, has_prompts=searching.plan.targets.has_prompts)
+        self.template = messages_of(self.config, has_prompts=search_task.plan.targets.has_prompts)
         self._success = judges_of_replies(self.config.success, chat, answers)[self.config.end]
         self.fitness = load_fitness(self.config.fitness, chat, answers)
         self.cost = load_fluency(self.config.fitness, chat)
-        self._num_tokens = num_tokens(searching.plan)
+        self._num_tokens = num_tokens(search_task.plan)
         self._usual_queries: list[int] = []
         attacker = self.config.attacker
         self._attacker = load_chat_model(absolute_address(attacker), chat, answers=answers) if attacker else None
@@ -231,7 +231,7 @@ class TextSearchWorker(TurnWorker[Target, Rows]):
             for name in [name for name, shard in self._running.items() if all(search.finished for search in shard.items)]:
                 over = self._running.pop(name)
                 self._usual_queries += [search.num_answers for search in over.items]
-                ended[name] = rows_apart(_rows, over, self.searching.seed)
+                ended[name] = rows_apart(_rows, over, self.search_task.seed)
         return TurnResult(ended, {name: self._progress(shard.items) for name, shard in self._running.items()})
 
     def _progress(self, searches: Sequence[_TextSearch]) -> UnderWay:
@@ -262,7 +262,7 @@ class TextSearchWorker(TurnWorker[Target, Rows]):
         """Return the search that proposes inputs for a target."""
         settings, attacker = self.config.writing, self._attacker
         if attacker is None:
-            words, start = self.searching.plan.words, tuple(self.config.start.split())
+            words, start = self.search_task.plan.words, tuple(self.config.start.split())
             return Evolution(self.config.search, words, seed, start=start, allows=self.config.allows)
         decoding = ChatDecoding(max_tokens=settings.max_tokens, temperature=settings.temperature)
 
@@ -342,9 +342,9 @@ class _TextSearch:
     """Answers of the round under way, in the order in which they came."""
 
     def __post_init__(self) -> None:
-        self.seed = self.worker.searching.seed(self.target.key)
+        self.seed = self.worker.search_task.seed(self.target.key)
         self.search = self.worker.proposals(self.target, self.seed)
-        arguments = self.worker.config.search, self.worker.searching.plan.words
+        arguments = self.worker.config.search, self.worker.search_task.plan.words
         self.random = Evolution(*arguments, derive_seed(self.seed, "random"), allows=self.worker.config.allows, blind=True)
         self.replies: dict[Proposals | None, dict[Words, _JudgedReply]] = {None: {}, self.search: {}, self.random: {}}
         self.requests: list[tuple[Proposals | None, list[Words]]] = []
@@ -530,9 +530,10 @@ class SearchText(Job[TextSearchConfig, TextSearchPlan, TextSearchPlan]):
         save_targets(prepared.targets, run.path)
         save_words(prepared.words, run.path)
         reporter.say(str(text_composition(prepared.config)))
-        searching = TextSearchTask(prepared, str((run.path / ANSWERS_FOLDER).absolute()))
+        search_task = TextSearchTask(prepared, str((run.path / ANSWERS_FOLDER).absolute()))
         items = {target.key: target for target in prepared.targets.targets}
-        run_items(run, searching, items, prepared.config, reporter, f"searching for {prepared.targets.name} targets by replies")
+        title = f"searching for {prepared.targets.name} targets by replies"
+        run_items(run, search_task, items, prepared.config, reporter, title)
         return prepared
 
     def measure(self, run: RunFolder, plan: TextSearchPlan) -> Summary:

@@ -289,20 +289,20 @@ class TriggerTransferWorker:
     """A worker that types triggers; it holds one model at a time, beside a judge.
 
     Args:
-        transferring: the triggers and their models.
+        transfer_task: the triggers and their models.
     """
 
-    def __init__(self, transferring: TransferTask) -> None:
-        self.transferring, self.config = transferring, transferring.config
+    def __init__(self, transfer_task: TransferTask) -> None:
+        self.transfer_task, self.config = transfer_task, transfer_task.config
         self._label = ""
         self._model: ChatModel | None = None
         self._success = judges_of_replies(
-            self.config.success, self.config.chat.on(self.config.device), Path(transferring.answers)
+            self.config.success, self.config.chat.on(self.config.device), Path(transfer_task.answers)
         )
 
     def run(self, shard: Shard[ShownTrigger]) -> list[dict[str, Any]]:
         """Return one row per trigger and model; all questions to a model are asked at once."""
-        return rows_apart(self._all_rows, shard, self.transferring.seed)
+        return rows_apart(self._all_rows, shard, self.transfer_task.seed)
 
     def _all_rows(self, shard: Shard[ShownTrigger]) -> list[dict[str, Any]]:
         rows: dict[str, dict[str, Any]] = {}
@@ -315,12 +315,12 @@ class TriggerTransferWorker:
         from parley.policies.chat.model import ChatDecoding
 
         model, success = self._model_of(label), self.config.success
-        chats, tokens = [trigger.chat for trigger in triggers.values()], self.transferring.num_tokens
+        chats, tokens = [trigger.chat for trigger in triggers.values()], self.transfer_task.num_tokens
         greedy = model.answer(chats, decoding=ChatDecoding(max_tokens=tokens))
         drawn = []
         decoding = ChatDecoding(max_tokens=tokens, temperature=success.temperature)
         for number in range(success.samples):
-            seeds = [derive_seed(self.transferring.seed(key), "sample", number) for key in triggers]
+            seeds = [derive_seed(self.transfer_task.seed(key), "sample", number) for key in triggers]
             drawn.append(model.answer(chats, decoding=decoding, seeds=seeds))
         rows = {}
         for index, (key, trigger) in enumerate(triggers.items()):
@@ -329,7 +329,7 @@ class TriggerTransferWorker:
                 JudgedAnswer(answer, judge.verdict(answer, trigger.target, trigger.prompt))
                 for answer in (greedy[index], *(answers[index] for answers in drawn))
             ]
-            rows[key] = ok_row(key, self.transferring.seed(key)) | {
+            rows[key] = ok_row(key, self.transfer_task.seed(key)) | {
                 "source": trigger.source,
                 "trigger": trigger.key,
                 "control": trigger.control or None,
@@ -349,7 +349,7 @@ class TriggerTransferWorker:
         if self._model is None or self._label != label:
             # Free the memory of the previous model first.
             self._model = None
-            chat, answers = self.config.chat.on(self.config.device), Path(self.transferring.answers)
+            chat, answers = self.config.chat.on(self.config.device), Path(self.transfer_task.answers)
             self._label, self._model = label, load_chat_model(self.config.model_names[label], chat, answers=answers)
         return self._model
 
@@ -403,8 +403,8 @@ class SearchTransfer(Job[TriggerTransferConfig, TransferPlan, TransferPlan]):
     def work(self, run: RunFolder, prepared: TransferPlan, reporter: Reporter) -> TransferPlan:
         reporter.say(str(_composition(prepared.config)))
         num_tokens = prepared.config.success.tokens or enough_tokens(item.trigger.target for item in prepared.items.values())
-        transferring = TransferTask(prepared.config, str((run.path / ANSWERS_FOLDER).absolute()), num_tokens)
-        run_items(run, transferring, prepared.items, prepared.config, reporter, "typing triggers to models")
+        transfer_task = TransferTask(prepared.config, str((run.path / ANSWERS_FOLDER).absolute()), num_tokens)
+        run_items(run, transfer_task, prepared.items, prepared.config, reporter, "typing triggers to models")
         return prepared
 
     def measure(self, run: RunFolder, plan: TransferPlan) -> Summary:

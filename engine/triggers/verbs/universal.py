@@ -200,23 +200,23 @@ class UniversalWorker(SearchTurns[UniversalInput]):
     """A worker that holds the models behind every prompt.
 
     Args:
-        searching: the search.
+        search_task: the search.
     """
 
-    def __init__(self, searching: UniversalSearchTask) -> None:
+    def __init__(self, search_task: UniversalSearchTask) -> None:
         from parley.engine.triggers.hits import HitType
         from parley.engine.triggers.searches.batch import UniversalVictim
 
-        self._searching = searching
+        self._searching = search_task
         # Code that needs one model gets the first.
-        config, models = replace(searching.config, model=searching.config.model.split(",")[0].strip()), searching.models
+        config, models = replace(search_task.config, model=search_task.config.model.split(",")[0].strip()), search_task.models
         self.config, self.thresholds, self.wanted = config, models.thresholds, HitType.parse(config.hit)
         folders = cast("list[HuggingFaceFolder]", [models.victim, *models.other_models])
         causal = _with_words_of_the_first([cast("HuggingFaceCausal", folder.load(config.device)) for folder in folders])
         self.pairs = [
-            _ModelPair(label, pair, pair in searching.searched, model.behind(str(pair.prompt)))
-            for label, model in zip(searching.labels, causal, strict=True)
-            for pair in (*searching.searched, *searching.held_out)
+            _ModelPair(label, pair, pair in search_task.searched, model.behind(str(pair.prompt)))
+            for label, model in zip(search_task.labels, causal, strict=True)
+            for pair in (*search_task.searched, *search_task.held_out)
         ]
 
         def victim(pairs: Sequence[_ModelPair]) -> UniversalVictim:
@@ -227,7 +227,7 @@ class UniversalWorker(SearchTurns[UniversalInput]):
         self.search = compose(self.victim)
         # Measures behind all prompts what was searched for behind some of them.
         self._everywhere = compose(victim(self.pairs)).method.scorer
-        self._verifier = verifier(config, causal[0], searching.answers)
+        self._verifier = verifier(config, causal[0], search_task.answers)
         self.drop()
 
     def searches(self) -> BatchedSearch:
@@ -414,10 +414,10 @@ class SearchUniversal(Job[UniversalConfig, UniversalSearchPlan, UniversalSearchP
         reporter.say(str(_composition(prepared)))
         labels = tuple(model_labels(config.model))
         answers = str((run.path / ANSWERS_FOLDER).absolute())
-        searching = UniversalSearchTask(config, prepared.models, prepared.searched, prepared.held_out, labels, answers)
+        search_task = UniversalSearchTask(config, prepared.models, prepared.searched, prepared.held_out, labels, answers)
         items = universal_inputs(config.search.restarts, config.num_random)
         title = f"searching for one input behind {len(prepared.searched):,} prompts, {len(prepared.held_out):,} held out"
-        run_items(run, searching, items, config, reporter, title)
+        run_items(run, search_task, items, config, reporter, title)
         return prepared
 
     def measure(self, run: RunFolder, plan: UniversalSearchPlan) -> Summary:
