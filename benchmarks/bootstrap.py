@@ -39,12 +39,12 @@ class Options:
 
     @property
     def resamples(self) -> int:
-        """Resamples of ours."""
+        """Return the resamples of ours."""
         return 5000 if self.quick else 100_000
 
     @property
     def plain_resamples(self) -> int:
-        """Resamples of the loop, which are enough to time one and to compare p-values."""
+        """Return the resamples of the loop: enough to time one and to compare p-values."""
         return 1000 if self.quick else 10_000
 
 
@@ -58,7 +58,7 @@ def plain_bootstrap(differences: np.ndarray, num_resamples: int, draw: Callable[
 
 
 def draw_pairs(num: int) -> dict[str, np.ndarray]:
-    """Differences between two systems, by kind."""
+    """Draw differences between two systems, by kind."""
     rng = np.random.default_rng(SEED)
 
     def f1() -> np.ndarray:

@@ -63,7 +63,7 @@ class _Chance:
 
 
 def measure(options: Options) -> dict[str, Any]:
-    """Asks for the choices of every side."""
+    """Measure the choices of every side, by rule."""
     model = _model(options)
     sides = _sides("embedded" if options.quick else options.corpus)
     drawn = stream(SEED).permutation(len(sides))[: 2 if options.quick else options.num]

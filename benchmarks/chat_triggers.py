@@ -116,7 +116,7 @@ class StepTally:
         )
 
     def ratio(self, clock: Clock) -> float:
-        """Candidates per second of ours, over the reference's."""
+        """Return the candidates per second of ours, over the reference's."""
         return self.reference.seconds / clock.seconds
 
     @property
@@ -143,7 +143,7 @@ class ChatSearch:
         self.words_N = drawn_words(victim, "chat input", 1)[0]
 
     def step(self, number: int, tally: StepTally) -> None:
-        """One step of both, and what each says of its candidates."""
+        """Make one step of both searches, and compare the losses of their candidates."""
         with tally.gradient.running():
             incumbent, swaps, tried_GN = self.propose(number)
         with tally.ours.running():
@@ -217,7 +217,7 @@ def _noted() -> Iterator[list[tuple[int, float]]]:
 
 
 def measure(options: Options) -> dict[str, Any]:
-    """Measures the searches, one after the other."""
+    """Measure the searches, one after the other."""
     if options.device == "cuda" and not torch.cuda.is_available():
         raise ConfigError("torch sees no GPU", where="--device", got="cuda", fix="leave out --device")
     if options.device == "cuda" and options.nanogcg:
@@ -228,7 +228,7 @@ def measure(options: Options) -> dict[str, Any]:
 
 
 def compare(longest: Chat, options: Options) -> dict[str, Any]:
-    """Measures searches in a model with 20 searched tokens."""
+    """Measure searches in a model with 20 searched tokens."""
     tallies: dict[str, StepTally] = {}
     for name, length, gibbs in (("20", 20, False), ("10", 10, False), ("gibbs", 20, True)):
         victim = replace(longest, input_length=length)
@@ -283,7 +283,7 @@ def compare(longest: Chat, options: Options) -> dict[str, Any]:
 
 
 def short_lists(victim: Chat) -> tuple[CausalScorer, list[BestInput], Swaps]:
-    """Short lists of several searches, each at another position, replies of other lengths."""
+    """Build short lists of several searches, each at another position and with a reply of another length."""
     scorer = CausalScorer(victim, TriggerObjective(kind="likelihood"))
     targets = [victim.target_T[: REPLY - number % 3].clone() for number in range(SEARCHES)]
     incumbents = scorer.measure(targets, drawn_words(victim, "chat together", SEARCHES))
@@ -341,7 +341,7 @@ def measure_together(scorer: CausalScorer, incumbents: list[BestInput], all_swap
 
 
 def measure_whole(victim: Chat, options: Options) -> dict[str, Any]:
-    """Whole lists of several searches: as searches read them together, and one, two and four at once, never in pieces."""
+    """Measure whole lists of several searches: together as searches read them, and one, two and four at once, unsplit."""
     scorer, incumbents, swaps = whole_lists(victim, options)
     together = measure_together(scorer, incumbents, swaps, options.steps)
     lists = [SwapList(scorer, incumbent, *swap) for incumbent, swap in zip(incumbents, swaps.lists(), strict=True)]

@@ -65,7 +65,7 @@ def played(agent: FriendsAgent, channel: Channel, chats: Asked, num_rows: int) -
 
 
 def measure(options: Options) -> dict[str, Any]:
-    """Figures of DynoNets and of scripted bots."""
+    """Measure DynoNets and scripted bots."""
     name = corpus_of(options.checkpoint) if options.checkpoint else EMBEDDED_FRIENDS
     corpus = load_friends(name, options.data_root)
     model = load_dynonet(options.checkpoint) if options.checkpoint else drawn_network(corpus)

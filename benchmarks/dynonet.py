@@ -44,7 +44,7 @@ class Options:
 
 
 def measure(options: Options) -> dict[str, Any]:
-    """Clocks both ways."""
+    """Time both ways."""
     corpus = load_friends("friends")
     chats = corpus.splits["train"][: BATCH // 2]
     utterances = ([token for token in event.tokens if isinstance(token, str)] for chat in chats for event in chat.events)

@@ -53,7 +53,7 @@ class Options:
 
 
 def made_up(num: int) -> tuple[list[RepliedPair], np.ndarray]:
-    """Pairs, both sides of a source one after the other, and whether each is of the first side."""
+    """Make pairs, both sides of a source one after the other, and mark those of the first side."""
     draws = stream(SEED, "pairs")
     shares = 1 / np.arange(1, WORDS + 1)
     ranks = draws.choice(WORDS, size=(num, 4, LONGEST), p=shares / shares.sum())
@@ -69,7 +69,7 @@ def made_up(num: int) -> tuple[list[RepliedPair], np.ndarray]:
 
 
 def share_right(judge: Judge, pairs: Sequence[RepliedPair], labels: np.ndarray, fold: int) -> float:
-    """Fits a judge to the other folds; the share of this one's pairs that it tells."""
+    """Fit a judge to the other folds, and return the share of this fold's pairs that it gets right."""
     held_out = np.arange(len(pairs)) // 2 % FOLDS == fold
     judge.fit([pairs[n] for n in np.flatnonzero(~held_out).tolist()], labels[~held_out], SEED)
     scores = judge.score([pairs[n] for n in np.flatnonzero(held_out).tolist()])
@@ -77,7 +77,7 @@ def share_right(judge: Judge, pairs: Sequence[RepliedPair], labels: np.ndarray, 
 
 
 def plain_log_odds(model: Discriminator, sources: Sequence[np.ndarray], replies: Sequence[np.ndarray]) -> Tensor:
-    """Log-odds (R,) of pairs, each read whole by torch's own layers, padding like words."""
+    """Return the log-odds (R,) of pairs, each read whole by torch's own layers, padding like words."""
     reader, sizes = model.reader, model.sizes
     contexts, (words_RT, lengths_R) = context_batch(sources, model.vocabulary, sizes), reply_batch(replies, sizes)
     state: tuple[Tensor, Tensor] | None = None
@@ -92,7 +92,7 @@ def plain_log_odds(model: Discriminator, sources: Sequence[np.ndarray], replies:
 
 
 def measure(options: Options) -> dict[str, Any]:
-    """Clocks both ways, and the judges."""
+    """Time both ways, and measure the judges."""
     num, folds = (QUICK_SOURCES, 1) if options.quick else (SOURCES, FOLDS)
     pairs, labels = made_up(num)
     vocabulary = PairVocabulary((*SPECIALS, EOT, *(f"w{rank}" for rank in range(WORDS))))

@@ -52,7 +52,7 @@ class Clock:
 
     @property
     def seconds(self) -> float:
-        """Those that count: the processor's, but on a GPU those on the wall."""
+        """Return the seconds that count: those of the processor, on a GPU those on the wall."""
         return self.wall_s if self.device.type == "cuda" else self.cpu_s
 
     @contextmanager
@@ -106,7 +106,7 @@ def gflop_per_s(rows: int, inner: int, columns: int, dtype: torch.dtype) -> floa
 
 
 def weight_gflop_per_s(rows: int, inner: int, columns: int, dtype: torch.dtype) -> float:
-    """As `gflop_per_s`, of the products that `policies/core/layers.py` forms."""
+    """Measure as `gflop_per_s` the products of `policies/core/layers.py`."""
     left, weight, repeats = torch.randn(rows, inner), Weight(torch.randn(columns, inner), dtype), 200
     for _ in range(20):
         weight(left)

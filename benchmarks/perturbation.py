@@ -200,7 +200,7 @@ def measure(options: Options) -> dict[str, Any]:
 
 
 def _ours(subject: Subject, *names: str) -> float:
-    """Seconds of the processor for an utterance under all of the strategies, a shard of contexts at a time."""
+    """Measure the processor's seconds for an utterance under all strategies, a shard of contexts at a time."""
     made, clock = subject.make(*names), Clock()
     gc.collect()
     with clock.running():
@@ -212,7 +212,7 @@ def _ours(subject: Subject, *names: str) -> float:
 
 
 def _copied(subject: Subject) -> float:
-    """Seconds of the processor for an utterance that is read and built again as it was."""
+    """Measure the processor's seconds for an utterance that is read and built again unchanged."""
     clock = Clock()
     gc.collect()
     with clock.running():
@@ -236,7 +236,7 @@ def _plain(subject: Subject, name: str, num: int) -> float:
 
 
 def _different(subject: Subject, name: str, num: int) -> list[str]:
-    """Contexts that the loop makes something else of, from the same draws."""
+    """Return the contexts for which the loop gives another result from the same draws."""
     loop, different = subject.plain.named(name), []
     contexts = subject.contexts[:num]
     (strategy,) = subject.make(name)
@@ -255,7 +255,7 @@ def _fed(seed: int, name: str) -> Draw:
 
 
 def _names(utterances: Sequence[Utterance], words: Sequence[str]) -> list[str]:
-    """Made-up entities: some common words, and some words that stand side by side."""
+    """Make entities up: some common words, and some pairs of neighbouring words."""
     alone = [word for word in words[50:400:10] if word.isalpha()]
     two = dict.fromkeys((a, b) for line in utterances[::20] for a, b in pairwise(line) if a.isalpha() and b.isalpha())
     return [*alone, *(" ".join(pair) for pair in two)][:100]
@@ -273,7 +273,7 @@ def opened_lexicon(name: Literal["any", "nltk", "built-in"]) -> Literal["nltk", 
 
 
 def _texts(subject: Subject, number: int, options: Options) -> TextSample:
-    """Texts that no other number gets, as far as the corpus has so many."""
+    """Return texts that no other number gets, if the corpus has enough."""
     size = options.calls + options.lists * LIST
     texts = [detokenise(subject.utterances[i % len(subject.utterances)]) for i in range(number * size, (number + 1) * size)]
     alone, listed = texts[: options.calls], texts[options.calls :]
@@ -281,7 +281,7 @@ def _texts(subject: Subject, number: int, options: Options) -> TextSample:
 
 
 def _on_texts(subject: Subject, name: str, sample: TextSample) -> Seconds:
-    """Ours, one version of each text."""
+    """Measure ours, one version of each text."""
     if name == NOTHING:
         return _clocked(lambda text: _read_and_joined([text]), _read_and_joined, sample)
     (strategy,) = subject.on_texts(name)
@@ -296,7 +296,7 @@ def _read_and_joined(texts: Sequence[str]) -> list[str]:
 def _library(
     name: str, read: Mapping[str, TextSample], subject: Subject, ours: Mapping[str, Seconds], folder: Path
 ) -> dict[str, Any] | str:
-    """Their augmenters, one version of each text."""
+    """Measure a library's augmenters, one version of each text."""
     version_of = installed(name)
     if version_of is None:
         return "not installed"
@@ -326,7 +326,7 @@ def _ratios(theirs: Seconds, ours: Seconds) -> Seconds:
 
 
 def _clocked(single: Callable[[str], Any], many: Callable[[list[str]], Any], sample: TextSample) -> Seconds:
-    """Seconds of the processor for a text, one a call and many a call."""
+    """Measure the processor's seconds for a text, one a call and many a call."""
     single("an old disk works")
     call, listed = Clock(), Clock()
     gc.collect()

@@ -39,7 +39,7 @@ class PhaseOptions(Training):
 
     @property
     def updates(self) -> int:
-        """Of a training."""
+        """Return the updates of a training."""
         return self.phases * (2 if self.quick else 10)
 
 
@@ -59,7 +59,7 @@ class PhasedTraining:
 
 
 def measure(options: PhaseOptions) -> dict[str, Any]:
-    """Trains both ways from every seed."""
+    """Train both ways from every seed."""
     from parley.engine.core.ray.session import connect
 
     model = negotiator(options.checkpoint)

@@ -35,7 +35,7 @@ class Target(PlainNegotiator):
         self._advance([self.model.vocabulary.you_id])
 
     def gap(self) -> float:
-        """Largest logit of another word that may be said, less that of `<selection>`."""
+        """Return the largest logit of another allowed word, less that of `<selection>`."""
         hidden = self.model.decoder(self.state[0, 0])
         logits = torch.mv(self.model.word_embedding.weight, hidden) + self.mask
         ending = float(logits[SELECTION_ID])
@@ -43,12 +43,12 @@ class Target(PlainNegotiator):
         return float(logits.max()) - ending
 
     def decide(self) -> list[float]:
-        """Sum of head logits of every legal selection after `<selection>`."""
+        """Return the sum of head logits of every legal selection after `<selection>`."""
         self._advance([SELECTION_ID])
         return self.sums()
 
     def restore(self, num_tokens: int, num_parts: int, state: torch.Tensor) -> None:
-        """Back to an earlier state."""
+        """Restore an earlier state."""
         del self.tokens[num_tokens:], self.states[num_parts:]
         self.state = state
 
@@ -66,7 +66,7 @@ class Verdict:
 
     @property
     def key(self) -> tuple[bool, int, int]:
-        """Lower is better."""
+        """Return the sort key; lower is better."""
         return self.broken, round(self.loss / RESOLUTION), -self.advantage
 
 
@@ -109,7 +109,7 @@ class PlainAttack:
 
     @torch.no_grad()
     def judge(self, sentence: list[int]) -> Verdict:
-        """One full pass of the target."""
+        """Judge a sentence by one full pass of the target."""
         self.num_candidates += 1
         target, config = self.target, self.config
         before = (len(target.tokens), len(target.states), target.state)

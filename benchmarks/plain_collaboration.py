@@ -48,7 +48,7 @@ class PlainDynoNetSession:
 
     @torch.no_grad()
     def enter(self, rows: list[int]) -> None:
-        """Begins a chat."""
+        """Begin a chat."""
         (row,), model, size = rows, self.model, self.model.sizes.hidden
         view = self.view
         table = view.entities(row), view.attributes(row)
@@ -74,7 +74,7 @@ class PlainDynoNetSession:
 
     @torch.no_grad()
     def act(self, rows: list[int]) -> list[Act]:
-        """Says or selects something, word by word."""
+        """Write or select, word by word."""
         (row,), graph, model = rows, self.reader.graph, self.model
         draws = torch.from_numpy(self.view.generator(row).random(num_draws(self.agent.decoding) + 1))
         nodes, checked, num_words = self.nodes(), torch.zeros(len(graph), 1), len(model.vocabulary)
@@ -123,7 +123,7 @@ class PlainDynoNetSession:
         logits[~allowed] = -torch.inf
 
     def nodes(self) -> Tensor:
-        """Embeddings of all nodes (N, C), by messages along all edges."""
+        """Return the embeddings of all nodes (N, C), by messages along all edges."""
         model, graph = self.model, self.reader.graph
         new = len(graph) - len(self.heard)
         self.heard += [torch.zeros(model.sizes.hidden) for _ in range(new)]
@@ -147,7 +147,7 @@ class PlainDynoNetSession:
         return scores.softmax(0) @ nodes, scores
 
     def step(self, gates: Tensor) -> None:
-        """One step of an LSTM."""
+        """Make one step of an LSTM."""
         enter, forget, candidate, leave = gates.chunk(4)
         self.cell = forget.sigmoid() * self.cell + enter.sigmoid() * candidate.tanh()
         self.hidden = leave.sigmoid() * self.cell.tanh()

@@ -35,7 +35,7 @@ class PlainSide:
         self.incoming = [[edge for edge in side.edges.tolist() if edge[0] == node] for node in range(len(self.features))]
 
     def turn(self, number: int) -> Tensor:
-        """Negative log-likelihoods (T,) of what the side does in a turn."""
+        """Return the negative log-likelihoods (T,) of the side's own turn."""
         partners, event = self.side.turns[number]
         for reading in partners:
             self.encode(reading)
@@ -45,7 +45,7 @@ class PlainSide:
         return nll_T
 
     def nodes(self) -> Tensor:
-        """Embeddings (N, C)."""
+        """Return the embeddings (N, C) of the nodes."""
         model, size = self.model, self.model.sizes.message
         before = torch.cat([torch.stack(self.heard), torch.stack(self.said), self.features], dim=1)
         parts = [before]
@@ -63,13 +63,13 @@ class PlainSide:
         return torch.cat(parts, dim=1)
 
     def step(self, gates: Tensor) -> None:
-        """One step of an LSTM."""
+        """Make one step of an LSTM."""
         enter, forget, candidate, leave = gates.chunk(4)
         self.cell = forget.sigmoid() * self.cell + enter.sigmoid() * candidate.tanh()
         self.hidden = leave.sigmoid() * self.cell.tanh()
 
     def encode(self, reading: EventReading) -> None:
-        """Hears an event."""
+        """Encode an event of the partner."""
         model, nodes = self.model, self.nodes().detach()
         for word, node in zip(reading.words, reading.nodes, strict=True):
             gates = model.encoder_words(model.embedding.weight[word]) + model.encoder_state(self.hidden)

@@ -49,7 +49,7 @@ class PlainNegotiator:
         self._advance([self.model.vocabulary.them_id, *words])
 
     def write(self, draws: Sequence[float]) -> list[int]:
-        """Own words, at most as many as there are draws; `<eos>` is added where they do not end by themselves."""
+        """Write words, at most one a draw; add `<eos>` if they do not end by themselves."""
         self._advance([self.model.vocabulary.you_id])
         words: list[int] = []
         for draw in draws:
@@ -73,7 +73,7 @@ class PlainNegotiator:
         return sums.index(max(sums))
 
     def sums(self) -> list[float]:
-        """Sum of head logits of every legal selection."""
+        """Return the sum of head logits of every legal selection."""
         words = self.model.word_embedding(torch.tensor(self.tokens)).unsqueeze(1)
         logits = _choose_plainly(self.model, torch.cat(self.states), words, self.scenario)[0].tolist()
         legal = selection_table(self.counts).tolist()
@@ -88,7 +88,7 @@ class PlainNegotiator:
 
 
 def read_plainly(model: Negotiator, contexts_B6: Tensor, tokens_BT: Tensor) -> tuple[Tensor, Tensor]:
-    """Word logits (B, T - 1, V) and item logits (B, 6, 18) of whole dialogues; padding is read, as in the published code."""
+    """Return word logits (B, T - 1, V) and item logits (B, 6, 18) of whole dialogues; padding is read, as published."""
     scenario, words = model.encode_context(contexts_B6), model.word_embedding(tokens_BT.t())
     states, _ = nn.GRU.forward(model.language, _dropped(model, torch.cat([words, scenario.expand(len(words), -1, -1)], 2)))
     logits = F.linear(model.decoder(states[:-1]), model.word_embedding.weight)
@@ -96,7 +96,7 @@ def read_plainly(model: Negotiator, contexts_B6: Tensor, tokens_BT: Tensor) -> t
 
 
 def _choose_plainly(model: Negotiator, states_TBH: Tensor, words_TBE: Tensor, scenario_BC: Tensor) -> Tensor:
-    """Item logits (B, 6, 18)."""
+    """Return the item logits (B, 6, 18)."""
     hidden, _ = nn.GRU.forward(model.selection, _dropped(model, torch.cat([states_TBH, words_TBE], 2)))
     scores = model.attention_score(torch.tanh(model.attention_hidden(hidden)))
     attended = (scores.softmax(0) * hidden).sum(0)
@@ -122,7 +122,7 @@ class Played:
 
 @torch.no_grad()
 def play_plainly(game: NegotiationGame, row: int, agents: tuple[PlainNegotiator, PlainNegotiator]) -> Played:
-    """Plays one dialogue of a fresh game, whose scenario, first speaker and draws alone are read."""
+    """Play one dialogue of a fresh game; read only its scenario, first speaker and draws."""
     rules, draws = game.rules, game.uniforms[row].tolist()
     for side, agent in enumerate(agents):
         agent.begin(game.contexts[side, row].tolist())

@@ -35,7 +35,7 @@ class Knowledge(Protocol):
     """The knowledge of English that the loops need."""
 
     def tag(self, words: Words) -> list[str]:
-        """Tags of an utterance."""
+        """Tag the words of an utterance."""
 
     def opposites(self, word: str, part_of_speech: str) -> Sequence[str]:
         """Return the opposite of a word's first sense, as a list of one or none."""
@@ -56,7 +56,7 @@ class PlainNltk:
         self._restored = NltkLexicon().newswire.restored
 
     def tag(self, words: Words) -> list[str]:
-        """Tags of an utterance."""
+        """Tag the words of an utterance."""
         read = self._restored(words)
         tags = [tag for _, tag in self._nltk.pos_tag(read.words)]
         if any(tags[index] in MISREAD for index in read.beginnings):
@@ -114,7 +114,7 @@ class PlainLoops:
 
     @cached_property
     def usual(self) -> Collection[str]:
-        """Words whose opposites WordNet is asked for."""
+        """Return the words whose opposites are looked up in WordNet."""
         return frozenset(self.common[:NUM_USUAL])
 
     def named(self, name: str) -> Callable[[Words, Draw], Words]:
@@ -132,7 +132,7 @@ class PlainLoops:
         return loops[name]
 
     def swap(self, words: Words, draw: Draw) -> Words:
-        """Random Swap."""
+        """Swap neighbouring words: Random Swap."""
         units, starts = _units(words)
         is_fixed = _held(words)
         stays = []
@@ -153,7 +153,7 @@ class PlainLoops:
         return [word for unit in units for word in unit]
 
     def drop(self, words: Words, draw: Draw) -> Words:
-        """Stopword Dropout of a turn of one utterance."""
+        """Drop stopwords of a turn of one utterance: Stopword Dropout."""
         is_fixed = _held(words)
         places = []
         for i, word in enumerate(words):
@@ -174,7 +174,7 @@ class PlainLoops:
         return [word for i, word in enumerate(words) if i not in places]
 
     def paraphrase(self, words: Words, draw: Draw) -> Words:
-        """Data-level Paraphrase."""
+        """Replace phrases by paraphrases: Data-level Paraphrase."""
         draws = [(draw(), draw()) for _ in words]
         result, free = list(words), len(words)
         for i in range(len(words) - 1, -1, -1):
@@ -202,7 +202,7 @@ class PlainLoops:
         return [*words[:start], *negated_words, *words[end:]]
 
     def oppose(self, words: Words, draw: Draw) -> Words:
-        """Antonym."""
+        """Replace a word by its opposite: Antonym."""
         share = draw()
         tags = self.knowledge.tag(words)
         for i, (word, tag) in enumerate(zip(words, tags, strict=True)):
@@ -232,18 +232,18 @@ class PlainLoops:
         return words
 
     def randomise(self, words: Words, draw: Draw) -> Words:
-        """Random inputs."""
+        """Replace all words by random ones: random inputs."""
         return [self.common[int(draw() * len(self.common))] for _ in words]
 
     def randomise_others(self, words: Words, draw: Draw) -> Words:
-        """Random inputs with kept entities."""
+        """Replace all words but those of entities: random inputs with kept entities."""
         result = self.randomise(words, draw)
         for i, j in self._mentions(words):
             result[i:j] = words[i:j]
         return result
 
     def confuse(self, words: Words, draw: Draw) -> Words:
-        """Confusing entity."""
+        """Replace an entity by another of its category: confusing entity."""
         result: Words = []
         done = 0
         for i, j in self._mentions(words):
@@ -275,7 +275,7 @@ class PlainLoops:
 
 
 def _units(words: Words) -> tuple[list[Words], list[int]]:
-    """Words with what belongs to them, and where each begins."""
+    """Return the units of an utterance, each a word with its clitics or negation, and their first positions."""
     units: list[Words] = []
     starts: list[int] = []
     for i, word in enumerate(words):

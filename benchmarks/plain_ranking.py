@@ -64,7 +64,7 @@ class PlainBatch:
 
 
 def run(gru: nn.GRU, inputs_RND: Tensor) -> Tensor:
-    """All states of torch's own layer."""
+    """Return all states of torch's own layer."""
     states_NRH: Tensor = nn.GRU.forward(gru, inputs_RND.transpose(0, 1))[0]
     return states_NRH.transpose(0, 1)
 
@@ -76,7 +76,7 @@ def last(gru: nn.GRU, inputs_RND: Tensor, lengths_R: Tensor) -> Tensor:
 
 
 def plain_smn(model: SMN, batch: PlainBatch) -> Tensor:
-    """Log-odds (B, 1)."""
+    """Return the log-odds (B, 1)."""
     replies, reply_mask = model.embedding(batch.replies), batch.reply_mask
     reply_states = run(model.gru, replies) * reply_mask.unsqueeze(2)
     matches = []
@@ -92,7 +92,7 @@ def plain_smn(model: SMN, batch: PlainBatch) -> Tensor:
 
 
 def attended(queries: Tensor, keys: Tensor, mask: Tensor, block: Any) -> Tensor:
-    """DAM's block of texts (B, N, E)."""
+    """Run DAM's block on texts (B, N, E)."""
     logits = (queries @ keys.transpose(1, 2) / queries.shape[-1] ** 0.5).masked_fill(~mask, BARRED)
     mixed = block.first_norm(queries + logits.softmax(2) @ keys)
     states: Tensor = block.second_norm(mixed + block.outer(torch.relu(block.inner(mixed))))
@@ -100,7 +100,7 @@ def attended(queries: Tensor, keys: Tensor, mask: Tensor, block: Any) -> Tensor:
 
 
 def plain_dam(model: DAM, batch: PlainBatch) -> Tensor:
-    """Log-odds (B, 1)."""
+    """Return the log-odds (B, 1)."""
     reply_mask = batch.reply_mask
     replies = [model.embedding(batch.replies)]
     for block in model.own:
@@ -130,13 +130,13 @@ def plain_dam(model: DAM, batch: PlainBatch) -> Tensor:
 
 
 def asked(attention: Attention, words: Tensor, keys: Tensor, asks: Tensor, told_mask: Tensor) -> Tensor:
-    """MRFN's attention of words over others."""
+    """Run MRFN's attention of words over other words."""
     attended: Tensor = attention(words, attention.project(words)[0], *attention.project(keys)[1:], asks, told_mask)
     return attended
 
 
 def plain_mrfn(model: MRFN, batch: PlainBatch) -> Tensor:
-    """Log-odds (B, 6)."""
+    """Return the log-odds (B, 6)."""
     released = model.sizes.padding == "released"
 
     def spelt(letters: Tensor) -> Tensor:

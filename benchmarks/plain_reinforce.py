@@ -42,7 +42,7 @@ class PlainLoop:
         self.iteration = 0
 
     def update(self) -> None:
-        """Plays, then takes one step."""
+        """Play, then make one step."""
         game = self._play()
         advantages = (game.points[:, 0] - game.points[:, 1]).tolist()
         self.rewards += advantages
@@ -83,7 +83,7 @@ class PlainLoop:
         return is_own, returns
 
     def _policy_loss(self, game: NegotiationGame, is_own: np.ndarray, returns: np.ndarray) -> torch.Tensor:
-        """REINFORCE and the divergence from the reference on the words that the learner drew."""
+        """Return the loss of REINFORCE and of the divergence from the reference, on the words that the learner drew."""
         tokens, mine = torch.from_numpy(game.tokens[0, :, : is_own.shape[1]]), torch.from_numpy(is_own)
         contexts = torch.from_numpy(np.ascontiguousarray(game.contexts[0]))
         speaking = self._log_probs(self.learner, contexts, tokens, mine)

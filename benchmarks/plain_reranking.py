@@ -20,7 +20,7 @@ from parley.policies.seq2seq.model import Exchanges, Memory, Seq2Seq
 
 
 def plain_reward_loss(model: Seq2Seq, batch: Exchanges, draws_BT: Tensor, rows_KB: Tensor) -> tuple[Tensor, Tensor]:
-    """Sum over replies of R x NLL(G | S), R the mean of -log P(G | S_R) over rotations, and the words that were sampled (B, T).
+    """Return the sum over replies of R x NLL(G | S), R the mean of -log P(G | S_R) over rotations, and the words (B, T).
 
     Args:
         model: of torch's own layers, in evaluation mode.
@@ -37,7 +37,7 @@ def plain_reward_loss(model: Seq2Seq, batch: Exchanges, draws_BT: Tensor, rows_K
 
 @torch.no_grad()
 def plain_sample(model: Seq2Seq, batch: Exchanges, draws_BT: Tensor) -> Tensor:
-    """Words (B, T) drawn to the longest length, whether a reply is over or not."""
+    """Draw words (B, T) to the longest length, past the ends of replies."""
     memory = _read(model, batch.source_BN, batch.lengths_B)
     state, words_B = model.begin(memory), torch.full_like(batch.lengths_B, BOS_ID)
     words: list[Tensor] = []
@@ -50,7 +50,7 @@ def plain_sample(model: Seq2Seq, batch: Exchanges, draws_BT: Tensor) -> Tensor:
 
 
 def plain_nll(model: Seq2Seq, source_BN: Tensor, lengths_B: Tensor, words_BT: Tensor) -> Tensor:
-    """Nats of replies (B,) behind contexts that are read here, up to the first `</s>`."""
+    """Return the nats of replies (B,) up to the first `</s>`, after reading their contexts."""
     memory = _read(model, source_BN, lengths_B)
     state, words_B = model.begin(memory), torch.full_like(lengths_B, BOS_ID)
     going_B, nats = torch.ones_like(words_B, dtype=torch.bool), []

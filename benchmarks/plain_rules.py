@@ -86,7 +86,7 @@ class PlainRules:
         return rule
 
     def iiw(self, context: Sequence[Words], reply: Words, draw: Draw) -> Words:
-        """Three words of the context, by weight."""
+        """Put up to three words of the context into the reply, by weight."""
         there: list[tuple[str, list[str]]] = []
         for turn in context:
             for word, tag in zip(turn, self.knowledge.tag(turn), strict=True):
@@ -115,7 +115,7 @@ class PlainRules:
         return after
 
     def rsw(self, context: Sequence[Words], reply: Words, draw: Draw) -> Words:
-        """Words by synonyms."""
+        """Replace words by synonyms."""
         tags, is_fixed = self.knowledge.tag(reply), held_in_one(reply)
         after = list(reply)
         for index, word in enumerate(reply):
@@ -136,27 +136,27 @@ class PlainRules:
         return after
 
     def sow(self, context: Sequence[Words], reply: Words, draw: Draw) -> Words:
-        """Words in a random order."""
+        """Put the words into a random order."""
         after = [word for _, word in sorted((draw(), index) for index in range(len(reply)))]
         words = [reply[index] for index in after]
         return words if words != reply else words[1:] + words[:1]
 
     def rlw_half(self, context: Sequence[Words], reply: Words, draw: Draw) -> Words:
-        """Half of the words once more."""
+        """Repeat half of the words."""
         indices = [index for index, word in enumerate(reply) if self._is_word(word)]
         drawn = sorted((draw(), index) for index in indices)
         chosen = [index for _, index in drawn[: len(indices) // 2]]
         return [word for index, word in enumerate(reply) for _ in range(1 + (index in chosen))]
 
     def rlw_1(self, context: Sequence[Words], reply: Words, draw: Draw) -> Words:
-        """One word half the length more."""
+        """Repeat one word, by half the length of the reply."""
         indices = [index for index, word in enumerate(reply) if self._is_word(word)]
         drawn = sorted((draw(), index) for index in indices)
         chosen = [index for _, index in drawn[:1]]
         return [word for index, word in enumerate(reply) for _ in range(1 + (index in chosen) * (len(indices) // 2))]
 
     def rnpv(self, context: Sequence[Words], reply: Words, draw: Draw) -> Words:
-        """Nouns, pronouns and verbs alone."""
+        """Keep nouns, pronouns and verbs alone."""
         kinds = ("NN", "PRP", "WP", "VB", "MD")
         tagged = zip(reply, self.knowledge.tag(reply), strict=True)
         return [word for word, tag in tagged if tag.startswith(kinds) and self._is_word(word)] or reply

@@ -31,7 +31,7 @@ def merged(word: str, ranks: Mapping[Pair, int]) -> list[str]:
 
 
 def joined(pieces: Sequence[str], pair: Pair) -> list[str]:
-    """Pieces with a pair put together, from left to right."""
+    """Join a pair of pieces wherever it stands, from left to right."""
     merged_pieces: list[str] = []
     index = 0
     while index < len(pieces):

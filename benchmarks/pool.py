@@ -66,22 +66,22 @@ class Options:
 
     @property
     def num_items(self) -> int:
-        """Items of the dry run as it is made."""
+        """Return the items of the dry run."""
         return self.items // 50 if self.quick else self.items
 
     @property
     def plain_items(self) -> int:
-        """Items of the reference."""
+        """Return the items of the reference."""
         return 1000 if self.quick else 20_000
 
     @property
     def num_shards(self) -> int:
-        """Most shards of one size that are measured."""
+        """Return the most shards of one size."""
         return 40 if self.quick else 200
 
     @property
     def computing_items(self) -> int:
-        """Items for the scorer that computes."""
+        """Return the items of the worker that computes."""
         return 24 if self.quick else 200
 
 
@@ -118,7 +118,7 @@ class Memory:
         self.mapped_mib.append(kib["RssShmem"] / 1024)
 
     def figures(self) -> dict[str, float]:
-        """MiB at the start, at the most and at the end; growth over the last four fifths, and as a slope.
+        """Return the MiB at the start, at the most and at the end, the growth over the last four fifths, and its slope.
 
         Raises:
             AssertionError: memory grows with the items that are done.
@@ -139,7 +139,7 @@ class Memory:
 
 
 def measure(options: Options) -> dict[str, Any]:
-    """Measures all parts in one Ray session."""
+    """Measure all parts in one Ray session."""
     with connect(num_cpus=max(2, options.workers)):
         dry, complete = _dry_run(options)
         plain_per_s, same = _plain(options.plain_items, options.restarts)
@@ -205,7 +205,7 @@ def _table(keys: Iterable[str], restarts: int) -> pa.Table:
 
 
 def _plain(num_items: int, restarts: int) -> tuple[float, bool]:
-    """Items a second of one task an item, and whether the rows are right."""
+    """Measure the items a second of one task an item, and check the rows."""
     import ray
 
     score = ray.remote(trigger_row)
@@ -273,7 +273,7 @@ def _into_folder(shards: list[Shard[int]], restarts: int, warm: Warm) -> None:
 
 
 def _in_flight_ms(number: int, rounds: int = 200) -> float:
-    """Milliseconds of the driver to learn of one result among so many calls, to take it and to make another."""
+    """Measure the driver's milliseconds to learn of one result among the calls in flight, take it and make another call."""
     import ray
 
     echo = ray.remote(_Echo).options(num_cpus=0).remote()
@@ -296,7 +296,7 @@ class _Echo:
 
 
 def _actors(num_items: int) -> tuple[dict[str, Any], bool]:
-    """Items a second of one and of two actors, and whether their rows are the same."""
+    """Measure the items a second of one and of two actors, and compare their rows."""
     shards = _shards(num_items, 2)
     rates: dict[str, float] = {}
     rows_by_workers: dict[str, dict[str, Any]] = {"1": {}, "2": {}}

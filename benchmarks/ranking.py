@@ -54,7 +54,7 @@ class Options:
 
 
 def groups(number: int, data_root: Path | None) -> tuple[str, list[Pair]]:
-    """Where contexts and their ten candidates come from, and so many of them."""
+    """Return the source of contexts with ten candidates each, and that many of them."""
     try:
         test = load_candidates(CORPUS, data_root).splits["test"]
     except DataError:
@@ -63,7 +63,7 @@ def groups(number: int, data_root: Path | None) -> tuple[str, list[Pair]]:
 
 
 def generated(number: int) -> list[Pair]:
-    """Contexts and candidates whose lengths are like those of the corpus: 6.7 turns of 17 words, replies of 15."""
+    """Generate contexts and candidates with lengths like those of the corpus: 6.7 turns of 17 words, replies of 15."""
     draws = stream(SEED, "generated")
 
     def text() -> Utterance:
@@ -89,7 +89,7 @@ def network(kind: str, vocabulary: PairVocabulary, sizes: MatcherSizes) -> Match
 
 
 def changed_places(ours: Sequence[np.ndarray], theirs: Sequence[np.ndarray]) -> int:
-    """Pairs of candidates of a group that stand in another order, though both tell them apart by `MOST_DIFFERENCE`."""
+    """Count pairs of candidates in another order, though both scores differ by more than `MOST_DIFFERENCE`."""
     changed = 0
     for mine, plain in zip(ours, theirs, strict=True):
         by_mine, by_plain = (scores_C[:, None] - scores_C for scores_C in (mine, plain))
@@ -99,7 +99,7 @@ def changed_places(ours: Sequence[np.ndarray], theirs: Sequence[np.ndarray]) -> 
 
 
 def compare(model: Matcher, pairs: Sequence[Pair], num_plain: int) -> dict[str, Any]:
-    """Figures of one model."""
+    """Compare one model with its reference."""
     ranker, clock, plain_clock = MatcherRanker(model), Clock(), Clock()
     ranker.score_all(pairs[:2])
     with clock.running():

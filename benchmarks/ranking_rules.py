@@ -108,7 +108,7 @@ def measure(options: RuleOptions) -> dict[str, Any]:
 
 
 def _ours(rules: Sequence[Rule], groups: Sequence[CandidateGroup]) -> float:
-    """Seconds of the processor for all groups under all of the rules, a shard of groups at a time."""
+    """Measure the processor's seconds for all groups under all rules, a shard of groups at a time."""
     clock = Clock()
     gc.collect()
     with clock.running():
@@ -120,7 +120,7 @@ def _ours(rules: Sequence[Rule], groups: Sequence[CandidateGroup]) -> float:
 
 
 def _plain(name: str, plain: PlainRules, groups: Sequence[CandidateGroup]) -> float:
-    """Seconds of the processor for an example, edited or not."""
+    """Measure the processor's seconds for an example, edited or not."""
     loop, clock = plain.named(name), Clock()
     loop([["an", "old", "disk"]], ["it", "works", "well"], iter([0.1] * 9).__next__)
     gc.collect()

@@ -63,7 +63,7 @@ class Recorded(MatcherRanker):
 
 
 def compare(model: MatcherRanker, examples: Sequence[CandidateGroup], num_plain: int) -> dict[str, Any]:
-    """Figures of one model."""
+    """Compare one model with its reference."""
     ranker, clock, plain_clock, alone_clock = Recorded(model), Clock(), Clock(), Clock()
     attack = RankAttack(ranker, English(open_lexicon("built-in")), goal=RankGoal(target="random"), budget=BUDGET)
     attack.run(examples[:1], [0])

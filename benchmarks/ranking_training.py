@@ -82,7 +82,7 @@ def _learned(name: str, value: nn.Parameter) -> Tensor:
 
 
 def compare(kind: str, vocabulary: PairVocabulary, batches: Sequence[Sequence[Pair]], num_plain: int) -> dict[str, Any]:
-    """Figures of one model."""
+    """Compare one model with its reference."""
     model = network(kind, vocabulary, SIZES[kind])
     ours, plain = Stepping(model), Stepping(stock(model))
     (loss, mine), (plain_loss, theirs) = ours.gradients(batches[0], plain=False), plain.gradients(batches[0], plain=True)

@@ -90,14 +90,14 @@ def networks(sizes: Seq2SeqSizes) -> tuple[Seq2Seq, Discriminator]:
 
 
 def contexts() -> list[list[int]]:
-    """Two turns of 5 to 17 words each."""
+    """Draw contexts of two turns of 5 to 17 words each."""
     draws, eot = stream(SEED, "contexts"), len(SPECIALS)
     turns = [draws.integers(eot + 1, WORDS, size=int(draws.integers(5, 18))).tolist() for _ in range(2 * BATCH)]
     return [[*first, eot, *second] for first, second in zip(turns[::2], turns[1::2], strict=True)]
 
 
 def measure(options: Options) -> dict[str, Any]:
-    """Clocks both ways, and the steps of a training."""
+    """Time both ways, and the steps of a training."""
     lengths = list(QUICK_LENGTHS if options.quick else LENGTHS)
     of_kind = {kind: measured(sizes, lengths) for kind, sizes in GENERATORS.items()}
     figures: dict[str, Any] = {}
@@ -119,7 +119,7 @@ def measure(options: Options) -> dict[str, Any]:
 
 
 def earned(generator: Seq2Seq, discriminator: Discriminator, sources: Sequence[Ids], replies: ReplyActions) -> Tensor:
-    """Rewards (B, T) of words by rollouts."""
+    """Return the rewards (B, T) of words by rollouts."""
     with torch.no_grad():
         memory = read(generator, sources)
         heard = discriminator.read(context_batch(sources, discriminator.vocabulary, discriminator.sizes))
@@ -127,7 +127,7 @@ def earned(generator: Seq2Seq, discriminator: Discriminator, sources: Sequence[I
 
 
 def beginnings(discriminator: Discriminator, sources: Sequence[Ids], replies: ReplyActions) -> Tensor:
-    """Rewards (B, T) of words by beginnings."""
+    """Return the rewards (B, T) of words by beginnings."""
     with torch.no_grad():
         heard = discriminator.read(context_batch(sources, discriminator.vocabulary, discriminator.sizes))
     return prefix_rewards(discriminator, heard, replies)
@@ -162,7 +162,7 @@ def largest_difference(sizes: Seq2SeqSizes, lengths: Sequence[int]) -> float:
 
 
 def measured(sizes: Seq2SeqSizes, lengths: Sequence[int]) -> dict[str, float]:
-    """Seconds of processor of a generator's rewards and of steps, in float32.
+    """Measure the processor's seconds of a generator's rewards and of steps, in float32.
 
     Args:
         sizes: of the generator.

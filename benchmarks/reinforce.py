@@ -78,7 +78,7 @@ class LearningNegotiator(PlainNegotiator):
         self.log_probs: list[Tensor] = []
 
     def write(self, draws: Sequence[float]) -> list[int]:
-        """Own words, each with its log-probability."""
+        """Write words, and note the log-probability of each."""
         self._advance([self.model.vocabulary.you_id])
         words: list[int] = []
         for draw in draws:
@@ -113,7 +113,7 @@ class PublishedLoop:
         self.rewards: list[float] = []
 
     def update(self) -> None:
-        """Plays a dialogue and learns from it."""
+        """Play a dialogue and learn from it."""
         number = len(self.rewards)
         points = self.play(number)[0]
         self.rewards.append(points)
@@ -145,7 +145,7 @@ class PublishedLoop:
 
 
 def measure(options: Options) -> dict[str, Any]:
-    """Learns in both ways by turns."""
+    """Train both ways by turns."""
     from parley.engine.core.ray.session import connect
     from parley.engine.negotiation.verbs.training import lewis2017
 

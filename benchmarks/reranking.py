@@ -53,7 +53,7 @@ def examples(responder: Seq2SeqResponder) -> ExamplesByContext:
 
 
 def measure(options: Options) -> dict[str, Any]:
-    """Clocks both ways, and a step of likelihood."""
+    """Time both ways, and a step of likelihood."""
     model, _ = networks(ATTENTION)
     responder = Seq2SeqResponder(model)
     train, plain = examples(responder), stock(model)

@@ -49,7 +49,7 @@ class Options:
 
 
 def made_up(num: int) -> PairSplit:
-    """Pairs of a context and a reply, lengths as in DailyDialog: contexts 28 words on average, replies 10."""
+    """Make pairs of a context and a reply, lengths as in DailyDialog: contexts 28 words on average, replies 10."""
     draws = stream(SEED, "exchanges")
     lengths = np.empty(2 * num, dtype=np.int64)
     lengths[::2] = (3 + draws.geometric(0.08, size=(num, 2))).clip(max=59).sum(1)
@@ -60,7 +60,7 @@ def made_up(num: int) -> PairSplit:
 
 
 def plain_memory(model: Seq2Seq, batch: Exchanges) -> Memory:
-    """Contexts, read by torch's own layers."""
+    """Read contexts by torch's own layers."""
     embedded_BNE, width = model.source_embedding(batch.source_BN), batch.source_BN.shape[1]
     is_real_BN = real_positions(batch.lengths_B, width)
     if not model.sizes.input_feeding:
@@ -74,7 +74,7 @@ def plain_memory(model: Seq2Seq, batch: Exchanges) -> Memory:
 
 
 def plain_loss(model: Seq2Seq, batch: Exchanges) -> Tensor:
-    """Nats of the replies, a step a word."""
+    """Return the nats of the replies, a step a word."""
     memory, logits = plain_memory(model, batch), []
     state = model.begin(memory)
     for words_B in batch.reply.words_in_BT.unbind(1):
@@ -85,7 +85,7 @@ def plain_loss(model: Seq2Seq, batch: Exchanges) -> Tensor:
 
 
 def measure(options: Options) -> dict[str, Any]:
-    """Clocks steps of each model both ways."""
+    """Time steps of each model both ways."""
     num = (2 if options.quick else 10) * BATCH
     vocabulary = PairVocabulary((*SPECIALS, *(f"w{rank}" for rank in range(WORDS - len(SPECIALS)))))
     split, apart = made_up(num), []

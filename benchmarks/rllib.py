@@ -80,13 +80,13 @@ class Options(Training):
 
     @property
     def updates(self) -> int:
-        """Updates that are measured; one more warms up."""
+        """Return the number of measured updates; one more warms up."""
         return 6 if self.quick else 30
 
 
 @contextmanager
 def clocked_rllib() -> Iterator[Spans]:
-    """Clocks the calls that an update through RLlib consists of."""
+    """Time the calls of an update through RLlib."""
     from ray.rllib.algorithms.algorithm import Algorithm
     from ray.rllib.core.learner.learner_group import LearnerGroup
     from ray.rllib.env.env_runner_group import EnvRunnerGroup
@@ -120,7 +120,7 @@ def clocked_rllib() -> Iterator[Spans]:
 
 
 def measure(options: Options) -> dict[str, Any]:
-    """Trains in all ways and compares the weights."""
+    """Train in all ways and compare the weights."""
     from parley.engine.core.ray.session import connect
 
     model, rule = negotiator(options.checkpoint), replace(RULE, dialogues_per_update=options.dialogues_per_update)
@@ -165,7 +165,7 @@ Steps = list[dict[str, Any]]
 
 
 def _beside_plain(start: Path, plain: PlainLoop, options: Options) -> tuple[dict[str, Any], Steps, dict[str, torch.Tensor]]:
-    """Trains through RLlib and by hand, by turns: figures of both, RLlib's updates and its weights."""
+    """Train through RLlib and by a plain loop, by turns; return figures of both, RLlib's updates and its weights."""
     from parley.engine.core.rllib.reproducible import learned_weights
 
     algorithm = build(start, plain.rule, plain.corpus, options)
@@ -201,7 +201,7 @@ def _beside_plain(start: Path, plain: PlainLoop, options: Options) -> tuple[dict
 def _trained(
     start: Path, rule: ReinforceConfig, corpus: Corpus, options: Options, runners: int
 ) -> tuple[Steps, dict[str, torch.Tensor]]:
-    """Trains with env runners: what its updates were, but for the first, and its weights."""
+    """Train with env runners; return the updates after the first, and the weights."""
     from parley.engine.core.rllib.reproducible import learned_weights
 
     algorithm = build(start, rule, corpus, options, runners, options.learners)
@@ -254,7 +254,7 @@ def build(
 
 
 def rates_of_play(taken: list[Steps]) -> dict[str, Any]:
-    """Dialogues played a second, and by the most runners beside by the fewest; of trainings that play and learn by turns."""
+    """Return the dialogues played a second, by the most and the fewest runners, of trainings that play and learn by turns."""
     playing = [_rate(steps, "seconds_sampling") for steps in taken]
     return {"runner_ratio": playing[-1] / playing[1], "dialogues_played_per_s": playing}
 

@@ -50,7 +50,7 @@ def linked(linker: EntityLinker, heard: Sequence[tuple[Words, Collection[Entity]
 
 
 def measure(options: Options) -> dict[str, Any]:
-    """Clocks both ways."""
+    """Time both ways."""
     num_chats = QUICK_CHATS if options.quick else CHATS
     linker, plain = (kind(FRIENDS_SCHEMA, friends_forms()) for kind in (EntityLinker, PlainLinker))
     clocks = {name: Clock() for name in ("ours", "plain", "tables", "links", "plain_links")}

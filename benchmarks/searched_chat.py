@@ -36,12 +36,12 @@ class Chat:
 
     @property
     def device(self) -> torch.device:
-        """Where it computes."""
+        """Return the device of the model."""
         return self.searchable_V.device
 
     @property
     def embedding_VE(self) -> Tensor:
-        """Embeddings of the tokens."""
+        """Return the embeddings of the tokens."""
         weight: Tensor = self.model.get_input_embeddings().weight
         return weight.detach()
 

@@ -55,7 +55,7 @@ class Options:
 
     @property
     def rounds(self) -> int:
-        """Batches that ours plays, by turns with the reference."""
+        """Return the batches that ours plays, by turns with the reference."""
         return 4 if self.quick else 16
 
     @property
@@ -65,7 +65,7 @@ class Options:
 
 
 def deal(indices: range, vocabulary: Vocabulary) -> NegotiationGame:
-    """Fresh dialogues; scenario, first speaker and draws follow from the index alone."""
+    """Deal fresh dialogues; scenario, first speaker and draws follow from the index alone."""
     scenarios = [random_scenario(stream(SEED, "scenario", i)) for i in indices]
     return NegotiationGame(scenarios, [derive_seed(SEED, "dialogue", i) for i in indices], vocabulary)
 
@@ -78,7 +78,7 @@ def same(game: NegotiationGame, row: int, plain: Played) -> bool:
 
 
 def measure(options: Options) -> dict[str, Any]:
-    """Plays alternately, compares every dialogue, then plays on two processes."""
+    """Play alternately, compare every dialogue, then play on two processes."""
     model = negotiator(options.checkpoint)
     vocabulary = model.vocabulary
     agent = NegotiatorAgent(model, "ours", options.temperature)
@@ -123,7 +123,7 @@ def measure(options: Options) -> dict[str, Any]:
 
 
 def selection_gflop(model: Negotiator) -> float:
-    """Operations that the selection network needs for one token of one side, in 1e9; words come from tables."""
+    """Return the operations of the selection network for one token of one side, in 1e9; words come from tables."""
     language, selection, attention = (getattr(model.sizes, f"hidden_{name}") for name in ("language", "selection", "attention"))
     directions = 2 * 3 * selection * (language + selection)
     return 2 * (directions + 2 * selection * attention) / 1e9
@@ -136,7 +136,7 @@ def _gflop_per_s(agent: NegotiatorAgent) -> float:
 
 
 def _on_workers(model: Negotiator, options: Options) -> float:
-    """Dialogues a second on the wall of two processes that play at the same time; their start does not count."""
+    """Measure the dialogues a second on the wall of two processes that play at the same time, without their start."""
     context = multiprocessing.get_context("spawn")
     barrier, results = context.Barrier(NUM_WORKERS), context.Queue()
     with tempfile.TemporaryDirectory() as folder:

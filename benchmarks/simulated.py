@@ -27,7 +27,7 @@ _NATS_PER_DRAW = 8.0
 
 @dataclass
 class Simulated:
-    """Answers at once.
+    """A worker that answers at once.
 
     Args:
         restarts: of the search for each target.
@@ -36,7 +36,7 @@ class Simulated:
     restarts: int
 
     def run(self, shard: Shard[int]) -> list[dict[str, Any]]:
-        """One row per target."""
+        """Return one row per target."""
         return [trigger_row(key, self.restarts) for key in shard.keys]
 
 
@@ -55,17 +55,17 @@ class SimulatedWork(Work[int]):
         return target_seed(key)
 
     def worker(self) -> Simulated:
-        """One that answers at once."""
+        """Return a worker that answers at once."""
         return Simulated(self.restarts)
 
     def digest(self, rows: Rows) -> Counts:
-        """Nothing is counted."""
+        """Count nothing."""
         return Counter()
 
 
 @dataclass
 class Computing:
-    """Multiplies matrices for a while before it answers.
+    """A worker that multiplies matrices for a while before it answers.
 
     Args:
         products: how many of them for an item.
@@ -76,7 +76,7 @@ class Computing:
     width: int
 
     def run(self, shard: Shard[int]) -> list[dict[str, Any]]:
-        """One row per target, whose loss is what was computed."""
+        """Return one row per target, with the computed number as its loss."""
         return [trigger_row(key, 1) | {"loss": self._loss(key)} for key in shard.keys]
 
     def _loss(self, key: str) -> float:

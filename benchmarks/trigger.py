@@ -76,7 +76,7 @@ class Options:
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
-        """Objectives without the language model."""
+        """Return the objectives without the language model."""
         return ("likelihood",) if self.quick else ("likelihood", "sample", "greedy")
 
 
@@ -131,7 +131,7 @@ class LockstepSearch:
         self.gradients = 0
 
     def visit(self, position: int) -> tuple[Tensor, Tensor, Tensor]:
-        """One visit of every restart: the lists (B, G), the choices (B,) and their losses."""
+        """Visit a position in every restart; return the lists (B, G), the choices (B,) and their losses."""
         positions_B = torch.full((len(self.incumbents),), position)
         slopes_BV = self.scorer.slopes(self.incumbents, positions_B).masked_fill_(~self.scorer.victim.searchable_V, torch.inf)
         lists_BG = (-slopes_BV).topk(CANDIDATES).indices
@@ -184,7 +184,7 @@ def compare(plain: PlainTrigger, incumbent: BestInput, position: int, list_G: Te
 
 
 def measure_mode(nets: Networks, objective: TriggerObjective, options: Options) -> dict[str, Any]:
-    """Both searches by turns, then the split of ours."""
+    """Measure both searches by turns, then the split of ours."""
     lm = nets.lm if objective.lm_weight > 0 else None
     screens = multiplies_bfloat16(torch.device("cpu"))
     scorer = LstmScorer(Seq2SeqVictim(nets.model, lm), objective, screening=screens)
@@ -267,7 +267,7 @@ def _counted(flops: list[float]) -> Iterator[None]:
 
 @contextmanager
 def _clocked(spans: Spans) -> Iterator[None]:
-    """Clocks the calls that a visit consists of."""
+    """Time the calls of a visit."""
     calls: tuple[tuple[type, str, str], ...] = (
         (LstmScorer, "slopes", "gradient"),
         (LstmScorer, "measure", "gradient"),
@@ -288,7 +288,7 @@ def _clocked(spans: Spans) -> Iterator[None]:
 
 
 def measure(options: Options) -> dict[str, Any]:
-    """Measures every mode."""
+    """Measure every mode."""
     nets = networks(options.checkpoint, options.lm)
     modes: dict[str, TriggerObjective] = {kind: TriggerObjective(kind=kind, t_out=nets.t_out) for kind in options.kinds}
     modes["io"] = TriggerObjective(kind="sample", t_out=nets.t_out, lm_weight=1.0, t_in=nets.t_in)
@@ -311,7 +311,7 @@ def measure(options: Options) -> dict[str, Any]:
 
 
 def _scaling(options: Options) -> dict[str, Any]:
-    """Candidates per second of one process alone, and of two side by side."""
+    """Measure the candidates per second of one process alone, and of two at the same time."""
     with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as pool:
         # The first round loads the networks on both sides.
         list(pool.map(_actor, [options] * 2, [1.0] * 2))
@@ -324,7 +324,7 @@ _ACTOR: list[LockstepSearch] = []
 
 
 def _actor(options: Options, seconds: float) -> float:
-    """Candidates per second on the wall of one process that searches for so long."""
+    """Measure the candidates per second on the wall of one process that searches for some seconds."""
     torch.set_num_threads(1)
     if not _ACTOR:
         nets = networks(options.checkpoint, options.lm)

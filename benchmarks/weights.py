@@ -72,4 +72,4 @@ def store(model: Negotiator, folder: Path) -> None:
 
 
 def _ignore(_: NegotiatorEpoch) -> None:
-    """Nobody watches this fit."""
+    """Ignore the progress of the fit."""

@@ -90,7 +90,7 @@ class Options:
 
     @property
     def released_rule(self) -> SearchConfig:
-        """The released code's rule; its reference takes a quarter of a minute for each word that it replaces."""
+        """Return the released code's rule; its reference takes a quarter of a minute for each replaced word."""
         return replace(RELEASED, max_replacements=1) if self.quick else RELEASED
 
 
@@ -107,7 +107,7 @@ class Comparison:
 
 
 def states(agent: NegotiatorAgent, indices: range, most: int) -> tuple[ExchangeBatch, list[np.ndarray]]:
-    """Dialogues of two utterances in which the adversary has a sentence to begin from; of all, those with the shortest.
+    """Play dialogues of two utterances, and choose those with the shortest sentence of the adversary to begin from.
 
     Raises:
         ConfigError: no talk gets so far.
@@ -168,7 +168,7 @@ def as_good(ours: Verdict, theirs: Verdict) -> bool:
 
 
 def measure_rule(agent: NegotiatorAgent, config: SearchConfig, work: Work) -> dict[str, Any]:
-    """Both searches by turns, then the split of ours."""
+    """Measure both searches by turns, then the split of ours."""
     ours, reference, deciding, result = Clock(), Clock(), Clock(), Comparison()
     num_ours = num_decided = num_reference = num_needed = num_dialogues = num_tokens = 0
     for number in range(work.rounds):
@@ -270,7 +270,7 @@ def _clocked(call: Callable[..., Any], clock: Clock) -> Callable[..., Any]:
 
 @contextmanager
 def _clocked_search(spans: Spans) -> Iterator[None]:
-    """Clocks the calls that a search consists of."""
+    """Time the calls of a search."""
     calls: tuple[tuple[Any, str, str], ...] = (
         (prefix.Prefixes, "__init__", "prefixes"),
         (prefix.Prefixes, "_shares_in", "prefixes"),
@@ -288,7 +288,7 @@ def _clocked_search(spans: Spans) -> Iterator[None]:
 
 
 def measure(options: Options) -> dict[str, Any]:
-    """Measures both rules."""
+    """Measure both rules."""
     agent = NegotiatorAgent(negotiator(options.checkpoint), "target", options.temperature)
     reactive(agent, *states(agent, range(8), most=2), PAPER)
     paper = measure_rule(agent, PAPER, options.paper)

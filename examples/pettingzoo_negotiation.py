@@ -19,7 +19,7 @@ KINDS = ("books", "hats", "balls")
 
 
 def asking(env: NegotiationAEC, seen: dict[str, Any]) -> dict[str, Any]:
-    """Says which kind it wants, ends the talk when it has been answered, and chooses all of that kind."""
+    """Ask for one kind, end the talk after the answer, and choose all of that kind."""
     counts, values = seen["context"][::2], seen["context"][1::2]
     wanted = int(np.argmax(counts * values))
     if seen["phase"] == SELECT:
@@ -31,7 +31,7 @@ def asking(env: NegotiationAEC, seen: dict[str, Any]) -> dict[str, Any]:
 
 
 def agreeing(env: NegotiationAEC, seen: dict[str, Any]) -> dict[str, Any]:
-    """Agrees to whatever is asked for, and chooses the rest."""
+    """Agree to the partner's wish, and choose the rest."""
     words = env.vocabulary.decode(seen["tokens"][: seen["num_tokens"]].tolist())
     if seen["phase"] == SELECT:
         counts = tuple(seen["context"][::2].tolist())

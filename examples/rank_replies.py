@@ -20,7 +20,7 @@ class LetterTriples:
     """
 
     def score(self, context: Sequence[Sequence[str]], candidates: Sequence[Sequence[str]]) -> list[float]:
-        """From 0 to 1, higher is better."""
+        """Return a score of each candidate from 0 to 1, higher is better."""
         triples = {triple for turn in context for triple in self._triples(turn)}
         return [len(triples & self._triples(words)) / max(len(self._triples(words)), 1) for words in candidates]
 

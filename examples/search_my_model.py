@@ -33,11 +33,11 @@ class MyModel(nn.Module):
 
     @property
     def searchable_V(self) -> Tensor:
-        """All words but the end may stand in an input."""
+        """Return True for the words that an input may hold: all but the end."""
         return torch.arange(len(WORDS)) != END
 
     def reply_logits(self, embedded_BNE: Tensor, replies_BT: Tensor) -> Tensor:
-        """Logits (B, T, V) of each word of the replies given the input and the words before it."""
+        """Return the logits (B, T, V) of each word of the replies, given the input and the words before it."""
         state = self.reader(embedded_BNE)[1]
         before_BT = torch.cat([torch.full_like(replies_BT[:, :1], END), replies_BT[:, :-1]], dim=1)
         return self.output(self.speaker(self.words(before_BT), state)[0])

@@ -49,7 +49,7 @@ def refused(error: ConfigError) -> dict[str, Any]:
 
 
 def app(address: str, replicas: int) -> Any:
-    """Replicas of one model as an application of Ray Serve, each with a copy of its weights."""
+    """Return replicas of one model as an application of Ray Serve, each with a copy of its weights."""
     from ray import serve
     from starlette.responses import JSONResponse
 
@@ -95,7 +95,7 @@ class Handler(BaseHTTPRequestHandler):
     model = OwnChatModel("reply", reply)
 
     def do_POST(self) -> None:
-        """Answers a request."""
+        """Answer a request."""
         body = json.dumps(completion(self.model, json.loads(self.rfile.read(int(self.headers["Content-Length"]))))).encode()
         self.send_response(200)
         self.send_header("Content-Length", str(len(body)))
@@ -103,11 +103,11 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Says nothing."""
+        """Log nothing."""
 
 
 def ask(address: str) -> None:
-    """Asks as any command asks, several questions at once."""
+    """Ask several questions at once, as any command does."""
     model = load_chat_model(address)
     chats = [(Message("user", f"question {number}"),) for number in range(5)]
     for answer in model.answer(chats, decoding=ChatDecoding()):
