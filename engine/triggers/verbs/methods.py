@@ -133,7 +133,7 @@ def _require_fit(config: MethodsConfig) -> None:
         what = f"methods read more than replies, which are all that the model shows: {named}"
         raise ConfigError(what, where="--model", got=config.model, fix=f"--method {EVOLUTION}, or {ATTACKER} with --attacker")
     if config.methods and not is_hugging_face(config.model):
-        fix = "hf:FOLDER or gguf:FILE; parley search compare tells methods on Parley's own networks"
+        fix = "hf:FOLDER or gguf:FILE; parley search compare compares methods on Parley's own networks"
         raise ConfigError("methods are compared by the replies of chat models", where="--model", got=config.model, fix=fix)
     for line in config.lines:
         method = None if line.method in TEXT_METHODS else make_method(line.method, config.of(line).search)
