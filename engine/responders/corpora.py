@@ -318,7 +318,8 @@ def _address(source: FileCorpus, name: str) -> str:
 
 def _by_hand(source: FileCorpus, root: Path, error: DownloadError, check: str) -> DataError:
     folder = source.folder(root)
-    missing = "; ".join(file.describe() for file in source.files if _lacks(folder, file))
+    files = [file for file in source.files if not (path := folder / file.name).is_file() or file.mismatch(path)]
+    missing = "; ".join(file.describe() for file in files)
     instead = f" ({source.raw} will do in place of {TRAIN_FILE}: put it there and run this again)" if source.raw else ""
     return DataError(
         f"the corpus {source.name!r} cannot be downloaded: {error.what}",
@@ -326,10 +327,6 @@ def _by_hand(source: FileCorpus, root: Path, error: DownloadError, check: str) -
         got=error.got,
         fix=f"put these files from {source.obtain} into {folder}: {missing}{instead}; then {check}",
     )
-
-
-def _lacks(folder: Path, file: CorpusFile) -> bool:
-    return not (folder / file.name).is_file() or bool(file.mismatch(folder / file.name))
 
 
 def _compiled(source: PairSource | CandidateSource | ChatSource, root: Path) -> Path:

@@ -155,24 +155,14 @@ def dialogue() -> TrainSeq2SeqConfig:
 
 def replies() -> TrainSeq2SeqConfig:
     """Fit a small generator for parley minmax replies and evaluate generation: two turns, replies of 5 to 20 words."""
-    settings_of: dict[str, Any] = {
-        "sizes": settings.replier(),
-        "fit": settings.small_batches(),
-        "min_reply": 5,
-        "max_reply": 20,
-    }
-    return TrainSeq2SeqConfig(corpus="ubuntu_irc", vocabulary=10_000, **settings_of)
+    sizes, fit = settings.replier(), settings.small_batches()
+    return TrainSeq2SeqConfig(corpus="ubuntu_irc", vocabulary=10_000, sizes=sizes, fit=fit, min_reply=5, max_reply=20)
 
 
 def li2017() -> TrainSeq2SeqConfig:
     """Fit the generator of Li et al. 2017 by the released recipe: Ubuntu, two layers of 512, 25,000 words, replies of 5-20."""
-    settings_of: dict[str, Any] = {
-        "sizes": settings.released_replier(),
-        "fit": settings.li2017(),
-        "min_reply": 5,
-        "max_reply": 20,
-    }
-    return TrainSeq2SeqConfig(corpus="ubuntu_irc", vocabulary=25_000, **settings_of)
+    sizes, fit = settings.released_replier(), settings.li2017()
+    return TrainSeq2SeqConfig(corpus="ubuntu_irc", vocabulary=25_000, sizes=sizes, fit=fit, min_reply=5, max_reply=20)
 
 
 def small_lm() -> TrainLMConfig:

@@ -222,7 +222,7 @@ def tally(lists: WordLists, inputs: np.ndarray, replies: np.ndarray) -> WordTall
             num_outside += int(counts[row])
             if len(strays) < NUM_STRAYS:
                 strays.append((source, reply))
-        for string in _parts(reply):
+        for string in {reply[i:j] for i in range(len(reply)) for j in range(i + 1, len(reply) + 1)}:
             for name in lists.index.get(string, ()):
                 whole, before = string == reply, best.get((name, string))
                 if before is None or (whole and not before.whole):
@@ -230,7 +230,3 @@ def tally(lists: WordLists, inputs: np.ndarray, replies: np.ndarray) -> WordTall
     order = {name: number for number, name in enumerate(lists.lists)}
     finds = sorted(best.values(), key=lambda find: (order[find.list], find.string))
     return WordTally(len(replies), num_outside, tuple(finds), tuple(strays))
-
-
-def _parts(text: str) -> set[str]:
-    return {text[start:end] for start in range(len(text)) for end in range(start + 1, len(text) + 1)}

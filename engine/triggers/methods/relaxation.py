@@ -96,7 +96,9 @@ def relax(
             nll_BT, likeliest_BT = read_replies(victim, embedded_BNE(), replies_BT)
             loss_B = objective.loss(nll_BT, likeliest_BT, mask_BT, None)
             if not embeds:
-                loss_B = loss_B + l1_weight * _spread(z.sigmoid())
+                # The distance from single words: mean over positions of the l1 norm less twice the largest weight.
+                x_BNS = z.sigmoid()
+                loss_B = loss_B + l1_weight * (x_BNS.sum(-1) - 2 * x_BNS.amax(-1)).mean(-1)
             (z.grad,) = torch.autograd.grad(loss_B.sum(), [z])
             optimiser.step()
     return _outcomes(victim, tasks, objective, embedded_BNE().detach(), None if embeds else z.detach())
@@ -143,11 +145,6 @@ class Relaxation(Method):
                     stopped="satisfied" if satisfied else "limit",
                     projected=relaxed.projected,
                 )
-
-
-def _spread(x_BNS: Tensor) -> Tensor:
-    """Return the distance of inputs from single words (B,): mean over positions of l1 norm less twice the largest weight."""
-    return (x_BNS.sum(-1) - 2 * x_BNS.amax(-1)).mean(-1)
 
 
 @torch.no_grad()

@@ -124,7 +124,8 @@ class Writing(Proposals):
             self.answer_kinds.update(answer.kind for answer in line.answers)
             words = tuple(line.text.split())
             if line.problem:
-                self.problems[_shared_reason(line.problem)] += 1
+                # Counted together whatever the number of words.
+                self.problems["it is too long" if line.problem.endswith("are allowed") else line.problem] += 1
                 continue
             if words in self._known:
                 continue
@@ -155,11 +156,6 @@ def read_words(answer: Answer, max_words: int, allows: Callable[[Words], bool]) 
     """Return the words of an answer, and a reason if there are none (`read_line`) or they are not allowed."""
     line, problem = read_line(answer, NAME, max_words)
     return line, problem or ("" if allows(tuple(line.split())) else "they hold what may stand in no input")
-
-
-def _shared_reason(problem: str) -> str:
-    """Return the reason without its number of words, so that equal reasons are counted together."""
-    return "it is too long" if problem.endswith("are allowed") else problem
 
 
 def _question(target: str, shown: str, tried: Sequence[TriedInput], max_words: int) -> Chat:

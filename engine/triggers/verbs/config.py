@@ -60,7 +60,8 @@ def input_words(path: Path, named: str, targets: TargetList) -> tuple[str, ...]:
         with whole(path / WORDS):
             return tuple(map(str, read_json(path / WORDS)[_ENTRY]))
     if not named:
-        return _words_of(targets)
+        texts = [text for target in targets.targets for text in (target.prompt or "", *target.words)]
+        return tuple(dict.fromkeys(word for text in (*texts, *map(" ".join, prototypes())) for word in text.split()))
     words = tuple(dict.fromkeys(utf8_text(Path(named)).split()))
     if not words:
         raise ConfigError("the file of words is empty", where="--words", got=named, fix="write words there")
@@ -78,12 +79,6 @@ def save_words(words: Sequence[str], path: Path) -> None:
     except OSError as error:
         fix = f"make room or mend the disk, then parley resume {display_path(path)}"
         raise RunError("the words cannot be written", where=path / WORDS, got=error.strerror, fix=fix) from None
-
-
-def _words_of(targets: TargetList) -> tuple[str, ...]:
-    texts = [text for target in targets.targets for text in (target.prompt or "", *target.words)]
-    texts += [" ".join(words) for words in prototypes()]
-    return tuple(dict.fromkeys(word for text in texts for word in text.split()))
 
 
 NORMAL, NORMAL_SAMPLED, MAL, RANDOM = LISTS = ("normal", "normal-sampled", "mal", "random")

@@ -231,7 +231,7 @@ class TextSearchWorker(TurnWorker[Target, Rows]):
             for name in [name for name, shard in self._running.items() if all(search.finished for search in shard.items)]:
                 over = self._running.pop(name)
                 self._usual_queries += [search.num_answers for search in over.items]
-                ended[name] = rows_apart(_rows, over, self.search_task.seed)
+                ended[name] = rows_apart(lambda shard: [search.row() for search in shard.items], over, self.search_task.seed)
         return TurnResult(ended, {name: self._progress(shard.items) for name, shard in self._running.items()})
 
     def _progress(self, searches: Sequence[_TextSearch]) -> UnderWay:
@@ -475,10 +475,6 @@ class _TextSearch:
 def _finite(fitness: float) -> float | None:
     """Return a fitness; None for an answer that is no reply."""
     return fitness if math.isfinite(fitness) else None
-
-
-def _rows(shard: Shard[_TextSearch]) -> list[dict[str, Any]]:
-    return [search.row() for search in shard.items]
 
 
 def evolution() -> TextSearchConfig:

@@ -342,7 +342,9 @@ class SwapList:
         self.ids_GS = self.prompt.read(self.tried_GN)
         # Of a short reply a pass of its own for the words behind the first costs more than it saves.
         self.num_first = len(self.target) if len(self.target) <= AT_ONCE else 1
-        self.input_G = self._input_terms()
+        # The language model's term of each candidate; None if it weighs nothing.
+        nll_G = scorer.input_nll(self.tried_GN)
+        self.input_G = None if nll_G is None else scorer.objective.input_weight(nll_G) * nll_G
         self.best_choice, self.best_loss = -1, beat
 
     def best(self) -> tuple[int, float]:
@@ -454,7 +456,8 @@ class SwapList:
         """Return the candidates whose replies were read to the end, because their known part did not exceed a loss."""
         num_read, stage = reading.nll_BT.shape[1], 1
         while num_read < len(self.target):
-            left_b = self._left(reading, loss, doubt)
+            # Others cost more than the loss in any case.
+            left_b = (self._bound(reading, -doubt) <= loss + _ROUNDING * max(1.0, loss)).nonzero()[:, 0]
             if 1 - len(left_b) / max(1, len(reading.candidates)) < WORTH:
                 stage = len(self.target)
             if len(left_b) < len(reading.candidates):
@@ -485,10 +488,6 @@ class SwapList:
             keeps=stop < len(self.target),
         )
 
-    def _left(self, reading: _Reading, loss: float, doubt: float) -> Tensor:
-        """Return the rows that may still cost less than a loss."""
-        return (self._bound(reading, -doubt) <= loss + _ROUNDING * max(1.0, loss)).nonzero()[:, 0]
-
     def _bound(self, reading: _Reading, off: float = 0.0) -> Tensor:
         """Return the least cost of candidates (B,): the loss if the unread words were certain.
 
@@ -501,11 +500,6 @@ class SwapList:
         likeliest_BT = torch.nn.functional.pad(reading.lead_BT >= off, (0, unread), value=True)
         loss_B = self.scorer.objective.loss(nll_BT, likeliest_BT, torch.ones_like(likeliest_BT), None)
         return loss_B if self.input_G is None else loss_B + self.input_G[reading.candidates]
-
-    def _input_terms(self) -> Tensor | None:
-        """Return the language model's term (G,) of the candidates; None if it weighs nothing."""
-        nll_G = self.scorer.input_nll(self.tried_GN)
-        return None if nll_G is None else self.scorer.objective.input_weight(nll_G) * nll_G
 
 
 FEW = 8
