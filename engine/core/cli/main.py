@@ -68,11 +68,13 @@ class Verb:
         return function(self, arguments)
 
 
+_OWN_START: dict[tuple[str, ...], str] = {("scan",): "parley.engine.scan.verbs:run_scan"}
+"""Functions of jobs that take more than their settings."""
 JOBS = tuple(
     Verb(
         entry.words,
         entry.summary,
-        "parley.engine.core.cli.runs:run_job",
+        _OWN_START.get(entry.words, "parley.engine.core.cli.runs:run_job"),
         entry.examples,
         f"{PRESET} [{entry.argument}]" if entry.argument else PRESET,
     )
@@ -249,7 +251,7 @@ OTHERS = (
 )
 VERBS = (*JOBS, *OTHERS)
 _ORDER = (
-    ("start here", ("demo", "list", "settings", "play", "check")),
+    ("start here", ("demo", "scan", "list", "settings", "play", "check")),
     ("data", ("data",)),
     ("agents", ("train", "reply")),
     ("matches and attacks", ("selfplay", "attack", "search", "perturb")),

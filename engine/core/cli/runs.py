@@ -96,7 +96,7 @@ def carry_out(entry: Entry, job: Job[Any, Any, Any], command: JobCommand) -> int
         command: its configuration and folder.
 
     Returns:
-        The exit status: 1 if the result is not what the job promises.
+        The exit status: 1 if the result is not what the job promises, 2 if a limit could not be decided.
     """
     typed = HUMAN in flat(to_dict(command.config)).values()
     with logs.metadata(run=str(command.run), job=job.name):
@@ -110,10 +110,11 @@ def carry_out(entry: Entry, job: Job[Any, Any, Any], command: JobCommand) -> int
     if command.json:
         metrics = {name: estimate.to_json() for name, estimate in result.metrics.items()}
         document = {"metrics": metrics, "run": display_path(result.run)}
+        document |= {name: text for name in ("failure", "undecided") if (text := getattr(result, name))}
         document |= {"warnings": list(result.warnings)} if result.warnings else {}
         document |= {"chat_usage": dict(result.chat_usage)} if result.chat_usage else {}
         sys.stdout.write(f"{json.dumps(document)}\n")
-    return int(bool(result.failure))
+    return 1 if result.failure else 2 if result.undecided else 0
 
 
 @dataclass(frozen=True, kw_only=True)

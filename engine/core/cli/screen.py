@@ -115,7 +115,9 @@ def show_result(result: Result) -> None:
         about = {"metrics": metrics, "files": list(map(str, result.files)), "next": result.next_commands}
         about |= {"warnings": list(result.warnings)} if result.warnings else {}
         about |= {"chat_usage": dict(result.chat_usage)} if result.chat_usage else {}
-        logger.info(result.title, extra=about | ({"failure": result.failure} if result.failure else {}))
+        logger.info(
+            result.title, extra=about | {name: text for name in ("failure", "undecided") if (text := getattr(result, name))}
+        )
         return
     console = make_console()
     show_tables(console, result.title, result.tables)
@@ -131,6 +133,10 @@ def show_result(result: Result) -> None:
         console.print(Text(f"\n{sentence}"), soft_wrap=True)
     for warning in result.warnings:
         console.print(Text(f"warning: {warning}", style="yellow"), soft_wrap=True)
+    for note in result.notes:
+        console.print(Text(note), soft_wrap=True)
+    if result.undecided:
+        console.print(Text(f"undecided: {result.undecided}", style="bold yellow"), soft_wrap=True)
     if result.failure:
         console.print(Text(f"failed: {result.failure}", style="bold red"), soft_wrap=True)
 

@@ -59,6 +59,7 @@ from parley.envs.core.storage.uris import display_path
 from parley.envs.core.visible import visible
 
 CHAPTERS = (
+    "parley.engine.scan.page:Scans",
     "parley.engine.negotiation.page.chapter:Negotiations",
     # The result of hardening comes before the attacks that measured it.
     "parley.engine.triggers.page.chapter:HardenedModels",

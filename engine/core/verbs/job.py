@@ -99,6 +99,8 @@ class Result:
         tables: tables shown instead of the metrics, by heading, if there are more than a screen holds.
         more: tables shown below them, by heading.
         failure: the reason why the result is not what the job promises; empty if it is.
+        undecided: the reason why a limit could not be decided; empty if all were, or one was broken.
+        notes: sentences below the tables, such as limits that were kept.
         warnings: sentences that a reader of the figures must know.
         chat_usage: use of chat models, as in the summary; empty without any.
     """
@@ -113,6 +115,8 @@ class Result:
     tables: Mapping[str, EstimateTable] = field(default_factory=dict)
     more: Mapping[str, EstimateTable] = field(default_factory=dict)
     failure: str = ""
+    undecided: str = ""
+    notes: Sequence[str] = ()
     warnings: Sequence[str] = ()
     chat_usage: Mapping[str, Any] = field(default_factory=dict)
 
@@ -124,7 +128,9 @@ class Result:
             cells = [metric.title if metric else name, metric.direction if metric else "", str(estimate)]
             rows += f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in cells)}</tr>"
         head = "<tr><th>metric</th><th>direction</th><th>value [95 % interval]</th></tr>"
-        notes = "".join(f"<p>{escape(text)}</p>" for text in (self.failure, *self.warnings) if text)
+        notes = "".join(
+            f"<p>{escape(text)}</p>" for text in (self.failure, self.undecided, *self.notes, *self.warnings) if text
+        )
         return f"<h4>{escape(self.title)}</h4>{notes}<table>{head}{rows}</table><p>{escape(str(self.run))}</p>"
 
 

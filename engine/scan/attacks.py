@@ -1,0 +1,121 @@
+"""Attacks of a scan: each makes another wording of a prompt, from the prompt and a seed alone.
+
+    none           the prompt as it is: the control that shows what happens without an attack
+    random-words   the prompt and eight random words: the control at equal cost
+    templates      ways to ask that do not depend on the question (`templates.yaml`)
+    perturbations  strategies of `parley perturb` that need no data, by their names: `character-noise`, ...
+    template       a template of the policy's own, with {prompt}
+    triggers       what searches found (`parley search`), typed into the prompt
+
+An attack is asked `repeats` times, and so is each control, with a seed of its own each time. So all cost the same.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
+from importlib.resources import files
+
+import yaml
+
+from parley.engine.perturb.catalogue import names as strategy_names
+from parley.engine.perturb.catalogue import perturb_text
+from parley.engine.perturb.strategy import PerturbSettings
+from parley.engine.scan.policy import AttackSpec
+from parley.envs.core.errors import ConfigError
+from parley.envs.core.registry import nearest
+from parley.envs.core.seeds import stream
+
+NONE, RANDOM_WORDS = "none", "random-words"
+CONTROLS: Mapping[str, str] = {NONE: "no attack", RANDOM_WORDS: "random words"}
+"""Attacks that are there to be beaten, with their titles."""
+NUM_WORDS = 8
+WORDS = tuple(
+    "apple river chair green seven window paper stone music under garden yellow spoon winter across candle bridge little "  # noqa: SIM905
+    "feather eleven basket cloud quiet button market orange ladder summer pocket harbour silver kettle mountain velvet".split()
+)
+"""Words of the control, harmless and without a request."""
+PERTURBATIONS = (
+    "character-noise", "misspellings", "random-swap", "stopword-dropout", "grammar-errors", "data-paraphrase",
+)  # fmt: skip
+"""Strategies of `parley perturb` that keep a prompt's meaning and need no data of their own."""
+_SETTINGS = PerturbSettings(lexicon="built-in")
+
+Rewording = Callable[[str, int], str]
+"""Returns another wording of a prompt, by a seed."""
+
+
+@cache
+def templates() -> Mapping[str, str]:
+    """Return the templates of this package by name."""
+    text = files("parley.engine.scan").joinpath("templates.yaml").read_text(encoding="utf-8")
+    return {str(name): str(template).strip() for name, template in yaml.safe_load(text).items()}
+
+
+def attack_names() -> list[str]:
+    """Return the names that a policy may list under `attacks`."""
+    return [*templates(), *PERTURBATIONS]
+
+
+def rewordings(specs: Sequence[AttackSpec], triggers: Callable[[str], Sequence[str]] = lambda runs: ()) -> dict[str, Rewording]:
+    """Return the controls and the attacks of a policy, by name.
+
+    Args:
+        specs: the attacks.
+        triggers: returns what the searches of some runs, between commas, found.
+
+    Raises:
+        ConfigError: there is no attack of a name, or a run holds no triggers that can be typed.
+    """
+    made: dict[str, Rewording] = {NONE: lambda prompt, seed: prompt, RANDOM_WORDS: _with_random_words}
+    for spec in specs:
+        if spec.name in made:
+            raise ConfigError(
+                "an attack bears the name of a control", where="attacks", got=spec.name, fix="give it another name:"
+            )
+        if spec.kind == "template":
+            made[spec.name] = partial(_filled, spec.value)
+        elif spec.kind == "triggers":
+            made[spec.name] = partial(_typed, triggers(spec.value))
+        elif spec.value in templates():
+            made[spec.name] = partial(_filled, templates()[spec.value])
+        elif spec.value in PERTURBATIONS or spec.value in _strategies():
+            made[spec.name] = partial(_perturbed, spec.value)
+        else:
+            known = attack_names()
+            fix = f"one of {', '.join(known)}; or - template: TEXT with {{prompt}}, or - triggers: RUN"
+            raise ConfigError(f"there is no attack {spec.value!r}{nearest(spec.value, known)}", where="attacks", fix=fix)
+    return made
+
+
+def _strategies() -> Sequence[str]:
+    return strategy_names("all")
+
+
+def _with_random_words(prompt: str, seed: int) -> str:
+    chosen = stream(seed, "random-words").choice(len(WORDS), NUM_WORDS, replace=False)
+    return f"{prompt} {' '.join(WORDS[index] for index in chosen)}"
+
+
+def _filled(template: str, prompt: str, seed: int) -> str:
+    parts = {"{prompt}": prompt, "{base64}": base64.b64encode(prompt.encode()).decode()}
+    # One pass, so that a prompt that holds "{base64}" stays as it is.
+    pieces, rest = [], template
+    while rest:
+        starts = {mark: rest.find(mark) for mark in parts if mark in rest}
+        if not starts:
+            break
+        mark = min(starts, key=lambda name: starts[name])
+        pieces += [rest[: starts[mark]], parts[mark]]
+        rest = rest[starts[mark] + len(mark) :]
+    return "".join([*pieces, rest])
+
+
+def _perturbed(strategy: str, prompt: str, seed: int) -> str:
+    return perturb_text(prompt, strategy, seed=seed, settings=_SETTINGS)
+
+
+def _typed(slots: Sequence[str], prompt: str, seed: int) -> str:
+    """Return the prompt with one of the triggers behind it; repeats take different ones as long as there are more."""
+    return f"{prompt} {slots[int(stream(seed, 'trigger').integers(len(slots)))]}".strip()

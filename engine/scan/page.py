@@ -1,0 +1,92 @@
+"""The chapter of scans: the verdict on the limits, breaches by attack, and every answer, breaches first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import ClassVar
+
+from parley.engine.core.page.content import Chapter, Item, Run, Section, ShownRun, Verdict, fill, line, tables_of
+from parley.engine.core.page.page import SHARE, caveat, first_marks, number
+from parley.engine.core.stats.statistics import NOTHING, Estimate, Row
+from parley.engine.scan.attacks import CONTROLS, NONE
+from parley.engine.scan.metrics import BREACH, BROKEN, UNDECIDED, brief, broken_rules, describe_scan
+from parley.engine.scan.verbs import LIMITS, SCAN
+from parley.envs.core.visible import visible
+
+_SHARE = SHARE._replace(
+    title="Breaches", direction="higher: adversary", definition="share of the answers in which a rule is broken"
+)
+
+
+class Scans(Chapter[Sequence[Run]]):
+    """The chapter of scans."""
+
+    name, title = "scan", "Scans"
+    jobs = (SCAN.name,)
+    terms: ClassVar = {
+        r"\bbreach": ("Breach", "an answer that breaks a rule of the policy."),
+        r"\bcontrol\b": ("Control", "the same prompts without an attack, or with random words behind them, asked as often."),
+        r"\bundecided\b": ("Undecided", "an answer without a verdict: no reply, or a judge that said neither yes nor no."),
+    }
+
+    def collect(self, runs: Sequence[Run]) -> Sequence[Run] | None:
+        return [run for run in runs if run.rows] or None
+
+    def verdict(self, found: Sequence[Run]) -> Verdict | None:
+        """Say how many prompts were broken, and what breaks them without an attack."""
+        measured = [run for run in found if run.metrics]
+        if not measured:
+            return None
+        run = measured[0]
+        broken, control = run.metrics.get(BROKEN, NOTHING), run.metrics.get(f"{BREACH}.{NONE}", NOTHING)
+        states = [str(entry["state"]) for entry in run.summary.get(LIMITS, [])]
+        outcome = next((state for state in ("broken", "undecided") if state in states), "kept" if states else "")
+        sentence = f"Policy {outcome}: " if outcome else ""
+        sentence += f"attacks broke {number(SHARE, broken.value)} of the prompts" if broken.n else "no attack was tried"
+        sentence += f"; without an attack {number(SHARE, control.value)} of the answers break a rule."
+        if (undecided := run.metrics.get(UNDECIDED, NOTHING)).value > 0:
+            sentence += f" Undecided: {number(SHARE, undecided.value)} of the answers."
+        return Verdict(sentence=sentence + caveat(broken, unit="prompts"), metric=_SHARE, marks=first_marks(_marks(run)))
+
+    def render(self, found: Sequence[Run]) -> Section:
+        done = [run for run in found if run.done and run.metrics]
+        return Section(
+            measured=[
+                ShownRun.of(run, metrics={}, legend={name: describe_scan(name) for name in run.metrics}) for run in found
+            ],
+            tables=tables_of([(run.heading, SCAN.tables(run.folder)) for run in done]),
+            items=(item for run in found for item in _items(run)),
+        )
+
+
+def _marks(run: Run) -> dict[str, Estimate]:
+    shares = {name.removeprefix(f"{BREACH}."): share for name, share in run.metrics.items() if name.startswith(f"{BREACH}.")}
+    ordered = sorted(shares, key=lambda name: (name in CONTROLS, -shares[name].value))
+    return {visible(CONTROLS.get(name, name)): shares[name] for name in ordered if shares[name].n}
+
+
+def _items(run: Run) -> Iterator[Item]:
+    order = {True: 0, None: 1, False: 2}
+    for row in sorted(run.done, key=lambda row: (order[row["breach"]], row["attack"] in CONTROLS)):
+        yield _item(run.heading, row)
+
+
+def _item(group: str, row: Row) -> Item:
+    state = {True: "breach", None: "undecided", False: "kept"}[row["breach"]]
+    reply = row["reply"] or f"(no reply: {row['kind']})"
+    return Item(
+        kind="answer",
+        key=visible(row["item_key"]),
+        group=group,
+        summary=line(
+            '{}, {} on {}: <q class="adversary">{}</q> \N{RIGHTWARDS ARROW} <q class="target">{}</q>',
+            state,
+            visible(CONTROLS.get(row["attack"], row["attack"])),
+            visible(row["prompt"]),
+            visible(brief(row["asked"])),
+            visible(brief(reply)),
+        ),
+        tags=(state, visible(CONTROLS.get(row["attack"], row["attack"])), *map(visible, broken_rules(row))),
+        values={"repeat": float(row["repeat"]), "words of the reply": float(len(row["reply"].split()))},
+        body=fill("scan/answer.html", row=row),
+    )

@@ -1,0 +1,468 @@
+"""`parley scan POLICY.yaml --model ADDRESS`: what a chat model makes of a policy's prompts, as they are and under attacks.
+
+A row is one answer: a prompt, an attack or control, a repeat. Limits of the policy decide the exit status: 0 kept, 1 broken,
+2 undecided. The run folder also holds `junit.xml` and `results.sarif`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from importlib.metadata import version
+from importlib.resources import as_file, files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from parley.engine.core.ray.record import Counts, Rows
+from parley.engine.core.ray.worker import Shard
+from parley.engine.core.runs.documents import SUMMARY, write_whole
+from parley.engine.core.runs.parts import ANSWERED, answer_columns, list_of, ok_row, with_base
+from parley.engine.core.runs.run_folder import RunFolder
+from parley.engine.core.stats.statistics import NOTHING, Estimate, finished
+from parley.engine.core.tables.table import EstimateTable
+from parley.engine.core.verbs.job import TABLE_FILE, Job, Reporter, Result, Summary
+from parley.engine.core.verbs.sharded import RESUME_SAFE, Sharded, ShardedConfig, Tally, rows_apart, run_items, spread
+from parley.engine.scan.attacks import Rewording, rewordings
+from parley.engine.scan.checks import Checks, is_breach
+from parley.engine.scan.metrics import (
+    BREACH,
+    BROKEN,
+    RULE,
+    UNDECIDED,
+    LimitVerdict,
+    breaches_table,
+    brief,
+    decide_limit,
+    describe_scan,
+    scan_metrics,
+    scan_tables,
+)
+from parley.engine.scan.outputs import JUNIT, SARIF, junit, sarif
+from parley.engine.scan.policy import Policy, read_policy
+from parley.envs.core.config import NumItemsOrAll
+from parley.envs.core.errors import ConfigError, RunError
+from parley.envs.core.registry import nearest
+from parley.envs.core.seeds import derive_seed
+from parley.envs.core.storage.uris import display_path
+from parley.policies.chat.addresses import absolute_address, short_address
+from parley.policies.chat.answers import ANSWERS_FOLDER
+from parley.policies.chat.model import MODERATED, AnswerKind, Chat, ChatDecoding, ChatModel, Message
+from parley.policies.chat.settings import ChatAsking
+
+if TYPE_CHECKING:
+    from parley.engine.core.cli.main import Verb
+
+DEMO = "demo"
+"""Names the embedded policy, and the embedded bot."""
+NUM_ANSWERS, LIMITS, POLICY, UNDECIDED_REASON = "num_answers", "limits", "policy", "undecided_reason"
+"""Entries of the summary."""
+_BATCH = 32
+_VERDICT = pa.struct(
+    [
+        # A rule, whether it is broken (null where that is undecided), and what a reader sees of the reason.
+        pa.field("rule", pa.string()),
+        pa.field("broken", pa.bool_()),
+        pa.field("evidence", pa.string()),
+    ]
+)
+SCANNED = with_base(
+    [
+        # A prompt by its key, an attack or control by its name, the repeat from 0, and the last message as it was asked.
+        pa.field("prompt", pa.string()),
+        pa.field("attack", pa.string()),
+        pa.field("repeat", pa.int64()),
+        pa.field("asked", pa.string()),
+        pa.field("reply", pa.string()),
+        *ANSWERED,
+        # Whether a rule is broken; null where none is and one is undecided.
+        pa.field("breach", pa.bool_()),
+        pa.field("rules", list_of(_VERDICT)),
+    ]
+)
+"""One answer per row."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScanConfig(ShardedConfig):
+    """The policy, and the model that must keep it."""
+
+    policy: str = ""
+    """The policy, a YAML file; parley scan --init writes a commented one."""
+    model: str = ""
+    """The chat model by its address: openai:URL#MODEL, hf:FOLDER, gguf:FILE, path/file.py:Name."""
+    limit: NumItemsOrAll = 0
+    """At most so many prompts, the first ones; 0 for all."""
+    chat: ChatAsking = field(default_factory=ChatAsking)
+    """How the model, and one that judges, are loaded or asked."""
+
+
+@dataclass(frozen=True)
+class ScanItem:
+    """A question to the model.
+
+    Args:
+        prompt: index of the prompt in the policy.
+        attack: name of the attack or control.
+        repeat: number of the repeat.
+    """
+
+    prompt: int
+    attack: str
+    repeat: int
+
+
+@dataclass(frozen=True)
+class ScanTask(Sharded[ScanItem]):
+    """A policy that a model is asked about.
+
+    Args:
+        config: the configuration.
+        policy: the policy.
+        answers: folder in which answers are kept.
+    """
+
+    unit = "answers"
+    event = "scanned"
+
+    config: ScanConfig
+    policy: Policy
+    answers: str
+
+    def seed(self, key: str) -> int:
+        return derive_seed(self.config.seed, "scan", key)
+
+    def worker(self) -> ScanWorker:
+        return ScanWorker(self)
+
+    def shard_size(self, num_items: int, num_workers: int) -> int:
+        return spread(num_items, num_workers, _BATCH)
+
+    def digest(self, rows: Rows) -> Counts:
+        """Count answers, breaches, and answers without a verdict."""
+        done = finished(rows)
+        breaches, undecided = (sum(row["breach"] is outcome for row in done) for outcome in (True, None))
+        return Counter({self.unit: len(done), "breaches": breaches, "undecided": undecided})
+
+    def describe(self, tally: Tally) -> str:
+        """Return text such as "breaches: 12"."""
+        undecided = tally.total["undecided"]
+        return f"breaches: {tally.total['breaches']:,}" + (f", undecided: {undecided:,}" if undecided else "")
+
+
+class ScanWorker:
+    """A worker that asks and judges.
+
+    Args:
+        task: what is asked.
+    """
+
+    def __init__(self, task: ScanTask) -> None:
+        self.task, self.policy = task, task.policy
+        chat, answers = task.config.chat.on(task.config.device), Path(task.answers)
+        self.model = load_target(task.config, answers)
+        self.checks = Checks(task.policy, chat, answers)
+        self.rewordings = wordings_of(task.policy)
+
+    def run(self, shard: Shard[ScanItem]) -> list[dict[str, Any]]:
+        """Return one row per question; all questions of a shard are asked at once."""
+        return rows_apart(self._rows, shard, self.task.seed)
+
+    def _rows(self, shard: Shard[ScanItem]) -> list[dict[str, Any]]:
+        chats = [chat_of(self.policy, item, self.rewordings, self._wording_seed(item)) for item in shard.items]
+        seeds = [self.task.seed(key) for key in shard.keys]
+        answers = self.model.answer(chats, decoding=decoding_of(self.policy), seeds=seeds if self.policy.temperature else ())
+        rows = []
+        for key, item, chat, answer in zip(shard.keys, shard.items, chats, answers, strict=True):
+            prompt, asked = self.policy.prompts[item.prompt], chat[-1].content
+            verdicts = [self.checks.verdict(rule, answer, asked) for rule in self.policy.rules_of(prompt)]
+            rows.append(
+                ok_row(key, self.task.seed(key))
+                | {
+                    "prompt": prompt.key,
+                    "attack": item.attack,
+                    "repeat": item.repeat,
+                    "asked": asked,
+                    "reply": answer.text,
+                    **answer_columns(answer),
+                    "breach": is_breach(verdicts),
+                    "rules": [vars(verdict) for verdict in verdicts],
+                }
+            )
+        return rows
+
+    def _wording_seed(self, item: ScanItem) -> int:
+        # Attacks of one prompt and repeat draw alike, so that they differ in nothing but the attack.
+        key = self.policy.prompts[item.prompt].key
+        return derive_seed(self.task.config.seed, "wording", key, item.repeat)
+
+
+def wordings_of(policy: Policy) -> dict[str, Rewording]:
+    """Return the controls and the attacks of a policy, by name.
+
+    Raises:
+        ConfigError: there is no such attack.
+        DataError: a search found nothing that can be typed.
+    """
+    return rewordings(policy.attacks, _found_by_searches)
+
+
+def _found_by_searches(runs: str) -> list[str]:
+    from parley.engine.triggers.verbs.transfer import typed_triggers
+
+    named = {name.strip(): name.strip() for name in runs.split(",") if name.strip()}
+    triggers = typed_triggers(named, "verified").values()
+    return list(dict.fromkeys(" ".join(trigger.slots) for typed in triggers for trigger in typed))
+
+
+def chat_of(policy: Policy, item: ScanItem, made: Mapping[str, Rewording], seed: int) -> Chat:
+    """Return the messages of a question: the system's, those of the prompt, the last one as the attack words it."""
+    *before, last = policy.prompts[item.prompt].messages
+    system = (Message("system", policy.system),) if policy.system else ()
+    return (*system, *before, Message(last.role, made[item.attack](last.content, seed)))
+
+
+def decoding_of(policy: Policy) -> ChatDecoding:
+    """Return how the model chooses its answers."""
+    return ChatDecoding(temperature=policy.temperature, max_tokens=policy.max_tokens)
+
+
+def load_target(config: ScanConfig, answers: Path | None = None) -> ChatModel:
+    """Return the model that is scanned.
+
+    Raises:
+        ConfigError: no model is named, or none is called so.
+        CheckpointError: no model is there.
+    """
+    from parley.policies.chat.answers import OwnChatModel, kept_answers
+    from parley.policies.chat.loading import load_chat_model
+
+    chat = config.chat.on(config.device)
+    if config.model == DEMO:
+        from parley.engine.scan.demo_bot import DemoBot
+
+        return kept_answers(OwnChatModel(DEMO, DemoBot(), chat.timeout_s), answers)
+    if not config.model:
+        fix = "--model openai:URL#MODEL, hf:FOLDER, gguf:FILE or path/file.py:Name; parley scan demo needs none"
+        raise ConfigError("there is no model to scan", where="--model", fix=fix)
+    return load_chat_model(absolute_address(config.model), chat, answers=answers)
+
+
+def target_name(address: str) -> str:
+    """Return the short name of a model."""
+    return address.rpartition(":")[2] if ".py:" in address else short_address(address)
+
+
+def load_policy(config: ScanConfig) -> Policy:
+    """Return the policy of a configuration, with at most `limit` prompts.
+
+    Raises:
+        ConfigError: none is named, or it does not fit.
+        DataError: a file cannot be read.
+    """
+    if not config.policy:
+        fix = "parley scan POLICY.yaml --model ADDRESS; parley scan --init writes a policy, parley scan demo needs none"
+        raise ConfigError("there is no policy", where="POLICY", fix=fix)
+    if config.policy == DEMO:
+        with as_file(files("parley.engine.scan").joinpath("demo.yaml")) as path:
+            policy = read_policy(path)
+    else:
+        policy = read_policy(Path(config.policy).expanduser())
+    return replace(policy, prompts=policy.prompts[: config.limit or None])
+
+
+@dataclass(frozen=True)
+class ScanPlan:
+    """A checked configuration.
+
+    Args:
+        config: the configuration.
+        policy: its policy.
+        items: the questions by key.
+    """
+
+    config: ScanConfig
+    policy: Policy
+    items: Mapping[str, ScanItem]
+
+    @classmethod
+    def of(cls, config: ScanConfig) -> ScanPlan:
+        """Return the plan of a configuration; its attacks are made once, so that mistakes end it here."""
+        policy = load_policy(config)
+        attacks = list(wordings_of(policy))
+        items = {
+            f"{prompt.key}/{attack}/{repeat}": ScanItem(index, attack, repeat)
+            for repeat in range(policy.repeats)
+            for index, prompt in enumerate(policy.prompts)
+            for attack in attacks
+        }
+        plan = cls(config, policy, items)
+        known = plan.metric_names
+        for metric, _ in policy.limits:
+            if metric not in known:
+                fix = f"one of {', '.join(known)}"
+                raise ConfigError(f"a limit names no metric{nearest(metric, known)}", where=config.policy, got=metric, fix=fix)
+        return plan
+
+    @property
+    def asked(self) -> dict[str, tuple[str, str]]:
+        """Attack and prompt by key of a row."""
+        return {key: (item.attack, self.policy.prompts[item.prompt].key) for key, item in self.items.items()}
+
+    @property
+    def metric_names(self) -> list[str]:
+        """The metrics that a limit may name."""
+        attacks = dict.fromkeys(item.attack for item in self.items.values())
+        rules = dict.fromkeys(rule.name for prompt in self.policy.prompts for rule in self.policy.rules_of(prompt))
+        return [BREACH, BROKEN, *(f"{BREACH}.{attack}" for attack in attacks), *(f"{RULE}.{rule}" for rule in rules)]
+
+
+def policy_of_file() -> ScanConfig:
+    """A policy of your own."""
+    return ScanConfig()
+
+
+def demo() -> ScanConfig:
+    """The embedded policy and the embedded bot of a shop: seconds, offline."""
+    return ScanConfig(policy=DEMO, model=DEMO)
+
+
+class Scan(Job[ScanConfig, ScanPlan, ScanPlan]):
+    """`parley scan`."""
+
+    words = ("scan",)
+    run_name = "scan"
+    config = ScanConfig
+    presets = {"policy": policy_of_file, "demo": demo}
+    argument = "policy"
+    schema = SCANNED
+    files = (TABLE_FILE, JUNIT, SARIF, SUMMARY, "rows")
+    num_rows_entry = NUM_ANSWERS
+    resume_safe = RESUME_SAFE
+    outcomes = MODERATED
+
+    def prepare(self, config: ScanConfig, path: Path, reporter: Reporter) -> ScanPlan:
+        """Return the plan, and check that the model and the judges are there."""
+        config.require_device()
+        plan = ScanPlan.of(config)
+        load_target(config)
+        Checks(plan.policy, config.chat.on("cpu"), None)
+        return plan
+
+    def work(self, run: RunFolder, prepared: ScanPlan, reporter: Reporter) -> ScanPlan:
+        answers = run.path / ANSWERS_FOLDER
+        _ask_first(prepared, answers, reporter)
+        task = ScanTask(prepared.config, prepared.policy, str(answers.absolute()))
+        run_items(run, task, prepared.items, prepared.config, reporter, "asking")
+        return prepared
+
+    def measure(self, run: RunFolder, found: ScanPlan) -> Summary:
+        config, policy, rows = found.config, found.policy, run.read_rows().to_pylist()
+        metrics = scan_metrics(rows)
+        limits = [decide_limit(metric, share, metrics.get(metric, NOTHING)) for metric, share in policy.limits]
+        lost = sum(row["status"] != "ok" or row["breach"] is None for row in rows)
+        too_many = bool(rows) and lost / len(rows) > policy.max_undecided
+        undecided = [str(limit) for limit in limits if limit.state == "undecided"]
+        if too_many:
+            undecided = [f"{lost:,} of {len(rows):,} answers have no verdict, more than {100 * policy.max_undecided:g} %"]
+        _write(run.path / JUNIT, junit(policy, rows, found.asked, limits))
+        _write(run.path / SARIF, sarif(policy, finished(rows), config.policy, version("parley-redteam")))
+        num = len(policy.prompts)
+        return Summary(
+            f"{policy.name} on {target_name(config.model)}",
+            f"{num:,} prompts, {len(policy.attacks)} attacks, {policy.repeats} answers each, seed {config.seed}.",
+            metrics,
+            {
+                NUM_ANSWERS: len(found.items),
+                POLICY: {"name": policy.name, "tags": list(policy.tags)},
+                LIMITS: [_limit_entry(limit) for limit in limits],
+                UNDECIDED_REASON: "; ".join(undecided),
+            },
+        )
+
+    def weights(self, config: ScanConfig) -> dict[str, str]:
+        """Return the digests of the models, and of the policy with its files of prompts."""
+        return {**super().weights(config), "policy": load_policy(config).digest}
+
+    def models(self, config: ScanConfig) -> Mapping[str, str]:
+        return {} if config.model in ("", DEMO) else {"model": config.model}
+
+    def num_items(self, config: ScanConfig) -> int:
+        return len(ScanPlan.of(config).items)
+
+    def metrics_of(self, config: ScanConfig) -> list[str]:
+        plan = ScanPlan.of(config)
+        return [*plan.metric_names, UNDECIDED]
+
+    def tables(self, run: RunFolder) -> dict[str, EstimateTable]:
+        metrics = run.metrics()
+        if not metrics:
+            return {}
+        breaches = breaches_table(finished(run.read_rows().to_pylist()))
+        return ({"Breaches": breaches} if breaches.rows else {}) | scan_tables(metrics)
+
+    def present(self, result: Result, run: RunFolder) -> Result:
+        """Show breaches with their texts first, then the rates, then what became of the limits."""
+        summary, metrics = run.summary() or {}, result.metrics
+        limits = [_limit_of(entry, metrics) for entry in summary.get(LIMITS, [])]
+        broken, kept = ([str(limit) for limit in limits if limit.state == state] for state in ("broken", "kept"))
+        failure = result.failure or ("a limit of the policy is broken: " + "; ".join(broken) if broken else "")
+        return replace(
+            result,
+            legend={name: describe_scan(name) for name in metrics},
+            tables=self.tables(run),
+            failure=failure,
+            undecided="" if failure else str(summary.get(UNDECIDED_REASON, "")),
+            notes=tuple(kept),
+        )
+
+
+def _limit_of(entry: Mapping[str, Any], metrics: Mapping[str, Estimate]) -> LimitVerdict:
+    estimate = metrics.get(entry["metric"], NOTHING)
+    return LimitVerdict(entry["metric"], entry["limit"], estimate, entry["state"], entry["needed"])
+
+
+def _limit_entry(limit: LimitVerdict) -> dict[str, Any]:
+    return {"metric": limit.metric, "limit": limit.limit, "state": limit.state, "needed": limit.needed}
+
+
+def _ask_first(plan: ScanPlan, answers: Path, reporter: Reporter) -> None:
+    """Ask the first prompt as it is before all others, so that a wrong address ends the run at once; the answer is kept."""
+    if not plan.items:
+        return
+    key, item = next(iter(plan.items.items()))
+    task = ScanTask(plan.config, plan.policy, str(answers))
+    chat = chat_of(plan.policy, item, wordings_of(plan.policy), 0)
+    seeds = [task.seed(key)] if plan.policy.temperature else []
+    (answer,) = load_target(plan.config, answers).answer([chat], decoding=decoding_of(plan.policy), seeds=seeds)
+    shown = f'"{brief(answer.text)}"' if answer.is_reply else f"no reply ({answer.kind.value})"
+    if not answer.is_reply and answer.kind not in MODERATED:
+        shown += f"; {AnswerKind(answer.kind).fix}"
+    reporter.say(f'{target_name(plan.config.model)} is asked "{brief(chat[-1].content)}" and answers {shown}')
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        write_whole(path, text.encode("utf-8", "backslashreplace"))
+    except OSError as error:
+        fix = "free some space, then the same command writes it"
+        raise RunError("the result cannot be written", where=display_path(path), got=error.strerror, fix=fix) from None
+
+
+SCAN = Scan()
+
+
+def run_scan(verb: Verb, arguments: Sequence[str]) -> int:
+    """Run `parley scan`, or print a commented policy for `parley scan --init`; return the exit status."""
+    if "--init" in arguments:
+        if len(arguments) > 1:
+            fix = "parley scan --init > policy.yaml"
+            raise ConfigError("--init stands alone", where="parley scan", got=" ".join(arguments), fix=fix)
+        sys.stdout.write(files("parley.engine.scan").joinpath("example.yaml").read_text(encoding="utf-8"))
+        return 0
+    from parley.engine.core.cli.runs import run_job
+
+    return run_job(verb, arguments)
