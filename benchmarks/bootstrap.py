@@ -39,12 +39,12 @@ class Options:
 
     @property
     def resamples(self) -> int:
-        """Resamples of ours."""
+        """Return the resamples of ours."""
         return 5000 if self.quick else 100_000
 
     @property
     def plain_resamples(self) -> int:
-        """Resamples of the loop, which are enough to time one and to compare p-values."""
+        """Return the resamples of the loop: enough to time one and to compare p-values."""
         return 1000 if self.quick else 10_000
 
 
@@ -58,7 +58,7 @@ def plain_bootstrap(differences: np.ndarray, num_resamples: int, draw: Callable[
 
 
 def draw_pairs(num: int) -> dict[str, np.ndarray]:
-    """Differences between two systems, by kind."""
+    """Draw differences between two systems, by kind."""
     rng = np.random.default_rng(SEED)
 
     def f1() -> np.ndarray:
@@ -108,7 +108,7 @@ def _agree(first: float, num_first: int, second: float, num_second: int) -> bool
 
 
 def _same_draws(differences: np.ndarray, num_resamples: int) -> bool:
-    """Whether the same draws give the same test."""
+    """Return True if the same draws give the same test."""
     test = paired_bootstrap(differences, np.zeros_like(differences), num_resamples, SEED)
     rng, size = stream(SEED, "paired bootstrap"), len(differences)
     expected = plain_bootstrap(differences, num_resamples, lambda: differences[rng.integers(size, size=size, dtype=np.int32)])

@@ -21,7 +21,7 @@ from parley.policies.seq2seq.model import LanguageModel, Seq2Seq
 
 @dataclass(frozen=True)
 class PlainVisit:
-    """What was tried at a position, and what came out."""
+    """The candidates of a position, with their losses."""
 
     list_G: Tensor
     """Words tried."""
@@ -30,7 +30,7 @@ class PlainVisit:
 
     @property
     def word(self) -> int:
-        """The best of them, ties to the first."""
+        """Return the best word, ties to the first."""
         return int(self.list_G[self.loss_G.argmin()])
 
 
@@ -47,7 +47,7 @@ class PlainTrigger:
         self.model, self.lm, self.objective = model, lm, objective
 
     def step(self, target_T: Tensor, words_N: Tensor, position: int, candidates: int) -> PlainVisit:
-        """One gradient, one list, one forward pass of the list."""
+        """Make a visit: one gradient, one list, one forward pass of the list."""
         list_G = self.propose(target_T, words_N, position, candidates)
         return PlainVisit(list_G, self.enumerate(target_T, words_N, position, list_G))
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from parley.engine.core.ray.record import Counts, Rows
+from parley.engine.core.ray.record import Counts, Rows, Work
 from parley.engine.core.ray.worker import Shard
 from parley.engine.core.runs.parts import OK, SCHEMA_VERSION
 from parley.envs.core.seeds import derive_seed, stream
@@ -41,7 +41,7 @@ class Simulated:
 
 
 @dataclass(frozen=True)
-class SimulatedWork:
+class SimulatedWork(Work[int]):
     """The same as work that is recorded.
 
     Args:
@@ -55,11 +55,11 @@ class SimulatedWork:
         return target_seed(key)
 
     def worker(self) -> Simulated:
-        """One that answers at once."""
+        """Return a worker that answers at once."""
         return Simulated(self.restarts)
 
     def digest(self, rows: Rows) -> Counts:
-        """Nothing is counted."""
+        """Return no counts."""
         return Counter()
 
 

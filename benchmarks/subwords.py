@@ -40,17 +40,17 @@ class Options:
 
     @property
     def words(self) -> int:
-        """Words of the text."""
+        """Return the number of words of the text."""
         return 1_000_000
 
     @property
     def plain_words(self) -> int:
-        """The first of them, which the loop spells."""
+        """Return the number of first words that the loop spells."""
         return 20_000 if self.quick else 200_000
 
 
 def text(num_words: int) -> list[str]:
-    """Made-up words."""
+    """Make words up."""
     draws = stream(0, "benchmark", "subwords")
     letters = "abcdefghijklmnopqrstuvwxyz"
     made = ["".join(letters[i] for i in draws.integers(26, size=draws.integers(1, 4))) for _ in range(SYLLABLES)]
@@ -61,7 +61,7 @@ def text(num_words: int) -> list[str]:
 
 
 def measure(options: Options) -> dict[str, Any]:
-    """Learns, spells and compares."""
+    """Learn, spell and compare."""
     words = text(options.words)
     learning, spelling, plain = Clock(), Clock(), Clock()
     with learning.running():

@@ -61,12 +61,12 @@ class Options:
 
     @property
     def stops(self) -> int:
-        """Times an epoch is interrupted to change turns and to evaluate."""
+        """Return the interruptions of an epoch, to change turns and to evaluate."""
         return 8 if self.quick else 4
 
 
 def plain_pass(model: Negotiator, batch: NegotiationBatch) -> tuple[Tensor, Tensor]:
-    """Word logits (B, T - 1, V) and item logits (B, 6, 18) by torch's own layers, padding read like words."""
+    """Return word logits (B, T - 1, V) and item logits (B, 6, 18) by torch's own layers, padding read like words."""
     scenario_BC = model.encode_context(batch.contexts_B6)
     words_TBE = model.word_embedding(batch.tokens_BT.t())
     repeated_TBC = scenario_BC.expand(len(words_TBE), *scenario_BC.shape)
@@ -102,7 +102,7 @@ class PlainTraining:
         self._batches = self._endless()
 
     def advance(self, num_dialogues: int) -> None:
-        """Trains until it has seen so many dialogues."""
+        """Train until the model has seen `num_dialogues` dialogues."""
         with torch.random.fork_rng(), self.clock.running():
             torch.manual_seed(derive_seed(SEED, "dropout", self.num_dialogues))
             self.model.train()
@@ -123,7 +123,7 @@ class PlainTraining:
 
 
 def gradient_difference(model: Negotiator, split: Split) -> float:
-    """Largest relative difference of any parameter's gradient between torch's layers and ours, dropout off.
+    """Return the largest relative difference of a parameter's gradient between torch's layers and ours, dropout off.
 
     The batch is the largest group of dialogues of one length, at most 16: without padding both compute the same thing.
     """
@@ -138,7 +138,7 @@ def gradient_difference(model: Negotiator, split: Split) -> float:
 
 
 def train_both(train: Split, validation: Split, ours: Negotiator, options: Options) -> tuple[Curve, Curve]:
-    """Trains both by turns; returns our curve and the reference's."""
+    """Train both by turns; return our curve and the reference's."""
     recipe = replace(fast().fit, max_epochs=options.epochs, patience=options.epochs, anneal_floor=1.0)
     reference = Negotiator(ours.vocabulary, ours.sizes)
     with tempfile.TemporaryDirectory() as folder:
@@ -173,7 +173,7 @@ def _validation_loss(model: Negotiator, validation: Split, recipe: NegotiatorFit
 
 
 def seconds_to(loss: float, curve: Curve) -> float:
-    """When a curve first comes down to a loss it reaches, between its points on a straight line."""
+    """Return the seconds at which a curve first reaches a loss, interpolated between its points."""
     (last_seconds, last_loss), *rest = curve
     for seconds, value in rest:
         if value <= loss:

@@ -40,7 +40,7 @@ class Networks:
 
 
 def networks(checkpoint: Path | None, lm: Path | None) -> Networks:
-    """Checkpoints' networks, or drawn ones, whose thresholds are some way above chance.
+    """Load the networks of checkpoints, or draw networks with thresholds some way above chance.
 
     Args:
         checkpoint: run of a model, if one is named.

@@ -26,7 +26,7 @@ class GivesWay:
         self.wrapped = scripted(vocabulary)
 
     def join(self, view: SideView) -> Session:
-        """Takes a side."""
+        """Take a side."""
         return GivesWaySession(self.wrapped.join(view), view)
 
 
@@ -37,14 +37,14 @@ class GivesWaySession:
         self.wrapped, self.view = wrapped, view
 
     def speak(self, rows: np.ndarray) -> Utterances:
-        """The bargainer's words, or the end."""
-        said = self.wrapped.speak(rows)
+        """Say the bargainer's words, or end the talk."""
+        utterances = self.wrapped.speak(rows)
         end = self.view.vocabulary.encode(["<selection>"])
-        words = [tokens[:length] for tokens, length in zip(said.tokens, said.lengths, strict=True)]
+        words = [tokens[:length] for tokens, length in zip(utterances.tokens, utterances.lengths, strict=True)]
         return Utterances.of([end if self.view.num_turns[row] >= 4 else mine for row, mine in zip(rows, words, strict=True)])
 
     def choose(self, rows: np.ndarray) -> np.ndarray:
-        """The bargainer's choice."""
+        """Choose as the bargainer does."""
         return self.wrapped.choose(rows)
 
 

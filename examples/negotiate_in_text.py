@@ -13,7 +13,7 @@ import parley.envs  # noqa: F401  # makes the environments known to Gymnasium
 
 
 def answer(prompt: str) -> str:
-    """Asks for the kind that is worth most to it, firmly; then takes it if the partner has said so."""
+    """Ask firmly for the kind of most worth; then take it if the partner has agreed."""
     items = [(name, int(count), int(value)) for name, count, value in re.findall(r"^(\w+) +(\d+) +(\d+)", prompt, re.MULTILINE)]
     best, count, _ = max(items, key=lambda item: item[1] * item[2])
     if prompt.endswith("to end the talk"):

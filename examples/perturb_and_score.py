@@ -13,7 +13,7 @@ TEXTS = [
 
 
 def answer(text: str) -> str:
-    """Stands for a model of your own: a bag of words that knows three topics."""
+    """Reply by a bag of words that knows three topics; put your own model here."""
     topics = {"password": "reset it", "printer": "restart it", "screen": "check the cable"}
     return next((reply for word, reply in topics.items() if word in text.split()), "tell me more")
 

@@ -19,24 +19,24 @@ KINDS = ("books", "hats", "balls")
 
 
 def asking(env: NegotiationAEC, seen: dict[str, Any]) -> dict[str, Any]:
-    """Says which kind it wants, ends the talk when it has been answered, and chooses all of that kind."""
+    """Ask for one kind, end the talk after the answer, and choose all of that kind."""
     counts, values = seen["context"][::2], seen["context"][1::2]
     wanted = int(np.argmax(counts * values))
     if seen["phase"] == SELECT:
-        own = [int(count) if kind == wanted else 0 for kind, count in enumerate(counts)]
-        return choose_action(env.rules, selection_index(tuple(counts.tolist()), own))
-    said = env.vocabulary.decode(seen["tokens"][: seen["num_tokens"]].tolist())
-    words = ["<selection>"] if "YOU:" in said else ["i", "want", "the", KINDS[wanted], "<eos>"]
+        picks = [int(count) if kind == wanted else 0 for kind, count in enumerate(counts)]
+        return choose_action(env.rules, selection_index(tuple(counts.tolist()), picks))
+    dialogue = env.vocabulary.decode(seen["tokens"][: seen["num_tokens"]].tolist())
+    words = ["<selection>"] if "YOU:" in dialogue else ["i", "want", "the", KINDS[wanted], "<eos>"]
     return speak_action(env.vocabulary, env.rules, words)
 
 
 def agreeing(env: NegotiationAEC, seen: dict[str, Any]) -> dict[str, Any]:
-    """Agrees to whatever is asked for, and chooses the rest."""
-    said = env.vocabulary.decode(seen["tokens"][: seen["num_tokens"]].tolist())
+    """Agree to the partner's wish, and choose the rest."""
+    words = env.vocabulary.decode(seen["tokens"][: seen["num_tokens"]].tolist())
     if seen["phase"] == SELECT:
         counts = tuple(seen["context"][::2].tolist())
-        own = [0 if kind in said else count for kind, count in zip(KINDS, counts, strict=True)]
-        return choose_action(env.rules, selection_index(counts, own))
+        picks = [0 if kind in words else count for kind, count in zip(KINDS, counts, strict=True)]
+        return choose_action(env.rules, selection_index(counts, picks))
     return speak_action(env.vocabulary, env.rules, ["deal", "<eos>"])
 
 

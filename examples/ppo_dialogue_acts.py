@@ -24,12 +24,12 @@ Choose = Callable[[dict[str, np.ndarray]], int]
 
 
 def negotiation(_: Any = None) -> DialogueActs:
-    """One side of the game, against the scripted bargainer."""
+    """Return one side of the game, against the scripted bargainer."""
     return DialogueActs(gymnasium.make("parley:parley/Negotiation-v1"))
 
 
 def mean_points(choose: Choose, dialogues: int = 100) -> tuple[float, float]:
-    """Points a dialogue that a player earns, and their standard error; everybody plays the same dialogues."""
+    """Measure the points of a player per dialogue, and their standard error; all players get the same dialogues."""
     env, earned = negotiation(), []
     for seed in range(dialogues):
         seen, _ = env.reset(seed=10_000 + seed)
@@ -41,7 +41,7 @@ def mean_points(choose: Choose, dialogues: int = 100) -> tuple[float, float]:
 
 
 def trained(iterations: int, seed: int) -> Choose:
-    """A player that PPO has trained."""
+    """Train a player with PPO."""
     register_env("negotiation by acts", negotiation)
     config = (
         PPOConfig()

@@ -20,12 +20,12 @@ class LetterTriples:
     """
 
     def score(self, context: Sequence[Sequence[str]], candidates: Sequence[Sequence[str]]) -> list[float]:
-        """From 0 to 1, higher is better."""
-        said = {triple for turn in context for triple in self._triples(turn)}
-        return [len(said & self._triples(words)) / max(len(self._triples(words)), 1) for words in candidates]
+        """Return a score of each candidate from 0 to 1, higher is better."""
+        triples = {triple for turn in context for triple in self._triples(turn)}
+        return [len(triples & self._triples(words)) / max(len(self._triples(words)), 1) for words in candidates]
 
     def _triples(self, words: Sequence[str]) -> set[str]:
-        return {word[place : place + 3] for word in words for place in range(len(word) - 2)}
+        return {word[index : index + 3] for word in words for index in range(len(word) - 2)}
 
 
 if __name__ == "__main__":
@@ -41,6 +41,6 @@ if __name__ == "__main__":
     outcomes = attack.run(groups, seeds=range(len(groups)))
     for queries, share in parley.success_curve(outcomes, budget=50):
         print(f"a wrong one lifted to the top within {queries} queries: {share.value:.2f} [{share.low:.2f}, {share.high:.2f}]")
-    lifted = next(each for each in outcomes if each.status == "success")
+    lifted = next(outcome for outcome in outcomes if outcome.status == "success")
     before = next(group for group in groups if group.key == lifted.key).candidates[lifted.index or 0]
     print(f"    {' '.join(before)}\n    {' '.join(lifted.words)}")

@@ -28,23 +28,23 @@ class MyModel(nn.Module):
 
     @property
     def embedding_VE(self) -> Tensor:
-        """What words of an input are read as."""
+        """Return the embedding (V, E) of each word of an input."""
         return self.words.weight
 
     @property
     def searchable_V(self) -> Tensor:
-        """All words but the end may stand in an input."""
+        """Return True for the words that an input may hold: all but the end."""
         return torch.arange(len(WORDS)) != END
 
     def reply_logits(self, embedded_BNE: Tensor, replies_BT: Tensor) -> Tensor:
-        """Logits (B, T, V) of each word of the replies given the input and the words before it."""
+        """Return the logits (B, T, V) of each word of the replies, given the input and the words before it."""
         state = self.reader(embedded_BNE)[1]
         before_BT = torch.cat([torch.full_like(replies_BT[:, :1], END), replies_BT[:, :-1]], dim=1)
         return self.output(self.speaker(self.words(before_BT), state)[0])
 
 
 def trained() -> MyModel:
-    """The model, fitted to random sentences."""
+    """Fit the model to random sentences."""
     torch.manual_seed(1)
     model = MyModel()
     optimiser = torch.optim.Adam(model.parameters(), lr=5e-3)
@@ -61,9 +61,9 @@ def trained() -> MyModel:
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    said = ["the dog sees now", "a red cat knows", "man man man man"]
-    targets = [[WORDS.index(word) for word in text.split()] + [END] for text in said]
-    found = parley.search(trained(), targets, method=parley.GibbsEnum(parley.SearchSettings(restarts=10, candidates=14)))
-    for text, trigger in zip(said, found, strict=True):
+    sentences = ["the dog sees now", "a red cat knows", "man man man man"]
+    targets = [[WORDS.index(word) for word in text.split()] + [END] for text in sentences]
+    result = parley.search(trained(), targets, method=parley.GibbsEnum(parley.SearchSettings(restarts=10, candidates=14)))
+    for text, trigger in zip(sentences, result, strict=True):
         words = " ".join(WORDS[word] for word in trigger.words or ())
         print(f"{text!r}: {'triggered by' if trigger.hit else 'not triggered; closest'} {words!r}, loss {trigger.loss:.2f}")

@@ -26,15 +26,15 @@ from parley.policies.chat.model import ChatDecoding, ChatModel, ChatTooLongError
 
 
 def reply(messages: list[dict[str, str]]) -> str:
-    """A model of your own: what it is asked, and what it says."""
+    """Reply to the last message; put your own model here."""
     return f"You said {messages[-1]['content']!r}, and that is message {len(messages)}."
 
 
-def completion(model: ChatModel, asked: dict[str, Any]) -> dict[str, Any]:
-    """What a server says: a chat completion of OpenAI's protocol; raises ConfigError where the model takes no such messages."""
-    chat = tuple(Message(message["role"], message["content"]) for message in asked["messages"])
-    decoding = ChatDecoding(temperature=asked.get("temperature", 0.0), max_tokens=asked.get("max_tokens", 128))
-    (answer,) = model.answer([chat], decoding=decoding, seeds=[asked.get("seed", 0)])
+def completion(model: ChatModel, request: dict[str, Any]) -> dict[str, Any]:
+    """Return a chat completion of OpenAI's protocol; raise ConfigError if the model takes no such messages."""
+    chat = tuple(Message(message["role"], message["content"]) for message in request["messages"])
+    decoding = ChatDecoding(temperature=request.get("temperature", 0.0), max_tokens=request.get("max_tokens", 128))
+    (answer,) = model.answer([chat], decoding=decoding, seeds=[request.get("seed", 0)])
     message = {"role": "assistant", "content": answer.text}
     # As vLLM calls it; without it an answer that was lost to thinking would look empty.
     message |= {"reasoning_content": answer.reasoning} if answer.reasoning else {}
@@ -43,13 +43,13 @@ def completion(model: ChatModel, asked: dict[str, Any]) -> dict[str, Any]:
 
 
 def refused(error: ConfigError) -> dict[str, Any]:
-    """What it says with status 400, so that nobody asks the same again."""
+    """Return the body of status 400, which tells clients not to retry."""
     code = "context_length_exceeded" if isinstance(error, ChatTooLongError) else "invalid_request_error"
     return {"error": {"message": str(error), "code": code}}
 
 
 def app(address: str, replicas: int) -> Any:
-    """Replicas of one model as an application of Ray Serve, each with a copy of its weights."""
+    """Return replicas of one model as an application of Ray Serve, each with a copy of its weights."""
     from ray import serve
     from starlette.responses import JSONResponse
 
@@ -68,7 +68,7 @@ def app(address: str, replicas: int) -> Any:
 
 
 def serve_with_ray(address: str, replicas: int, port: int) -> None:
-    """Serves them behind one URL, until Ctrl-C."""
+    """Serve the replicas behind one URL, until Ctrl-C."""
     # Ray gives up a proxy that is not ready in 5 seconds, which it is not where other work has the processor.
     os.environ.setdefault("RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S", "60")
     try:
@@ -95,19 +95,19 @@ class Handler(BaseHTTPRequestHandler):
     model = OwnChatModel("reply", reply)
 
     def do_POST(self) -> None:
-        """Answers a request."""
-        said = json.dumps(completion(self.model, json.loads(self.rfile.read(int(self.headers["Content-Length"]))))).encode()
+        """Answer a request."""
+        body = json.dumps(completion(self.model, json.loads(self.rfile.read(int(self.headers["Content-Length"]))))).encode()
         self.send_response(200)
-        self.send_header("Content-Length", str(len(said)))
+        self.send_header("Content-Length", str(len(body)))
         self.end_headers()
-        self.wfile.write(said)
+        self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Says nothing."""
+        """Log nothing."""
 
 
 def ask(address: str) -> None:
-    """Asks as any command asks, several questions at once."""
+    """Ask several questions at once, as any command does."""
     model = load_chat_model(address)
     chats = [(Message("user", f"question {number}"),) for number in range(5)]
     for answer in model.answer(chats, decoding=ChatDecoding()):
@@ -116,14 +116,14 @@ def ask(address: str) -> None:
 
 
 def main() -> None:
-    """Reads what is asked for."""
+    """Read the options and serve the model."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="", help="hf:FOLDER, gguf:FILE or path/file.py:Name, served by Ray Serve")
     parser.add_argument("--replicas", type=int, default=1)
     parser.add_argument("--port", type=int, default=8000)
-    asked = parser.parse_args()
-    if asked.model:
-        serve_with_ray(asked.model, asked.replicas, asked.port)
+    options = parser.parse_args()
+    if options.model:
+        serve_with_ray(options.model, options.replicas, options.port)
         return
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()

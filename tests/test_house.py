@@ -220,8 +220,15 @@ def test_every_folder_of_code_is_a_package_of_the_wheel() -> None:
 
 def test_every_other_file_in_the_rooms_travels_in_the_wheel() -> None:
     data = PROJECT["tool"]["setuptools"]["package-data"]
-    folders = {package: (ROOT / package.replace(".", "/")).resolve() for package in data}
-    declared = {path for package, patterns in data.items() for pattern in patterns for path in folders[package].glob(pattern)}
+    folders = {package: [(ROOT / package.replace(".", "/")).resolve()] for package in data if package != "*"}
+    folders["*"] = [*{path.parent for path in SOURCES}]
+    declared = {
+        path
+        for package, patterns in data.items()
+        for folder in folders[package]
+        for name in patterns
+        for path in folder.glob(name)
+    }
     files = [path for folder in (*ROOMS, "parley") for path in (ROOT / folder).glob("**/*") if path.is_file()]
     assert {path for path in files if path.suffix not in {".py", ".pyc"}} == declared
 

@@ -1,4 +1,4 @@
-"""What `parley sweep` is asked for. Torch-free and Ray-free, so that help starts fast."""
+"""The settings of `parley sweep`. Torch-free and Ray-free, so that help starts fast."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ RESUME_SAFE = ("concurrent", "trial_workers", "gpus_per_worker", "address")
 
 @dataclass(frozen=True, kw_only=True)
 class SweepConfig(Configuration):
-    """Which knobs are turned, how often, and how trials are judged."""
+    """The settings to tune, the number of trials, and the measure of a trial."""
 
     sweep: str
-    """What is swept: a preset's name, or path/file.py:NAME of a parley.tune.plan.Plan."""
+    """The plan of the sweep: a preset's name, or path/file.py:NAME of a parley.tune.plan.Plan."""
     num_trials: NumItems = 20
     """Trials."""
     repeats: NumItems = 1
@@ -27,7 +27,7 @@ class SweepConfig(Configuration):
     rungs: NumItems = 3
     """Budgets at which ASHA stops trials that fall behind; 1 gives every trial the whole budget."""
     reduction: AtLeastTwo = 3
-    """About the best 1/reduction of the trials go on from each budget, with so many times as much."""
+    """About the best 1/reduction of the trials go on from each budget, with `reduction` times as much."""
     base: str = ""
     """Settings of all trials: KEY=VALUE words, such as "model=runs/seq2seq lm=runs/lm"."""
     concurrent: NonNegativeInt = 0
@@ -42,13 +42,13 @@ class SweepConfig(Configuration):
     address: str = ""
     """Address of a Ray cluster; a local one when empty."""
 
-    def budgets(self, whole: int) -> tuple[int, ...]:
-        """The budgets of a trial, rising.
+    def budgets(self, full: int) -> tuple[int, ...]:
+        """Return the budgets of a trial, rising.
 
         Args:
-            whole: that of the preset.
+            full: the budget of the preset.
         """
-        whole = self.budget or whole
-        least = max(1, whole // self.reduction ** (self.rungs - 1))
+        full = self.budget or full
+        least = max(1, full // self.reduction ** (self.rungs - 1))
         rising = [least * self.reduction**rung for rung in range(self.rungs - 1)]
-        return (*(budget for budget in rising if budget < whole), whole)
+        return (*(budget for budget in rising if budget < full), full)

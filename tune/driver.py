@@ -1,9 +1,9 @@
 """The Ray Tune side of a sweep: it places trials on the cluster, and ASHA ends those that fall behind.
 
 Ray Tune's own files go into a temporary folder that ends with the session. What it would restore from them (`Tuner.restore`)
-would be lost with the machine, and is pickled, so that reading a run somebody sent could run their code; a sweep goes on from
-its rows instead (`parley.tune.trial`). ASHA is told of the trials that have rows, so what it asks of the next ones is what it
-would have asked without the interruption.
+would be lost with the machine, and is pickled, so reading a foreign run could run its code; a sweep goes on from
+its rows instead (`parley.tune.trial`). ASHA gets the values of the trials that have rows, so it treats the next ones
+as it would have done without the interruption.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ logger = logging.getLogger(__name__)
 
 
 def run_trials(config: SweepConfig, setup: Setup, folder: RunFolder, reporter: Reporter, wait_s: float) -> None:
-    """Runs the trials that are left, and stores each as it ends.
+    """Run the trials that are left, and store each as it ends.
 
     Args:
         config: the sweep.
@@ -74,7 +74,7 @@ def run_trials(config: SweepConfig, setup: Setup, folder: RunFolder, reporter: R
         ClusterError: no trial has run for `wait_s`.
         RefusedModelError: a trial met it.
         RunError: the disk refuses, or all trials fail for one reason.
-        KeyboardInterrupt: somebody stopped the sweep.
+        KeyboardInterrupt: the sweep was stopped.
     """
     plan = setup.plan
     # Rows say what went wrong; the table of settings is printed at any verbosity.
@@ -93,7 +93,7 @@ def run_trials(config: SweepConfig, setup: Setup, folder: RunFolder, reporter: R
 
 
 def _tune(config: SweepConfig, setup: Setup, ledger: Ledger, wait_s: float) -> None:
-    """Lets Ray Tune run the trials that are left."""
+    """Let Ray Tune run the trials that are left."""
     actor = {"CPU": 1.0, **({"GPU": config.gpus_per_worker} if config.gpus_per_worker else {})}
     room = ray_tune.PlacementGroupFactory([{"CPU": 1.0}, *([actor] * config.trial_workers)])
     searcher, board = _Proposals(ledger), ProgressBoard()
@@ -118,7 +118,7 @@ def _tune(config: SweepConfig, setup: Setup, ledger: Ledger, wait_s: float) -> N
 
 
 def _scheduler(config: SweepConfig, setup: Setup, ledger: Ledger) -> TrialScheduler:
-    """ASHA where there is more than one budget, told what earlier sessions measured."""
+    """Return ASHA for several budgets, with the values of earlier sessions."""
     if len(setup.budgets) == 1:
         return FIFOScheduler()
     halving = ASHAScheduler(
@@ -140,7 +140,7 @@ def _scheduler(config: SweepConfig, setup: Setup, ledger: Ledger) -> TrialSchedu
 
 
 class _Proposals(Searcher):
-    """Asks the ledger what a trial is given.
+    """A searcher that gives each trial the settings of the ledger.
 
     Attributes:
         numbers: of the trials, by Ray Tune's names for them.
@@ -152,27 +152,27 @@ class _Proposals(Searcher):
         self.numbers: dict[str, int] = {}
 
     def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
-        """The next trial; none while one that runs may have to be tried again, and at the end."""
+        """Return the next trial; none at the end, or while a running trial may have to be tried again."""
         if not self._ledger.num_left:
             return Searcher.FINISHED if self._ledger.complete else None
         self.numbers[trial_id], parameters = self._ledger.next_trial()
         return {NUMBER: self.numbers[trial_id], PARAMETERS: parameters}
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
-        """Nothing; `_Results` sees more."""
+        """Do nothing; `_Results` sees more."""
 
     def save_to_dir(self, checkpoint_dir: str, session_str: str = "default") -> None:
-        """Nothing; the run folder has it all."""
+        """Do nothing; the run folder has it all."""
 
 
 class _Results(ray_tune.Callback):
-    """Tells the ledger what trials were worth, at the end of each step of Ray Tune: it swallows what is raised elsewhere."""
+    """A callback that gives the ledger the values of trials after each step of Ray Tune, where errors are not swallowed."""
 
     def __init__(self, ledger: Ledger, numbers: dict[str, int], wait_s: float, board: ProgressBoard) -> None:
         self._ledger, self._numbers, self._wait_s, self._board = ledger, numbers, wait_s, board
         self._began = self._up_at = time.monotonic()
         self._shown_at = -math.inf
-        # By budget: a trial that lost its process says again what it has said.
+        # By budget: a trial that lost its process reports its values again.
         self._values: dict[int, dict[int, Estimate]] = {}
         self._ended: list[int] = []
         self._failed: dict[int, str] = {}
@@ -180,21 +180,21 @@ class _Results(ray_tune.Callback):
         self._losses: dict[int, list[float]] = {}
 
     def on_trial_result(self, iteration: int, trials: Sequence[Any], trial: Any, result: dict[str, Any], **info: Any) -> None:
-        """Notes what a trial is worth at a budget, or why it is worth nothing."""
+        """Note the value of a trial at a budget, or the reason why it has none."""
         number = self._numbers[trial.trial_id]
         if REASON in result:
             self._failed[number] = result[REASON]
             self._ends = result.get(ENDS, self._ends)
         else:
-            found = Estimate(result[OBJECTIVE], result[LOW], result[HIGH], result[NUM])
-            self._values.setdefault(number, {})[result[BUDGET]] = found
+            estimate = Estimate(result[OBJECTIVE], result[LOW], result[HIGH], result[NUM])
+            self._values.setdefault(number, {})[result[BUDGET]] = estimate
 
     def on_trial_complete(self, iteration: int, trials: Sequence[Any], trial: Any, **info: Any) -> None:
-        """Notes that a trial has ended."""
+        """Note that a trial has ended."""
         self._ended.append(self._numbers[trial.trial_id])
 
     def on_trial_error(self, iteration: int, trials: Sequence[Any], trial: Any, **info: Any) -> None:
-        """Has a trial that lost its process tried again, LIVES - 1 times; what its job raises comes as a result."""
+        """Try a trial that lost its process again, at most LIVES - 1 times; errors of its job come as results."""
         number, now = self._numbers[trial.trial_id], time.monotonic()
         losses = self._losses.setdefault(number, [])
         if not losses or now > losses[-1] + LOSS_S:
@@ -207,7 +207,7 @@ class _Results(ray_tune.Callback):
         self._ended.append(number)
 
     def on_step_end(self, iteration: int, trials: Sequence[Any], **info: Any) -> None:
-        """Hands over the trials that have ended.
+        """Hand over the trials that have ended.
 
         Raises:
             ClusterError: no trial has run for too long.
@@ -218,8 +218,10 @@ class _Results(ray_tune.Callback):
         if any(trial.status == Trial.RUNNING for trial in trials):
             self._up_at = time.monotonic()
         elif time.monotonic() > self._up_at + self._wait_s:
-            fix = f"add machines, then the same command goes on; {TIMEOUT_VARIABLE} says how many seconds are waited"
-            raise ClusterError(f"no trial has run for {self._wait_s:g} s", got=f"{_room()} in all", fix=fix)
+            fix = f"add machines, then the same command goes on; {TIMEOUT_VARIABLE} sets the seconds to wait"
+            room = ray.cluster_resources()
+            got = f"{room.get('CPU', 0):g} CPUs and {room.get('GPU', 0):g} GPUs in all"
+            raise ClusterError(f"no trial has run for {self._wait_s:g} s", got=got, fix=fix)
         while self._ended:
             number = self._ended.pop(0)
             if number in self._failed:
@@ -232,21 +234,16 @@ class _Results(ray_tune.Callback):
             self._ledger.hear(self._news([self._numbers[trial.trial_id] for trial in trials if trial.status == Trial.RUNNING]))
 
     def _news(self, running: Sequence[int]) -> str:
-        """How many trials run, for how long, and what the first of them say."""
-        lines = [f"trial {number}: {self._said(number)}" for number in running[:SHOWN]]
+        """Return the number of running trials, the time so far, and the lines of the first trials."""
+        lines = [f"trial {number}: {self._line(number)}" for number in running[:SHOWN]]
         more = [f"and {len(running) - SHOWN} more"] if len(running) > SHOWN else []
         minutes, seconds = divmod(round(time.monotonic() - self._began), 60)
         # Before a trial has ended the screen says it.
         so_far = f"{minutes}:{seconds:02d} so far, " if self._ledger.num_ended else ""
         return so_far + ("; ".join([f"{len(running)} running", *lines, *more]) if running else "no trial has begun")
 
-    def _said(self, number: int) -> str:
-        """The newest line of a trial, after what it was worth at the last budget."""
+    def _line(self, number: int) -> str:
+        """Return the newest line of a trial, after its value at the last budget."""
         *_, worth = [None, *self._values.get(number, {}).items()]
-        found = f"{worth[1].value:.4g} at {worth[0]:,}" if worth else ""
-        return ", ".join(filter(None, (found, self._board.line(number)))) or "starting"
-
-
-def _room() -> str:
-    there = ray.cluster_resources()
-    return f"{there.get('CPU', 0):g} CPUs and {there.get('GPU', 0):g} GPUs"
+        value = f"{worth[1].value:.4g} at {worth[0]:,}" if worth else ""
+        return ", ".join(filter(None, (value, self._board.line(number)))) or "starting"

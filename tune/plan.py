@@ -1,4 +1,4 @@
-"""What a sweep is about: a job, where it starts, which settings are turned, what is measured, and what a budget is.
+"""The plan of a sweep: its job, the preset to start from, the settings to tune, the metric, and the budget.
 
 `sweeps` is the list of them; one's own is `path/file.py:NAME` of a `Plan`.
 
@@ -40,7 +40,7 @@ class Choice:
     values: tuple[Value, ...]
 
     def distribution(self) -> BaseDistribution:
-        """The same for Optuna."""
+        """Return the domain as Optuna's distribution."""
         from optuna.distributions import CategoricalDistribution
 
         return CategoricalDistribution(self.values)
@@ -55,7 +55,7 @@ class Integer:
     log: bool = False
 
     def distribution(self) -> BaseDistribution:
-        """The same for Optuna."""
+        """Return the domain as Optuna's distribution."""
         from optuna.distributions import IntDistribution
 
         return IntDistribution(self.low, self.high, log=self.log)
@@ -70,7 +70,7 @@ class Real:
     log: bool = False
 
     def distribution(self) -> BaseDistribution:
-        """The same for Optuna."""
+        """Return the domain as Optuna's distribution."""
         from optuna.distributions import FloatDistribution
 
         return FloatDistribution(self.low, self.high, log=self.log)
@@ -78,16 +78,16 @@ class Real:
 
 Domain = Choice | Integer | Real
 Space = Mapping[str, Domain]
-"""What may stand under each dotted key."""
+"""The domain of each dotted key."""
 
 
 def corners(domain: Domain) -> tuple[Value, ...]:
-    """Values that must be allowed for all others to be."""
+    """Return values of a domain that must be allowed for all others to be allowed."""
     return domain.values if isinstance(domain, Choice) else (domain.low, domain.high)
 
 
 def check_space(config: Any, space: Space, where: str) -> None:
-    """Finds out whether every setting of a space is there and may take its values.
+    """Check that every setting of a space exists and may take its values.
 
     Args:
         config: what the sweep turns settings of.
@@ -130,9 +130,9 @@ class Plan:
             round, for a metric whose better direction is the other one; a number and a star are its weight. Settings in
             braces are those of the trial: "success@{budget}.tfidf.{method}".
         direction: which way is better.
-        fidelity: the setting that says how large a trial is, such as targets or dialogues.
+        fidelity: the setting for the size of a trial, such as targets or dialogues.
         budget: its value in a whole trial.
-        workers: the setting that says how many Ray actors a trial has; empty for a job that has none.
+        workers: the setting for the Ray actors of a trial; empty for a job that has none.
     """
 
     job: str
@@ -146,34 +146,34 @@ class Plan:
 
     @property
     def objective(self) -> str:
-        """What is measured, in words."""
+        """Return the objective in words."""
         return self.metrics[0] if len(self.metrics) == 1 else f"mean of {', '.join(self.metrics)}"
 
     def terms(self, config: Any) -> dict[str, float]:
-        """The weights of the metrics of a trial, below 0 for those that are to fall, by their names.
+        """Return the weight of each metric of a trial, by name; below 0 for a metric that is to fall.
 
         Raises:
             ConfigError: braces hold no setting, or no number stands before a star.
         """
         settings = {setting.name: getattr(config, setting.name) for setting in fields(config)}
-        found = {}
+        weights = {}
         for metric in self.metrics:
             weight, star, name = metric.removeprefix("-").rpartition("*")
             try:
                 sized = float(weight) if star else 1.0
-                found[name.format_map(settings)] = -sized if metric.startswith("-") else sized
+                weights[name.format_map(settings)] = -sized if metric.startswith("-") else sized
             except (AttributeError, KeyError, ValueError) as error:
                 fix = 'such as "-0.001*queries.{method}", a setting of the job in braces'
                 what = "this is no metric of a sweep"
                 raise ConfigError(what, where=f"sweep of {self.job}", got=repr(metric), fix=fix) from error
-        return found
+        return weights
 
     def load(self) -> Job[Any, Any, Any]:
-        """Imports the job."""
+        """Import the job."""
         return find(self.job).load()
 
     def base(self, settings: str, num_workers: int, gpus_per_worker: float = 0.0) -> Any:
-        """What every trial has in common.
+        """Return the configuration that all trials share.
 
         Args:
             settings: KEY=VALUE words laid over the preset.
@@ -205,7 +205,7 @@ class Plan:
         return config
 
     def check_budget(self, base: Any, budget: int) -> None:
-        """Finds out whether there is enough to work on, which may read models and data.
+        """Check that the job has as many items as the budget; this may read models and data.
 
         Args:
             base: what every trial has in common.
@@ -213,37 +213,37 @@ class Plan:
 
         Raises:
             ConfigError: there is less.
-            ParleyError: what the job itself says of models or data that it cannot read.
+            ParleyError: the job cannot read models or data.
         """
         where = f"sweep of {self.job}"
-        there = self.load().num_items(with_values(base, {self.fidelity: budget}, where))
-        if there is not None and there < budget:
+        num_items = self.load().num_items(with_values(base, {self.fidelity: budget}, where))
+        if num_items is not None and num_items < budget:
             raise ConfigError(
                 "the budget is larger than the data",
                 where=where,
-                got=f"{budget:,} wanted, {there:,} there",
-                fix=f"--budget {there}",
+                got=f"{budget:,} wanted, {num_items:,} there",
+                fix=f"--budget {num_items}",
             )
 
     def _check_metrics(self, config: Any, where: str) -> None:
-        known = self.load().metrics_of(config)
-        if known is None:
+        measurable = self.load().metrics_of(config)
+        if measurable is None:
             return
         for name in self.terms(config):
-            if name not in known:
-                what = f"the job measures no {name!r}{nearest(name, known)}"
-                raise ConfigError(what, where=where, fix=f"metrics: {', '.join(sorted(known))}")
+            if name not in measurable:
+                what = f"the job measures no {name!r}{nearest(name, measurable)}"
+                raise ConfigError(what, where=where, fix=f"metrics: {', '.join(sorted(measurable))}")
 
 
 def find_plan(name: str) -> Plan:
-    """The plan of that name.
+    """Return the plan of that name.
 
     Raises:
         ConfigError: there is none (with the nearest name), or its preset is none of the job's.
     """
     plan = sweeps.get(name)
     if not isinstance(plan, Plan):
-        raise ConfigError("a sweep is told by a parley.tune.plan.Plan", where=name, got=type(plan).__name__)
+        raise ConfigError("a sweep is a parley.tune.plan.Plan", where=name, got=type(plan).__name__)
     presets = plan.load().presets
     if plan.preset not in presets:
         what = f"no preset of {plan.job} is called {plan.preset!r}{nearest(plan.preset, presets)}"

@@ -6,7 +6,7 @@
     again/TRIAL/RUN                        those of the best settings, from seeds that chose nothing
 
 Each trial reserves a CPU for itself and one for every actor of its own, in one placement group that its actors are put into:
-two trials never wait for each other's actors. A sweep that was killed goes on from its rows: `parley.tune.trial` says how.
+two trials never wait for each other's actors. A sweep that was killed goes on from its rows: see `parley.tune.trial`.
 
 The rows of a sweep: a trial each.
 """
@@ -84,13 +84,15 @@ class Swept:
 
 
 def _check_room(config: SweepConfig, session: RaySession, reporter: Reporter) -> None:
-    """Finds out whether one trial has room; a cluster may still grow."""
+    """Check that one trial has room; a cluster may still grow."""
     import ray
 
     room = ray.cluster_resources()
-    wanted = {"CPU": 1 + config.trial_workers, "GPU": config.trial_workers * config.gpus_per_worker}
-    there = {name: room.get(name, 0) for name in wanted}
-    lacking = [f"{wanted[name]:g} {name}s wanted, {there[name]:g} there" for name in wanted if wanted[name] > there[name]]
+    needed = {"CPU": 1 + config.trial_workers, "GPU": config.trial_workers * config.gpus_per_worker}
+    available = {name: room.get(name, 0) for name in needed}
+    lacking = [
+        f"{needed[name]:g} {name}s wanted, {available[name]:g} there" for name in needed if needed[name] > available[name]
+    ]
     if lacking and session.is_local:
         fix = "give fewer --trial-workers, or the --address of a cluster"
         raise ClusterError("there is too little room for one trial", got=", ".join(lacking), fix=fix)
@@ -99,7 +101,7 @@ def _check_room(config: SweepConfig, session: RaySession, reporter: Reporter) ->
 
 
 def measured_again(best: Mapping[str, Any], prepared: Swept, path: Path, reporter: Reporter) -> Estimate:
-    """What the best settings are worth in runs that chose nothing; `NOTHING` where one of these fails.
+    """Measure the best settings in runs that chose nothing; return `NOTHING` if one of these fails.
 
     Args:
         best: the row of the trial.
@@ -134,7 +136,7 @@ def _metrics(rows: Sequence[Mapping[str, Any]], best: Mapping[str, Any], again: 
 
 
 def _write_best(path: Path, config: SweepConfig, plan: Plan, parameters: Mapping[str, Any]) -> None:
-    """Writes the sweep's settings and the best ones as a YAML file for `--config`.
+    """Write the sweep's settings and the best ones as a YAML file for `--config`.
 
     Raises:
         RunError: the disk refuses.
@@ -163,7 +165,7 @@ def gibbs_enum() -> SweepConfig:
 
 
 def rl_attack() -> SweepConfig:
-    """The RL attack: rate, discount, guards; what it gains in other dialogues, over three seeds (Cheng et al. 2019)."""
+    """Tune the RL attack: rate, discount, guards; its gain in other dialogues, over three seeds (Cheng et al. 2019)."""
     return _of("rl-attack", repeats=3)
 
 
@@ -173,12 +175,12 @@ def min_max() -> SweepConfig:
 
 
 def white_box() -> SweepConfig:
-    """The reactive attack: kappa, replaced words, proposals; advantage, target free to go on (Cheng et al. 2019)."""
+    """Tune the reactive attack: kappa, replaced words, proposals; advantage, target free to go on (Cheng et al. 2019)."""
     return _of("white-box")
 
 
 def perturbation() -> SweepConfig:
-    """How hard contexts are perturbed; share of changed replies and likeness of contexts (Niu & Bansal 2018)."""
+    """Tune the strength of perturbations: share of changed replies, and likeness of contexts (Niu & Bansal 2018)."""
     strategies = "strategies=data-paraphrase,grammar-errors,random-swap"
     return _of("perturbation", base=strategies)
 
@@ -189,7 +191,7 @@ def adversarial_training() -> SweepConfig:
 
 
 def ranking() -> SweepConfig:
-    """Attacks on TF-IDF on the help desk: method, edits, budget, moves; success, less a thousandth a query."""
+    """Tune attacks on TF-IDF on the help desk: method, edits, budget, moves; success, less a thousandth a query."""
     return _of("ranking")
 
 
@@ -204,7 +206,7 @@ def replies() -> SweepConfig:
 
 
 def demo() -> SweepConfig:
-    """Seconds, without a model: which scripted bargainer gains most, and how long a talk should be."""
+    """Take seconds, without a model: the scripted bargainer that gains most, and the length of a talk."""
     return _of("demo", num_trials=6, rungs=2)
 
 
@@ -266,22 +268,22 @@ class Sweep(Job[SweepConfig, Swept, Swept]):
             parameters = json.loads(best["parameters"])
             _write_best(run.path / BEST, config, plan, parameters)
             again = measured_again(best, prepared, run.path, reporter)
-        told = ", ".join(f"{key}={value}" for key, value in parameters.items())
-        reporter.say(f"best: {told}; {Estimate.from_json(best)} among the trials, {again} measured again")
+        settings = ", ".join(f"{key}={value}" for key, value in parameters.items())
+        reporter.say(f"best: {settings}; {Estimate.from_json(best)} among the trials, {again} measured again")
         return replace(prepared, again=again)
 
-    def measure(self, run: RunFolder, found: Swept) -> Summary:
-        config, plan, rows = found.config, found.setup.plan, run.read_rows().to_pylist()
+    def measure(self, run: RunFolder, sweep: Swept) -> Summary:
+        config, plan, rows = sweep.config, sweep.setup.plan, run.read_rows().to_pylist()
         best = best_row(rows, plan.direction)
         assert best is not None, "work ends without one"
         better = "higher" if plan.direction == "max" else "lower"
         runs = "one run each" if config.repeats == 1 else f"{config.repeats} runs each from different seeds"
         return Summary(
             f"sweep of {plan.job}: {config.sweep}",
-            f"{len(rows)} trials of up to {found.setup.budgets[-1]:,} ({plan.fidelity}), {runs}; {plan.objective}, "
+            f"{len(rows)} trials of up to {sweep.setup.budgets[-1]:,} ({plan.fidelity}), {runs}; {plan.objective}, "
             f"{plan.direction}imum is best; seed {config.seed}.",
-            _metrics(rows, best, found.again),
-            # What a finished sweep says of itself must not need the plan, which may be a Python file.
+            _metrics(rows, best, sweep.again),
+            # The page of a finished sweep must not need the plan, which may be a Python file.
             {PLAN: {"verb": shlex.join([*find(plan.job).words, plan.preset]), "objective": plan.objective, "better": better}},
         )
 
@@ -294,8 +296,8 @@ class Sweep(Job[SweepConfig, Swept, Swept]):
             return result
         titles = {"best": f"best {plan['objective']}", AGAIN: "  measured again"}
         better = f"{plan['better']}: better"
-        told = {name: LEGEND[name]._replace(title=title, direction=better) for name, title in titles.items()}
-        return replace(result, legend=LEGEND | told)
+        entries = {name: LEGEND[name]._replace(title=title, direction=better) for name, title in titles.items()}
+        return replace(result, legend=LEGEND | entries)
 
     def next_commands(self, config: SweepConfig, path: Path) -> tuple[str, ...]:
         report = super().next_commands(config, path)

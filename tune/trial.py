@@ -3,11 +3,11 @@
 A budget is a run of its own rather than more rows in the last one: runs of another size draw other items, and a run's
 configuration never changes. A trial that is done again after a kill finds its finished runs and goes on with the others.
 
-What running trials say of themselves: a line each, which the driver shows. Nothing is decided by it, and nothing is kept.
+Running trials report a line each, which the driver shows. It decides nothing, and is not stored.
 
-Ray Tune hears of a trial at the end of a budget, which may take hours.
+A trial reports to Ray Tune at the end of a budget, which may take hours.
 
-Which settings come next: Optuna's tree-structured Parzen estimator, told what earlier trials were worth.
+Which settings come next: Optuna's tree-structured Parzen estimator, with the values of earlier trials.
 
 Source: Bergstra et al. 2011, "Algorithms for hyper-parameter optimization", section 4, as Optuna has it.
 
@@ -18,7 +18,7 @@ it was asked for, and not on how often the sweep was interrupted before.
 What a sweep knows of its trials, all of it read from and written to its run folder, row by row and event by event.
 
 Nothing of Ray Tune's own state is kept, which it stores in a format that can run code when it is read. The settings of a trial
-are an event before it starts, its values a row when it ends; whoever opens the folder knows as much as who was killed.
+are an event before it starts, its values a row when it ends; the folder holds all that the killed process knew.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ EVERY_S = 2.0
 
 
 class TrialReporter:
-    """Tells in a line what a trial's job reports.
+    """A reporter that gives the progress of a trial in one line.
 
     Args:
         put: takes the line.
@@ -73,17 +73,17 @@ class TrialReporter:
         self._of = ""
 
     def stage(self, title: str, total: int, unit: str) -> None:
-        """Tells what is done now, at once."""
+        """Report a new stage at once."""
         self._of = f"/{total:,} {unit}" if total else f" {unit}"
         self._tell(title)
 
     def advance(self, done: float, note: str = "") -> None:
-        """Tells how far that is when the last line is some seconds old."""
+        """Report the progress if the last line is some seconds old."""
         if self._clock() - self._told >= EVERY_S:
             self._tell(f"{int(done):,}{self._of}" + (f", {note}" if note else ""))
 
     def say(self, text: str) -> None:
-        """Nothing: what trials comment on would be said again by each."""
+        """Do nothing: each trial would repeat the same comments."""
 
     def _tell(self, text: str) -> None:
         self._told = self._clock()
@@ -91,7 +91,7 @@ class TrialReporter:
 
 
 class Study:
-    """What is known of a sweep's trials, by their numbers, which rise from trial to trial.
+    """The study of a sweep's trials, by their numbers, which rise from trial to trial.
 
     Args:
         space: which settings, by dotted key.
@@ -106,17 +106,17 @@ class Study:
         self._running: dict[int, Trial] = {}
 
     def propose(self, number: int) -> dict[str, Any]:
-        """Settings for a new trial, by dotted key."""
+        """Propose settings for a new trial, by dotted key."""
         self._study.sampler = TPESampler(seed=derive_seed(self._seed, "optuna", number) % 2**32)
         return self._ask(number)
 
     def recall(self, number: int, parameters: Mapping[str, Any]) -> None:
-        """Notes a trial that was given its settings before."""
+        """Note a trial that already has its settings."""
         self._study.enqueue_trial(dict(parameters))
         self._ask(number)
 
     def tell(self, number: int, values: Mapping[int, float], *, whole: bool) -> None:
-        """Notes what a trial was worth, which has ended.
+        """Note the values of a trial that has ended.
 
         Args:
             number: of the trial.
@@ -132,7 +132,7 @@ class Study:
             self._study.tell(trial, state=TrialState.PRUNED)
 
     def fail(self, number: int) -> None:
-        """Notes that a trial ended without a value."""
+        """Note that a trial ended without a value."""
         self._study.tell(self._running.pop(number), state=TrialState.FAIL)
 
     def _ask(self, number: int) -> dict[str, Any]:
@@ -145,16 +145,16 @@ logger = logging.getLogger(__name__)
 TRIALS = "trials"
 """Folder of a sweep's run in which those of its trials lie."""
 NUMBER, PARAMETERS = "number", "parameters"
-"""What a trial is given: which one it is, and its settings by dotted key."""
+"""Entries of a trial's configuration: its number, and its settings by dotted key."""
 OBJECTIVE, LOW, HIGH, NUM, BUDGET, REASON, ENDS = "objective", "low", "high", "n", "budget", "reason", "ends"
-"""What a trial reports after each budget; after a failure, budget 0 and the reason, and an error that ends the sweep."""
+"""Entries of a trial's report after each budget; after a failure, budget 0, the reason, and an error that ends the sweep."""
 PATIENCE_S = 30.0
-"""How much longer than a lease lives a trial waits for one of the same number that outlived its sweep."""
+"""Seconds beyond a lease that a trial waits for an older trial of its number that outlived its sweep."""
 
 
 @dataclass(frozen=True)
 class Setup:
-    """What all trials of a sweep have in common.
+    """The setup that all trials of a sweep share.
 
     Args:
         plan: what is swept.
@@ -176,25 +176,25 @@ class Setup:
 
 
 def trial_folder(number: int) -> str:
-    """Where the runs of a trial lie, from the sweep's."""
+    """Return the folder of a trial's runs, relative to the sweep's run."""
     return f"{TRIALS}/{trial_name(number)}"
 
 
 def trial_name(number: int) -> str:
-    """What the row and the folder of a trial are called."""
+    """Return the name of a trial's row and folder."""
     return f"{number:05d}"
 
 
-def run_trial(given: Mapping[str, Any], setup: Setup, board: ProgressBoard) -> None:
-    """Runs a trial inside Ray Tune, which may end it after any budget.
+def run_trial(proposal: Mapping[str, Any], setup: Setup, board: ProgressBoard) -> None:
+    """Run a trial inside Ray Tune, which may end it after any budget.
 
     What the job raises is reported and not raised, so that Ray Tune starts a trial again when its process is lost and not when
     its settings are wrong.
 
     Args:
-        given: its `NUMBER` and `PARAMETERS`.
+        proposal: its `NUMBER` and `PARAMETERS`.
         setup: everything else.
-        board: where it says how far it is.
+        board: takes lines on its progress.
     """
     from ray import tune as ray_tune
 
@@ -203,15 +203,15 @@ def run_trial(given: Mapping[str, Any], setup: Setup, board: ProgressBoard) -> N
     # Ray Tune puts a trial into a folder of its own, where models named by relative paths would not be found.
     if setup.folder.is_dir():
         os.chdir(setup.folder)
-    runs = local_copy(setup.run) / trial_folder(given[NUMBER])
+    runs = local_copy(setup.run) / trial_folder(proposal[NUMBER])
     for budget in setup.budgets:
         try:
-            found = measure(given[PARAMETERS], setup, budget, runs / str(budget), partial(board.put, given[NUMBER]))
+            estimate = measure(proposal[PARAMETERS], setup, budget, runs / str(budget), partial(board.put, proposal[NUMBER]))
         except Exception as error:
-            logger.debug("trial %d failed", given[NUMBER], exc_info=True)
+            logger.debug("trial %d failed", proposal[NUMBER], exc_info=True)
             ends = {ENDS: error} if isinstance(error, RefusedModelError) else {}
             return ray_tune.report({OBJECTIVE: math.nan, BUDGET: 0, REASON: f"{type(error).__name__}: {error}", **ends})
-        ray_tune.report({OBJECTIVE: found.value, LOW: found.low, HIGH: found.high, NUM: found.n, BUDGET: budget})
+        ray_tune.report({OBJECTIVE: estimate.value, LOW: estimate.low, HIGH: estimate.high, NUM: estimate.n, BUDGET: budget})
 
 
 def measure(
@@ -222,7 +222,7 @@ def measure(
     tell: Callable[[str], None] = lambda line: None,
     stream: str = "repeat",
 ) -> Estimate:
-    """What a trial is worth at one budget.
+    """Measure a trial at one budget.
 
     Args:
         parameters: the settings that are turned, by dotted key.
@@ -255,7 +255,7 @@ def measure(
 
 
 def _await_writer(run: Path) -> None:
-    """Waits while another process writes the run: a worker of a killed sweep may live on for some seconds.
+    """Wait while another process writes the run: a worker of a killed sweep may live on for some seconds.
 
     The lease of one whose machine was lost has to run out.
     """
@@ -267,22 +267,27 @@ def _await_writer(run: Path) -> None:
 def _measured(terms: Mapping[str, float], result: Result) -> Estimate:
     if failure := result.chat_usage.get(FAILURE):
         raise RunError("the answers of a trial are too few replies", where=result.run, got=failure)
-    found = []
+    estimates = []
     for name, weight in terms.items():
         estimate = result.metrics.get(name, NOTHING)
         if not np.isfinite(estimate.value):
             what = f"a trial has measured no {name!r}{nearest(name, result.metrics)}"
             raise RunError(what, where=result.run, got=", ".join(result.metrics))
         low, high = sorted((weight * estimate.low, weight * estimate.high))
-        found.append(Estimate(weight * estimate.value, low, high, estimate.n))
-    if len(found) == 1:
-        return found[0]
+        estimates.append(Estimate(weight * estimate.value, low, high, estimate.n))
+    if len(estimates) == 1:
+        return estimates[0]
     # Of different quantities: their spread is no interval.
-    return Estimate(float(np.mean([each.value for each in found])), math.nan, math.nan, min(each.n for each in found))
+    return Estimate(
+        float(np.mean([estimate.value for estimate in estimates])),
+        math.nan,
+        math.nan,
+        min(estimate.n for estimate in estimates),
+    )
 
 
 PROPOSED = "trial"
-"""Kind of the event that says which settings a trial is given; written before it starts."""
+"""Kind of the event with the settings of a trial; written before it starts."""
 HOPELESS = 3
 """Failures for one reason, and no success, after which a sweep gives up."""
 
@@ -325,26 +330,26 @@ class Ledger:
 
     @property
     def num_left(self) -> int:
-        """Trials that have not been handed out."""
+        """Return the number of trials that have not been handed out."""
         return len(self._left)
 
     @property
     def num_ended(self) -> int:
-        """Trials that have ended, well or not."""
+        """Return the number of trials that have ended, failed ones included."""
         return len(self._rows) + len(self._reasons)
 
     @property
     def complete(self) -> bool:
-        """Whether every trial has ended."""
+        """Return True if every trial has ended."""
         return self.num_ended == self._num_trials
 
     @property
     def rows(self) -> list[Row]:
-        """The rows of trials that worked, in the order of their numbers."""
+        """Return the rows of trials that worked, in the order of their numbers."""
         return [row for _, row in sorted(self._rows.items())]
 
     def next_trial(self) -> tuple[int, dict[str, Any]]:
-        """The number and the settings of the trial to start now; there must be one left.
+        """Return number and settings of the trial to start now; a trial must be left.
 
         Raises:
             RunError: the disk refuses.
@@ -358,16 +363,16 @@ class Ledger:
         return number, parameters
 
     def hear(self, news: str) -> None:
-        """Tells the reporter how the running trials stand."""
+        """Give the reporter a line on the running trials."""
         self._news = news
         self._tell()
 
     def take_back(self, number: int) -> None:
-        """Puts a trial that lost its process before those that have not begun."""
+        """Put a trial that lost its process before the trials that have not begun."""
         self._left.appendleft(number)
 
     def end(self, number: int, values: Mapping[int, Estimate]) -> None:
-        """Stores what a trial was worth.
+        """Store the values of a trial.
 
         Args:
             number: of the trial.
@@ -392,7 +397,7 @@ class Ledger:
         self._tell()
 
     def fail(self, number: int, reason: str) -> None:
-        """Stores that a trial failed.
+        """Store that a trial failed.
 
         Args:
             number: of the trial.
@@ -428,23 +433,23 @@ class Ledger:
 
 
 def values_of(row: Row) -> dict[int, float]:
-    """What a trial was worth, by rising budget."""
+    """Return the values of a trial, by rising budget."""
     return {entry["budget"]: entry["value"] for entry in row["by_budget"]}
 
 
 def best_row(rows: Sequence[Row], direction: str) -> Row | None:
-    """The best of the trials that were given the whole budget, the earlier one of two alike; None where there is none.
+    """Return the best of the trials with the whole budget, the earlier of two equal ones; None if there is none.
 
     Args:
         rows: in the order of the trials' numbers.
         direction: "max" or "min".
     """
-    whole = [row for row in rows if row["status"] == OK and row["whole"]]
+    complete = [row for row in rows if row["status"] == OK and row["whole"]]
     sign = 1 if direction == "max" else -1
-    return max(whole, key=lambda row: sign * row["value"], default=None)
+    return max(complete, key=lambda row: sign * row["value"], default=None)
 
 
 def nothing_worked(folder: RunFolder, reason: str | None) -> RunError:
-    """The error of a sweep without any result."""
+    """Return the error of a sweep without any result."""
     fix = "mend what it says, then the same command tries the trials again"
     return RunError("no trial of the sweep came to its end", where=folder.path, got=reason, fix=fix)

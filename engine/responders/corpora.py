@@ -60,33 +60,33 @@ class CorpusListing:
 
     name: str
     kind: str
-    """What it holds: "negotiation", "pairs", "candidates" or "chats"."""
+    """Kind of its records: "negotiation", "pairs", "candidates" or "chats"."""
     summary: str
     licence: str
     where: str
     """Folder of the files, or that the corpus is generated."""
     present: bool
-    """Whether every file is there."""
+    """True if every file is there."""
     missing: tuple[str, ...]
     """Files that are not, with number of lines and size where they are fixed."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CorpusDelivery:
-    """What `parley data get` did."""
+    """The result of `parley data get`."""
 
     name: str
     where: str
     """Folder of the files, or that the corpus is generated."""
     files: dict[str, str]
-    """What became of each file: "kept", "downloaded" or "rebuilt from data.txt"."""
+    """Result of each file: "kept", "downloaded" or "rebuilt from data.txt"."""
     compiled: str
     """Folder of the compiled form."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CorpusCheck(Check):
-    """What `parley data check` found."""
+    """The result of `parley data check`."""
 
     num_dialogues: dict[str, int]
     """Good dialogue lines of each split."""
@@ -123,12 +123,12 @@ class SplitInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class CorpusInfo(Info):
-    """What `parley data info` tells of a corpus of negotiations."""
+    """The result of `parley data info` for a corpus of negotiations."""
 
     threshold: int
     """Words are kept that occur more often than this."""
     game: str
-    """What is negotiated about."""
+    """Name of the game."""
     num_item_tokens: int
     num_context_values: int
     splits: tuple[SplitInfo, ...]
@@ -141,13 +141,13 @@ class CorpusInfo(Info):
 
 
 def list_corpora(data_root: Path | None = None) -> list[CorpusListing]:
-    """Every registered corpus, negotiations first, and whether its files are there."""
+    """List every registered corpus, negotiations first, and whether its files are there."""
     root = resolve_data_root(data_root)
     return [_listing(find_corpus(name), root) for name in (*corpora, *pair_corpora, *candidate_corpora, *friend_corpora)]
 
 
 def find_corpus(name: str) -> AnySource:
-    """The corpus of that name, of any kind.
+    """Return the corpus of that name, of any kind.
 
     Args:
         name: a registered name, `path/file.py:NAME`, or a path of pairs or of candidates (see
@@ -157,8 +157,8 @@ def find_corpus(name: str) -> AnySource:
         ConfigError: no such corpus, with the nearest name.
     """
     source: AnySource
-    if is_path(name) and holds_rows(own := own_file(name)):
-        return own_candidates(own)
+    if is_path(name) and holds_rows(rows_file := own_file(name)):
+        return own_candidates(rows_file)
     if is_path(name) or name in pair_corpora:
         return find_pairs(name)
     for registry in (candidate_corpora, corpora, friend_corpora):
@@ -169,20 +169,20 @@ def find_corpus(name: str) -> AnySource:
         # Of any kind; what is of none of the others has to be one of negotiations.
         source = named_source(corpora, name, "fingerprint")
         return source if isinstance(source, PairSource | CandidateSource | ChatSource) else find_negotiations(name)
-    known = sorted((*corpora, *pair_corpora, *candidate_corpora, *friend_corpora))
+    names = sorted((*corpora, *pair_corpora, *candidate_corpora, *friend_corpora))
     raise ConfigError(
-        f"no corpus is called {name!r}{nearest(name, known)}",
-        fix=f"known: {', '.join(known)}; or name your own: path/file.py:NAME, {of_your_own(name)}",
+        f"no corpus is called {name!r}{nearest(name, names)}",
+        fix=f"known: {', '.join(names)}; or name your own: path/file.py:NAME, {of_your_own(name)}",
     )
 
 
 def get_corpus(name: str, data_root: Path | None = None, progress: Progress | None = None) -> CorpusDelivery:
-    """Downloads what is missing or wrong of a corpus, and compiles it.
+    """Download the missing and wrong files of a corpus, and compile it.
 
     Args:
         name: as for `find_corpus`.
         data_root: where its folder is made.
-        progress: told about every chunk of every download.
+        progress: called after every chunk of every download.
 
     Raises:
         ConfigError: no such corpus.
@@ -212,7 +212,7 @@ def get_corpus(name: str, data_root: Path | None = None, progress: Progress | No
 
 
 def check_corpus(name: str, data_root: Path | None = None) -> CorpusCheck | PairCheck | CandidateCheck | ChatCheck:
-    """Reads every line of a corpus and compares its files with what is published.
+    """Read every line of a corpus and compare its files with the published ones.
 
     Returns:
         All that is wrong: missing files, files that differ from the published ones, and every broken line.
@@ -227,7 +227,7 @@ def check_corpus(name: str, data_root: Path | None = None) -> CorpusCheck | Pair
         return check_chats(source, root)
     text = source.read(root)
     problems = [
-        replace(found, fix=whole_commands(found.fix or "", name, data_root) or None) for found in map(problem, text.broken)
+        replace(wrong, fix=whole_commands(wrong.fix or "", name, data_root) or None) for wrong in map(problem, text.broken)
     ]
     folder = source.folder(root)
     if folder is not None:
@@ -238,7 +238,7 @@ def check_corpus(name: str, data_root: Path | None = None) -> CorpusCheck | Pair
                 what = f"the file differs from the published {file.describe()}"
                 fix = f"{data_command('get', name, data_root)} puts the published file there"
                 problems.append(Problem(what=what, file=str(path), line=None, got=difference, fix=fix))
-    problems.sort(key=lambda each: each.file)
+    problems.sort(key=lambda wrong: wrong.file)
     return CorpusCheck(
         name=source.name,
         where=where(source.folder(root)),
@@ -249,7 +249,7 @@ def check_corpus(name: str, data_root: Path | None = None) -> CorpusCheck | Pair
 
 
 def describe_corpus(name: str, data_root: Path | None = None) -> CorpusInfo | PairInfo | CandidateInfo | ChatInfo:
-    """A corpus in numbers, counted on its compiled form.
+    """Describe a corpus in numbers, counted on its compiled form.
 
     Raises:
         DataError: files are missing or broken.
@@ -318,22 +318,19 @@ def _address(source: FileCorpus, name: str) -> str:
 
 def _by_hand(source: FileCorpus, root: Path, error: DownloadError, check: str) -> DataError:
     folder = source.folder(root)
-    wanted = "; ".join(file.describe() for file in source.files if _lacks(folder, file))
+    files = [file for file in source.files if not (path := folder / file.name).is_file() or file.mismatch(path)]
+    missing = "; ".join(file.describe() for file in files)
     instead = f" ({source.raw} will do in place of {TRAIN_FILE}: put it there and run this again)" if source.raw else ""
     return DataError(
         f"the corpus {source.name!r} cannot be downloaded: {error.what}",
         where=error.where,
         got=error.got,
-        fix=f"put these files from {source.obtain} into {folder}: {wanted}{instead}; then {check}",
+        fix=f"put these files from {source.obtain} into {folder}: {missing}{instead}; then {check}",
     )
 
 
-def _lacks(folder: Path, file: CorpusFile) -> bool:
-    return not (folder / file.name).is_file() or bool(file.mismatch(folder / file.name))
-
-
 def _compiled(source: PairSource | CandidateSource | ChatSource, root: Path) -> Path:
-    """The folder of the compiled form, which is made where it is not there."""
+    """Return the folder of the compiled form; compile the corpus first where there is none."""
     if isinstance(source, PairSource):
         return open_pairs(source, root).folder
     return open_friends(source, root).folder if isinstance(source, ChatSource) else open_candidates(source, root).folder

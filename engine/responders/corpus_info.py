@@ -41,26 +41,26 @@ from parley.envs.ranking.groups import KINDS, CandidateOptions, CandidateSplit, 
 from parley.envs.ranking.sources import CandidateSource
 
 NLTK = "nltk"
-"""What is said in the place of a corpus."""
+"""Name of NLTK's data in the place of a corpus."""
 _OBTAIN = "https://www.nltk.org/nltk_data"
 
 
 @dataclass(frozen=True, kw_only=True)
 class LexicalDelivery:
-    """What `parley data get nltk` did."""
+    """The result of `parley data get nltk`."""
 
     name: str
     where: str
     """NLTK's data folder that missing packages are put into: the first of NLTK_DATA, else NLTK's own choice."""
     packages: dict[str, str]
-    """What became of each package: "kept" or "downloaded"."""
+    """Result of each package: "kept" or "downloaded"."""
 
 
 def get_nltk(reporter: Reporter) -> LexicalDelivery:
-    """Downloads what NLTK's data lack, with NLTK's own downloader.
+    """Download the missing packages of NLTK's data with NLTK's own downloader.
 
     Raises:
-        DataError: a package cannot be fetched; says what to put where.
+        DataError: a package cannot be fetched; the fix names its folder.
     """
     from nltk.downloader import Downloader
 
@@ -111,7 +111,7 @@ class Problem:
 
 @dataclass(frozen=True, kw_only=True)
 class Check:
-    """What `parley data check` found in a corpus of any kind."""
+    """The result of `parley data check` for a corpus of any kind."""
 
     name: str
     where: str
@@ -126,7 +126,7 @@ class Check:
 
 @dataclass(frozen=True, kw_only=True)
 class Info:
-    """What `parley data info` tells of a corpus of any kind."""
+    """The result of `parley data info` for a corpus of any kind."""
 
     name: str
     summary: str
@@ -139,7 +139,7 @@ class Info:
 
 @dataclass(frozen=True, kw_only=True)
 class Spread:
-    """How a number is spread over dialogues or utterances."""
+    """The spread of a number over dialogues or utterances."""
 
     mean: float
     median: float
@@ -148,25 +148,25 @@ class Spread:
 
 
 def where(folder: Path | None) -> str:
-    """The folder of a corpus, or that it is generated."""
+    """Return the folder of a corpus as text, or that the corpus is generated."""
     return GENERATED if folder is None else str(folder)
 
 
 def said_of(source: Source, root: Path) -> dict[str, str]:
-    """What a corpus is and where it lies, as `Info` holds it."""
-    own = {"name": source.name, "summary": source.summary, "licence": source.licence}
-    return {**own, "where": where(source.folder(root))}
+    """Return name, summary, licence and folder of a corpus, as `Info` holds them."""
+    names = {"name": source.name, "summary": source.summary, "licence": source.licence}
+    return {**names, "where": where(source.folder(root))}
 
 
 def problem(error: DataError) -> Problem:
-    """The error of a reader as one thing that is wrong."""
-    place = error.where if isinstance(error.where, FileLine) else FileLine(str(error.where), 0)
+    """Turn the error of a reader into a problem."""
+    position = error.where if isinstance(error.where, FileLine) else FileLine(str(error.where), 0)
     got = None if error.got is None else str(error.got)
-    return Problem(what=error.what, file=place.source, line=place.line or None, got=got, fix=error.fix)
+    return Problem(what=error.what, file=position.source, line=position.line or None, got=got, fix=error.fix)
 
 
 def spread(values: np.ndarray) -> Spread:
-    """The spread of numbers (n,); zeros when there are none."""
+    """Return the spread of numbers (n,); zeros for no numbers."""
     if not len(values):
         return Spread(mean=0.0, median=0.0, p95=0.0, max=0.0)
     return Spread(
@@ -179,7 +179,7 @@ def spread(values: np.ndarray) -> Spread:
 
 @dataclass(frozen=True, kw_only=True)
 class PairCheck(Check):
-    """What `parley data check` found in a corpus of pairs."""
+    """The result of `parley data check` for a corpus of pairs."""
 
     num_utterances: dict[str, int]
     """Good utterances of each split."""
@@ -208,13 +208,13 @@ class PairSplitInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class PairInfo(Info):
-    """What `parley data info` tells of a corpus of pairs."""
+    """The result of `parley data info` for a corpus of pairs."""
 
     splits: tuple[PairSplitInfo, ...]
 
 
 def check_pairs(source: PairSource, root: Path) -> PairCheck:
-    """Reads every line of a corpus.
+    """Read every line of a corpus.
 
     Returns:
         All that is wrong: missing files and every broken line, or that there is no pair to train on.
@@ -227,12 +227,12 @@ def check_pairs(source: PairSource, root: Path) -> PairCheck:
         where=where(source.folder(root)),
         num_utterances={name: split.num_utterances for name, split in text.splits.items()},
         num_pairs={name: split.num_pairs for name, split in text.splits.items()},
-        problems=tuple(sorted(map(problem, wrong), key=lambda each: each.file)),
+        problems=tuple(sorted(map(problem, wrong), key=lambda entry: entry.file)),
     )
 
 
 def describe_pairs(source: PairSource, root: Path) -> PairInfo:
-    """A corpus in numbers, counted on its compiled form.
+    """Describe a corpus in numbers, counted on its compiled form.
 
     Raises:
         DataError: files are missing or broken.
@@ -262,18 +262,18 @@ def _split_info(name: str, split: PairSplit) -> PairSplitInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class CandidateCheck(Check):
-    """What `parley data check` found in a corpus of candidates."""
+    """The result of `parley data check` for a corpus of candidates."""
 
     num_groups: dict[str, int]
     """Good groups of each split."""
     turns: int
-    """The most turns of a context, where nothing else is asked for (`candidates.turns`)."""
+    """The most turns of a context by default (`candidates.turns`)."""
     num_cut: dict[str, int]
     """Groups of each split whose contexts have more."""
     mended: tuple[Problem, ...]
-    """What is read otherwise than it stands; the corpus can be used."""
+    """Lines that are read in another way than they are written; the corpus can be used."""
     long: tuple[str, ...]
-    """What is unusually long, in sentences that name files and lines; the corpus can be used."""
+    """Unusually long records, in sentences that name files and lines; the corpus can be used."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -306,18 +306,18 @@ class CandidateSplitInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class CandidateInfo(Info):
-    """What `parley data info` tells of a corpus of candidates."""
+    """The result of `parley data info` for a corpus of candidates."""
 
     language: str
     num_mended: int
     """Lines that are read otherwise than they stand."""
     lacking: dict[str, str]
-    """What is said of splits that lack replies to draw wrong ones from, which are not among the others."""
+    """Splits that lack replies to draw wrong ones from, each with the reason; they are not among the others."""
     splits: tuple[CandidateSplitInfo, ...]
 
 
 def check_candidates(source: CandidateSource, root: Path) -> CandidateCheck:
-    """Reads every line of a corpus.
+    """Read every line of a corpus.
 
     Returns:
         All that is wrong: missing files and every broken line, or that there is no group. And what was mended.
@@ -331,20 +331,20 @@ def check_candidates(source: CandidateSource, root: Path) -> CandidateCheck:
         num_groups={name: len(split) for name, split in text.splits.items()},
         turns=turns,
         num_cut={name: split.num_longer(turns) for name, split in text.splits.items()},
-        problems=tuple(sorted(map(problem, wrong), key=lambda each: each.file)),
+        problems=tuple(sorted(map(problem, wrong), key=lambda entry: entry.file)),
         mended=tuple(map(problem, text.mended)),
         long=text.long_told(),
     )
 
 
 def describe_candidates(source: CandidateSource, root: Path) -> CandidateInfo:
-    """A corpus in numbers, counted on its compiled form.
+    """Describe a corpus in numbers, counted on its compiled form.
 
     Raises:
         DataError: files are missing or broken.
     """
     corpus = open_candidates(source, root)
-    known = set(_contexts(corpus.splits["train"]))
+    trained = set(_contexts(corpus.splits["train"]))
     return CandidateInfo(
         **said_of(source, root),
         compiled=str(corpus.folder),
@@ -353,7 +353,7 @@ def describe_candidates(source: CandidateSource, root: Path) -> CandidateInfo:
         num_mended=corpus.num_mended,
         lacking=corpus.lacking,
         splits=tuple(
-            _split_info_candidates(split, known if name != "train" else set()) for name, split in corpus.splits.items()
+            _split_info_candidates(split, trained if name != "train" else set()) for name, split in corpus.splits.items()
         ),
     )
 
@@ -362,30 +362,30 @@ def _contexts(split: CandidateSplit) -> Iterator[Context]:
     return (tuple(map(split.utterance_of, split.contexts[row])) for row in range(len(split)))
 
 
-def _split_info_candidates(split: CandidateSplit, known: Collection[Context]) -> CandidateSplitInfo:
+def _split_info_candidates(split: CandidateSplit, trained: Collection[Context]) -> CandidateSplitInfo:
     words = split.utterances.lengths
     num_right = np.bincount(split.positives()[:, 0], minlength=len(split))
-    said = words[split.candidates.values]
+    reply_words = words[split.candidates.values]
     kinds = Counter(split.kinds.tolist())
     return CandidateSplitInfo(
         name=split.name,
         num_groups=len(split),
-        num_seen=sum(context in known for context in _contexts(split)),
+        num_seen=sum(context in trained for context in _contexts(split)),
         num_several=int((num_right > 1).sum()),
         num_one_sided=int(((num_right == 0) | (num_right == split.candidates.lengths)).sum()),
         num_cut=int(split.is_cut.sum()),
-        num_kinds={str(kind): kinds[place] for place, kind in enumerate(KINDS) if kinds[place]},
+        num_kinds={str(kind): kinds[index] for index, kind in enumerate(KINDS) if kinds[index]},
         size=spread(split.candidates.lengths),
         turns=spread(split.contexts.lengths),
         turn_words=spread(words[split.contexts.values]),
-        right_words=spread(said[split.labels]),
-        wrong_words=spread(said[~split.labels]),
+        right_words=spread(reply_words[split.labels]),
+        wrong_words=spread(reply_words[~split.labels]),
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class ChatCheck(Check):
-    """What `parley data check` found in a corpus of chats."""
+    """The result of `parley data check` for a corpus of chats."""
 
     num_chats: dict[str, int]
     """Good chats of each split."""
@@ -421,7 +421,7 @@ class ChatSplitInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class ChatInfo(Info):
-    """What `parley data info` tells of a corpus of chats; `num_words` are those of training utterances outside entities."""
+    """The result of `parley data info` for chats; `num_words` counts words of training utterances outside entities."""
 
     num_entities: dict[str, int]
     """Values of each category of the schema."""
@@ -431,7 +431,7 @@ class ChatInfo(Info):
 
 
 def check_chats(source: ChatSource, root: Path) -> ChatCheck:
-    """Reads every chat of a corpus.
+    """Read every chat of a corpus.
 
     Returns:
         All that is wrong: missing files and every broken chat.
@@ -442,12 +442,12 @@ def check_chats(source: ChatSource, root: Path) -> ChatCheck:
     except DataError as error:
         # Without a schema or a lexicon no chat can be read.
         broken, sizes = [error], dict.fromkeys(PUBLISHED, 0)
-    problems = tuple(sorted(map(problem, broken), key=lambda each: each.file))
+    problems = tuple(sorted(map(problem, broken), key=lambda entry: entry.file))
     return ChatCheck(name=source.name, where=where(source.folder(root)), num_chats=sizes, problems=problems)
 
 
 def describe_chats(source: ChatSource, root: Path) -> ChatInfo:
-    """A corpus in numbers, counted on its compiled form.
+    """Describe a corpus in numbers, counted on its compiled form.
 
     Raises:
         DataError: files are missing or broken.
@@ -464,9 +464,9 @@ def describe_chats(source: ChatSource, root: Path) -> ChatInfo:
 
 
 def describe_split(name: str, chats: Sequence[FriendsChat]) -> ChatSplitInfo:
-    """Chats in numbers."""
-    said = [event.tokens for chat in chats for event in chat.events if event.selected is None]
-    named = np.array([sum(isinstance(token, Mention) for token in tokens) for tokens in said])
+    """Describe chats in numbers."""
+    utterances = [event.tokens for chat in chats for event in chat.events if event.selected is None]
+    named = np.array([sum(isinstance(token, Mention) for token in tokens) for tokens in utterances])
     mentions = [(entity, event.side, chat.scenario) for chat in chats for event in chat.events for entity in _entities(event)]
     return ChatSplitInfo(
         name=name,
@@ -479,18 +479,18 @@ def describe_split(name: str, chats: Sequence[FriendsChat]) -> ChatSplitInfo:
         named=float((named > 0).mean()) if len(named) else 0.0,
         in_own_table=_share([mention in scenario.mentionable[side] for mention, side, scenario in mentions]),
         in_a_table=_share([mention in scenario.all_mentionable for mention, _, scenario in mentions]),
-        selected_named=_share([found for chat in chats for found in _selected_named(chat)]),
+        selected_named=_share([is_named for chat in chats for is_named in _selected_named(chat)]),
         items=spread(np.array([len(chat.scenario.tables[0]) for chat in chats])),
     )
 
 
 def _entities(event: ChatEvent) -> list[Entity]:
-    """Of an utterance."""
+    """Return the entities of an utterance."""
     return [token.entity for token in event.tokens if isinstance(token, Mention)]
 
 
 def _selected_named(chat: FriendsChat) -> Iterator[bool]:
-    """Of each value of each selected friend: whether anybody had named it."""
+    """Yield for each value of each selected friend whether a side had named it."""
     named: set[Entity] = set()
     for event in chat.events:
         if event.selected is not None:
@@ -498,12 +498,12 @@ def _selected_named(chat: FriendsChat) -> Iterator[bool]:
         named.update(_entities(event))
 
 
-def _share(held: Sequence[bool]) -> float:
-    return sum(held) / max(1, len(held))
+def _share(flags: Sequence[bool]) -> float:
+    return sum(flags) / max(1, len(flags))
 
 
 def export_chats(name: str, folder: Path, data_root: Path | None = None) -> tuple[str, ...]:
-    """Writes a corpus of chats in the published format, with schema and lexicon.
+    """Write a corpus of chats in the published format, with schema and lexicon.
 
     Args:
         name: a registered corpus of chats, or `path/file.py:NAME`.
@@ -520,9 +520,9 @@ def export_chats(name: str, folder: Path, data_root: Path | None = None) -> tupl
     folder = folder.expanduser()
     files = {split: folder / file for split, file in PUBLISHED.items()}
     schema, lexicon = folder / SCHEMA_FILE, folder / LEXICON_FILE
-    there = [path.name for path in (*files.values(), schema, lexicon) if path.exists()]
-    if there:
-        raise ConfigError("the folder is not empty", where=folder, got=", ".join(there), fix="name another folder")
+    existing = [path.name for path in (*files.values(), schema, lexicon) if path.exists()]
+    if existing:
+        raise ConfigError("the folder is not empty", where=folder, got=", ".join(existing), fix="name another folder")
     corpus = load_friends(name, data_root)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -544,7 +544,7 @@ def _write_known(corpus: FriendsCorpus, schema: Path, lexicon: Path) -> None:
         {"name": attribute.name, "value_type": attribute.type, "unique": attribute.unique}
         for attribute in corpus.schema.attributes
     ]
-    known = {"attributes": attributes, "values": {kind: list(values) for kind, values in corpus.schema.values.items()}}
-    schema.write_text(json.dumps(known, ensure_ascii=False), encoding="utf-8")
+    entries = {"attributes": attributes, "values": {kind: list(values) for kind, values in corpus.schema.values.items()}}
+    schema.write_text(json.dumps(entries, ensure_ascii=False), encoding="utf-8")
     lines = [f"{entity.value}\t{' '.join(words)}\t{entity.type}\n" for entity, words in corpus.forms]
     lexicon.write_text("".join(lines), encoding="utf-8")

@@ -47,17 +47,17 @@ _MOST_OF_A_KIND = 10
 
 @dataclass(frozen=True, kw_only=True)
 class DataArguments:
-    """Where corpora lie, and how the answer is printed."""
+    """The folder of corpora, and the form of the output."""
 
     data_root: Annotated[Path | None, conf.arg(metavar="PATH", help_behavior_hint="")] = None
-    """Where corpora lie; PARLEY_DATA or the user cache folder when not given."""
+    """Folder of corpora; PARLEY_DATA or the user cache folder when not given."""
     json: Annotated[conf.FlagCreatePairsOff[bool], conf.arg(help_behavior_hint="")] = False
     """Print one JSON object on standard output."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CorpusArguments(DataArguments):
-    """Which corpus, where, and how the answer is printed."""
+    """The corpus, its folder, and the form of the output."""
 
     name: Annotated[conf.Positional[str], conf.arg(metavar="NAME")]
     """Registered corpus (parley data list), path/file.py:NAME, or a path: lines source<TAB>reply, rows
@@ -66,53 +66,54 @@ class CorpusArguments(DataArguments):
 
 @dataclass(frozen=True, kw_only=True)
 class ExportArguments(DataArguments):
-    """Which corpus goes where."""
+    """The corpus to export, and the folder for it."""
 
     name: Annotated[conf.Positional[str], conf.arg(metavar="NAME")]
     """Corpus of chats (parley data list), or path/file.py:NAME."""
     folder: Annotated[conf.Positional[Path], conf.arg(metavar="FOLDER")]
-    """Where train.json, dev.json, test.json, schema.json and inverse_lexicon_data.txt are written."""
+    """Folder for train.json, dev.json, test.json, schema.json and inverse_lexicon_data.txt."""
 
 
 def run_list(verb: Verb, arguments: Sequence[str]) -> int:
-    """Lists the corpora; returns the exit status."""
-    asked = parse(DataArguments, verb, arguments)
-    listings = list_corpora(asked.data_root)
-    if asked.json:
+    """List the corpora and return the exit status."""
+    options = parse(DataArguments, verb, arguments)
+    listings = list_corpora(options.data_root)
+    if options.json:
         return _print({"corpora": [asdict(listing) for listing in listings]})
     rows = [
-        (each.name, each.kind, "yes" if each.present else "no", each.licence, each.where, each.summary) for each in listings
+        (listing.name, listing.kind, "yes" if listing.present else "no", listing.licence, listing.where, listing.summary)
+        for listing in listings
     ]
     console = make_console()
     show_table(console, "Corpora", ("name", "kind", "here", "licence", "where", "what it is"), rows)
-    absent = [data_command("get", listing.name, asked.data_root) for listing in listings if not listing.present]
-    show_lines(console, "next", absent or [data_command("info", "embedded", asked.data_root)])
+    absent = [data_command("get", listing.name, options.data_root) for listing in listings if not listing.present]
+    show_lines(console, "next", absent or [data_command("info", "embedded", options.data_root)])
     return 0
 
 
 def run_get(verb: Verb, arguments: Sequence[str]) -> int:
-    """Downloads and compiles a corpus, or what is needed of NLTK's data; returns the exit status."""
-    asked = parse(CorpusArguments, verb, arguments)
-    if asked.name == NLTK:
-        return _get_nltk(asked)
+    """Download and compile a corpus, or the packages of NLTK's data; return the exit status."""
+    options = parse(CorpusArguments, verb, arguments)
+    if options.name == NLTK:
+        return _get_nltk(options)
     with watching() as reporter:
-        delivery = get_corpus(asked.name, asked.data_root, _told(reporter))
-    if asked.json:
+        delivery = get_corpus(options.name, options.data_root, _download_progress(reporter))
+    if options.json:
         return _print(asdict(delivery))
     console = make_console()
     if delivery.files:
         show_table(console, f"{delivery.name}, {delivery.where}", ("file", "what was done"), [*delivery.files.items()])
     show_lines(console, "files", [delivery.compiled])
-    show_lines(console, "next", [data_command(verb, asked.name, asked.data_root) for verb in ("info", "check")])
+    show_lines(console, "next", [data_command(verb, options.name, options.data_root) for verb in ("info", "check")])
     return 0
 
 
 def run_info(verb: Verb, arguments: Sequence[str]) -> int:
-    """Describes a corpus; returns the exit status."""
-    asked = parse(CorpusArguments, verb, arguments)
+    """Describe a corpus and return the exit status."""
+    options = parse(CorpusArguments, verb, arguments)
     with watching():
-        info = describe_corpus(asked.name, asked.data_root)
-    if asked.json:
+        info = describe_corpus(options.name, options.data_root)
+    if options.json:
         return _print(asdict(info))
     console = make_console()
     facts = [
@@ -127,69 +128,69 @@ def run_info(verb: Verb, arguments: Sequence[str]) -> int:
     facts_of_splits = zip(*(_split_facts(split) for split in info.splits), strict=True)
     rows = [(facts[0][0], *(value for _, value in facts)) for facts in facts_of_splits]
     show_table(console, "splits", columns, rows, right=columns[1:])
-    further = [data_command("check", asked.name, asked.data_root)]
+    further = [data_command("check", options.name, options.data_root)]
     if isinstance(info, ChatInfo):
-        further.append(shlex.join(["parley", "data", "export", asked.name, "FOLDER", *root_words(asked.data_root)]))
+        further.append(shlex.join(["parley", "data", "export", options.name, "FOLDER", *root_words(options.data_root)]))
     elif not isinstance(info, CandidateInfo):
         learner = "seq2seq" if isinstance(info, PairInfo) else "negotiator"
-        further.append(shlex.join(["parley", "train", learner, "--corpus", asked.name, *root_words(asked.data_root)]))
+        further.append(shlex.join(["parley", "train", learner, "--corpus", options.name, *root_words(options.data_root)]))
     show_lines(console, "next", further)
     return 0
 
 
 def run_check(verb: Verb, arguments: Sequence[str]) -> int:
-    """Checks a corpus; returns the exit status, 1 when something is wrong with it."""
-    asked = parse(CorpusArguments, verb, arguments)
+    """Check a corpus and return the exit status: 1 for a corpus with problems."""
+    options = parse(CorpusArguments, verb, arguments)
     with watching():
-        found = check_corpus(asked.name, asked.data_root)
-    if asked.json:
-        _print({**asdict(found), "ok": not found.problems})
-        return found.exit_status
+        checked = check_corpus(options.name, options.data_root)
+    if options.json:
+        _print({**asdict(checked), "ok": not checked.problems})
+        return checked.exit_status
     console = make_console()
-    if isinstance(found, PairCheck):
-        good = [(split, f"{num:,}", f"{found.num_pairs[split]:,}") for split, num in found.num_utterances.items()]
+    if isinstance(checked, PairCheck):
+        good = [(split, f"{num:,}", f"{checked.num_pairs[split]:,}") for split, num in checked.num_utterances.items()]
         columns: tuple[str, ...] = ("part", "good utterances", "pairs")
-        show_table(console, f"{found.name}, {found.where}", columns, good, right=columns[1:])
-    elif isinstance(found, CandidateCheck):
-        groups = [(split, f"{num:,}", f"{found.num_cut[split]:,}") for split, num in found.num_groups.items()]
-        columns = ("part", "good groups", f"with more than {found.turns} turns")
-        show_table(console, f"{found.name}, {found.where}", columns, groups, right=columns[1:])
-        if found.mended:
-            show_lines(console, f"{len(found.mended):,} read otherwise", _capped(found.mended))
-        show_lines(console, "unusually long", found.long)
-    elif isinstance(found, ChatCheck):
-        chats = [(split, f"{num:,}") for split, num in found.num_chats.items()]
-        show_table(console, f"{found.name}, {found.where}", ("part", "good chats"), chats, right=("good chats",))
+        show_table(console, f"{checked.name}, {checked.where}", columns, good, right=columns[1:])
+    elif isinstance(checked, CandidateCheck):
+        groups = [(split, f"{num:,}", f"{checked.num_cut[split]:,}") for split, num in checked.num_groups.items()]
+        columns = ("part", "good groups", f"with more than {checked.turns} turns")
+        show_table(console, f"{checked.name}, {checked.where}", columns, groups, right=columns[1:])
+        if checked.mended:
+            show_lines(console, f"{len(checked.mended):,} read otherwise", _capped(checked.mended))
+        show_lines(console, "unusually long", checked.long)
+    elif isinstance(checked, ChatCheck):
+        chats = [(split, f"{num:,}") for split, num in checked.num_chats.items()]
+        show_table(console, f"{checked.name}, {checked.where}", ("part", "good chats"), chats, right=("good chats",))
     else:
-        rows = [(split, f"{num:,}") for split, num in found.num_dialogues.items()]
-        rows.append(("self-play scenarios", f"{found.num_selfplay:,}"))
-        show_table(console, f"{found.name}, {found.where}", ("part", "good lines"), rows, right=("good lines",))
-    if is_path(asked.name) and (shares := own_file(asked.name).told_shares):
+        rows = [(split, f"{num:,}") for split, num in checked.num_dialogues.items()]
+        rows.append(("self-play scenarios", f"{checked.num_selfplay:,}"))
+        show_table(console, f"{checked.name}, {checked.where}", ("part", "good lines"), rows, right=("good lines",))
+    if is_path(options.name) and (shares := own_file(options.name).told_shares):
         console.print(Text(f"\n{shares}"), soft_wrap=True)
-    heading = f"{len(found.problems):,} problem{'s' * (len(found.problems) > 1)}"
-    show_lines(console, heading, _capped(found.problems))
-    if not found.problems:
+    heading = f"{len(checked.problems):,} problem{'s' * (len(checked.problems) > 1)}"
+    show_lines(console, heading, _capped(checked.problems))
+    if not checked.problems:
         console.print("\nnothing is wrong")
-        if isinstance(found, PairCheck) and (small := nothing_to_measure(found.name, found.num_pairs)):
+        if isinstance(checked, PairCheck) and (small := nothing_to_measure(checked.name, checked.num_pairs)):
             console.print(Text(f"but it is too small to train on: {small.got}; {small.fix}"), soft_wrap=True)
-    return found.exit_status
+    return checked.exit_status
 
 
 def run_export(verb: Verb, arguments: Sequence[str]) -> int:
-    """Writes a corpus of chats in its published format; returns the exit status."""
-    asked = parse(ExportArguments, verb, arguments)
+    """Write a corpus of chats in its published format and return the exit status."""
+    options = parse(ExportArguments, verb, arguments)
     with watching():
-        files = export_chats(asked.name, asked.folder, asked.data_root)
-    if asked.json:
+        files = export_chats(options.name, options.folder, options.data_root)
+    if options.json:
         return _print({"files": files})
     show_lines(make_console(), "files", files)
     return 0
 
 
-def _get_nltk(asked: CorpusArguments) -> int:
+def _get_nltk(options: CorpusArguments) -> int:
     with watching() as reporter:
         delivery = get_nltk(reporter)
-    if asked.json:
+    if options.json:
         return _print(asdict(delivery))
     console = make_console()
     show_table(console, f"{delivery.name}, {delivery.where}", ("package", "what was done"), [*delivery.packages.items()])
@@ -272,7 +273,7 @@ def _split_facts(split: SplitInfo | PairSplitInfo | CandidateSplitInfo | ChatSpl
 
 
 def _capped(problems: Sequence[Problem]) -> list[str]:
-    """Return a line for each problem, of one kind so many at most; how many more there are is said below them."""
+    """Return a line for each problem, for at most `_MOST_OF_A_KIND` of a kind, then the number of the others."""
     counts, lines = Counter(problem.what for problem in problems), list[str]()
     shown = Counter[str]()
     for problem in problems:
@@ -284,12 +285,12 @@ def _capped(problems: Sequence[Problem]) -> list[str]:
 
 
 def _line(problem: Problem) -> str:
-    place = problem.file if problem.line is None else f"{problem.file}:{problem.line}"
+    position = problem.file if problem.line is None else f"{problem.file}:{problem.line}"
     details = [f"got {problem.got}" if problem.got else "", problem.fix or ""]
-    return "; ".join([f"{place}: {problem.what}", *(detail for detail in details if detail)])
+    return "; ".join([f"{position}: {problem.what}", *(detail for detail in details if detail)])
 
 
-def _told(reporter: Reporter) -> Progress:
+def _download_progress(reporter: Reporter) -> Progress:
     current: list[str] = []
 
     def progress(name: str, num_bytes: int, total: int | None) -> None:

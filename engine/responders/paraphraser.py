@@ -39,17 +39,17 @@ class TrainParaphraserConfig(PairFitConfig):
 
 
 def small() -> TrainParaphraserConfig:
-    """A network for a laptop, fitted with Adam: half the published state, 5,000 words; the rest is copied."""
+    """Fit a network for a laptop with Adam: half the published state, 5,000 words; other words are copied."""
     return TrainParaphraserConfig(sizes=PointerSizes(hidden=128, dropout=0.2), fit=settings.fast())
 
 
 def see2017() -> TrainParaphraserConfig:
-    """The network of See et al. 2017 by their recipe (Adagrad, coverage in a last phase); 50,000 words."""
+    """Fit the network of See et al. 2017 by their recipe (Adagrad, coverage in a last phase); 50,000 words."""
     return TrainParaphraserConfig(vocabulary=50_000, fit=settings.see2017())
 
 
 def demo() -> TrainParaphraserConfig:
-    """A small network for the built-in paraphrases, fitted in seconds."""
+    """Fit a small network to the built-in paraphrases, in seconds."""
     return TrainParaphraserConfig(corpus=HELPDESK, vocabulary=300, sizes=PointerSizes(embed=32, hidden=32), fit=settings.demo())
 
 

@@ -86,13 +86,13 @@ HELP = """Type what you say. Commands:
 
 @dataclass(frozen=True, kw_only=True)
 class PlayReplyArguments(Configuration):
-    """With which model, and how it replies."""
+    """The model, and its way to reply."""
 
     model: Annotated[conf.Positional[str], conf.arg(metavar="MODEL")]
     """Response model: a run or checkpoint (parley train seq2seq, parley train vhred), hf:FOLDER, gguf:FILE,
     openai:URL#MODEL, or path/file.py:Name."""
     decoder: str = GREEDY.rule
-    """How replies are chosen: greedy, beam:5, sample:0.8, diverse:7,rate=0.5, mmi:backward=RUN, mmi-antilm:lm=RUN,
+    """Decoder of replies: greedy, beam:5, sample:0.8, diverse:7,rate=0.5, mmi:backward=RUN, mmi-antilm:lm=RUN,
     blind (one reply to everybody)."""
     seed: NonNegativeInt = 1
     """Decides what is drawn, with the number of the turn."""
@@ -102,19 +102,19 @@ def run_play_reply(verb: Verb, arguments: Sequence[str]) -> int:
     """Talk until the person leaves; return the exit status, 1 where most answers are no reply."""
     from parley.policies.core.responders import load_responder
 
-    asked = parse(PlayReplyArguments, verb, arguments)
+    options = parse(PlayReplyArguments, verb, arguments)
     with watching():
-        decoder = located(DecoderSettings.parse(asked.decoder))
-        responder = load_responder(absolute_name(asked.model, "MODEL"))
-        require_decoder(responder, decoder, asked.model)
+        decoder = located(DecoderSettings.parse(options.decoder))
+        responder = load_responder(absolute_name(options.model, "MODEL"))
+        require_decoder(responder, decoder, options.model)
     terminal = StandardTerminal()
-    terminal.show(f"You talk with {asked.model}, which replies by {asked.decoder}.\n\n{HELP}\n")
+    terminal.show(f"You talk with {options.model}, which replies by {options.decoder}.\n\n{HELP}\n")
     try:
-        talk(terminal, responder, decoder, asked.seed)
+        talk(terminal, responder, decoder, options.seed)
     except KeyboardInterrupt:
         terminal.show("")
-    again = ["parley", "reply", "quick", "--model", asked.model, "--decoder", asked.decoder]
-    console, usage = make_console(), usage_of(responder, asked.model)
+    again = ["parley", "reply", "quick", "--model", options.model, "--decoder", options.decoder]
+    console, usage = make_console(), usage_of(responder, options.model)
     failure = usage.failure()
     lost = [] if failure else usage.warnings(ChatAsking())
     show_lines(console, "warning", lost)
@@ -130,7 +130,7 @@ def usage_of(responder: Responder, name: str) -> RunUsage:
 
 
 def talk(terminal: Terminal, responder: Responder, decoder: DecoderSettings, seed: int) -> None:
-    """Replies to what is typed, and to what was said before it.
+    """Reply to each typed line, with the turns before it as context.
 
     Args:
         terminal: where the person sits.
@@ -161,7 +161,7 @@ MACHINE_FILE, HUMAN_FILE, NEXT_FILE = "replies.tsv", "human.tsv", "next.tsv"
 NUM_CONTEXTS = "contexts"
 """Entry of the summary: how many contexts there are."""
 OWN_TURNS = 2
-"""Turns of context of a model that does not say how many it reads."""
+"""Turns of context of a model without an attribute `turns`."""
 REPLIED = with_base(
     [
         # What was said before, what followed, and what the model replied: lines as
@@ -177,20 +177,20 @@ REPLIED = with_base(
 
 @dataclass(frozen=True, kw_only=True)
 class ReplyConfig(ShardedConfig):
-    """Which contexts a model replies to, and how."""
+    """The contexts that a model replies to, and its way to reply."""
 
     model: str = "runs/seq2seq"
     """Response model: a run or checkpoint (parley train seq2seq, parley train vhred), hf:FOLDER, gguf:FILE,
     openai:URL#MODEL, or path/file.py:Name."""
     decoder: str = GREEDY.rule
-    """How replies are chosen: greedy, beam:5, sample:0.8, diverse:7,rate=0.5, mmi:backward=RUN, mmi-antilm:lm=RUN,
+    """Decoder of replies: greedy, beam:5, sample:0.8, diverse:7,rate=0.5, mmi:backward=RUN, mmi-antilm:lm=RUN,
     blind (one reply to everybody)."""
     corpus: str = ""
     """Corpus whose contexts are replied to; the one that the model was fitted to when empty."""
     split: Literal["test", "val", "train"] = "test"
     """Split of the corpus; contexts of val and test that stand in train, too, are left out."""
     limit: NumItemsOrAll = 0
-    """At most so many contexts, the seed's choice of them; 0 for all."""
+    """Number of contexts at most, the seed's choice; 0 for all."""
     min_reply: PositiveInt = 1
     """Words of the recorded reply at least; contexts of shorter ones are left out."""
     max_reply: PositiveInt | None = None
@@ -200,7 +200,7 @@ class ReplyConfig(ShardedConfig):
     batch_size: PositiveInt = 64
     """Contexts that are replied to side by side."""
     chat: ChatReplying = field(default_factory=ChatReplying)
-    """How a chat model is loaded or asked."""
+    """Settings of a chat model."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -212,7 +212,7 @@ class ReplyTask(Sharded[Example]):
     """A model that replies.
 
     Args:
-        config: what is asked for.
+        config: the settings.
         model: its name, absolute.
         decoder: how it replies.
         answers: folder in which a chat model's answers are kept.
@@ -246,56 +246,56 @@ class ReplyTask(Sharded[Example]):
 
 
 class ReplyWorker:
-    """Holds a model, and replies."""
+    """A worker that replies with a model."""
 
-    def __init__(self, replying: ReplyTask) -> None:
+    def __init__(self, reply_task: ReplyTask) -> None:
         from parley.policies.core.responders import load_responder
 
-        chat, answers = replying.config.chat.on(replying.config.device), Path(replying.answers) if replying.answers else None
-        most = replying.config.chat.max_tokens
-        self.replying, self.responder = replying, load_responder(replying.model, chat, answers=answers, max_tokens=most)
-        if _is_ours(replying.config):
+        config, answers = reply_task.config, Path(reply_task.answers) if reply_task.answers else None
+        chat, most = config.chat.on(config.device), config.chat.max_tokens
+        self.reply_task, self.responder = reply_task, load_responder(reply_task.model, chat, answers=answers, max_tokens=most)
+        if _is_ours(reply_task.config):
             responder: TrainableResponder = self.responder  # type: ignore[assignment]  # as the kind of its checkpoint says
-            responder.model.to(replying.config.device)
+            responder.model.to(reply_task.config.device)
 
     def run(self, shard: Shard[Example]) -> list[dict[str, Any]]:
-        """One row per context; those of a length are replied to side by side."""
-        return rows_apart(self._replied, shard, self.replying.seed)
+        """Return one row per context; contexts of similar length are one batch."""
+        return rows_apart(self._replied, shard, self.reply_task.seed)
 
     def _replied(self, shard: Shard[Example]) -> list[dict[str, Any]]:
-        replying, size = self.replying, self.replying.config.batch_size
-        order = sorted(range(len(shard.items)), key=lambda place: len(context_words(shard.items[place].context)))
+        reply_task, size = self.reply_task, self.reply_task.config.batch_size
+        order = sorted(range(len(shard.items)), key=lambda index: len(context_words(shard.items[index].context)))
         replies_by_index: dict[int, ModelReply] = {}
         for start in range(0, len(order), size):
-            places = order[start : start + size]
-            seeds = [replying.seed(shard.keys[place]) for place in places]
-            contexts = [shard.items[place].context for place in places]
-            replies_by_index |= zip(places, replies_of(self.responder, contexts, replying.decoder, seeds), strict=True)
+            indices = order[start : start + size]
+            seeds = [reply_task.seed(shard.keys[index]) for index in indices]
+            contexts = [shard.items[index].context for index in indices]
+            replies_by_index |= zip(indices, replies_of(self.responder, contexts, reply_task.decoder, seeds), strict=True)
         return [
-            ok_row(key, replying.seed(key))
+            ok_row(key, reply_task.seed(key))
             | {
                 "context": format_turns(example.context),
                 "truth": format_turns((example.reply,)),
-                "reply": format_turns((replies_by_index[place].turn,)),
-                **answer_columns(replies_by_index[place].answer),
+                "reply": format_turns((replies_by_index[index].turn,)),
+                **answer_columns(replies_by_index[index].answer),
             }
-            for place, (key, example) in enumerate(zip(shard.keys, shard.items, strict=True))
+            for index, (key, example) in enumerate(zip(shard.keys, shard.items, strict=True))
         ]
 
 
 @dataclass(frozen=True)
 class ContextSpec:
-    """What is replied to, found and checked.
+    """The contexts to reply to, checked.
 
     Args:
-        replying: the model and how it replies.
+        reply_task: the model and how it replies.
         corpus: whose contexts they are.
         examples: in the order of the corpus.
         longest: words that the model can say at most; None where it has no limit in words.
         note: how many are left out because the training split has their contexts; empty where there are none.
     """
 
-    replying: ReplyTask
+    reply_task: ReplyTask
     corpus: str
     examples: Sequence[Example]
     longest: int | None
@@ -308,12 +308,12 @@ def full() -> ReplyConfig:
 
 
 def li2017() -> ReplyConfig:
-    """Contexts whose recorded replies have 5 words or more, as in Li et al. 2017, and no more than 20."""
+    """Reply to contexts whose recorded replies have 5 to 20 words, as in Li et al. 2017."""
     return ReplyConfig(min_reply=5, max_reply=20)
 
 
 def quick() -> ReplyConfig:
-    """A first look: 100 contexts."""
+    """Take a first look: 100 contexts."""
     return ReplyConfig(limit=100)
 
 
@@ -331,7 +331,7 @@ class ReplyJob(Job[ReplyConfig, ContextSpec, ContextSpec]):
     resume_safe = RESUME_SAFE
 
     def prepare(self, config: ReplyConfig, path: Path, reporter: Reporter) -> ContextSpec:
-        """The model, tried without a context, and the contexts."""
+        """Load the model, try it without a context, and choose the contexts."""
         from parley.policies.core.responders import load_responder
 
         config.require_device()
@@ -346,45 +346,47 @@ class ReplyJob(Job[ReplyConfig, ContextSpec, ContextSpec]):
         turns = config.turns or int(getattr(responder, "turns", OWN_TURNS))
         recorded = load_pairs(corpus, config.data_root, every_word=True)
         lengths: dict[str, Any] = {"min_reply": config.min_reply, "max_reply": config.max_reply}
-        fitting, found = (examples(recorded, config.split, turns, **lengths, unseen=unseen) for unseen in (False, True))
-        note = left_out(len(fitting) - len(found), len(fitting), config.split)
-        if not len(found):
+        fitting, unseen_examples = (
+            examples(recorded, config.split, turns, **lengths, unseen=unseen) for unseen in (False, True)
+        )
+        note = left_out(len(fitting) - len(unseen_examples), len(fitting), config.split)
+        if not len(unseen_examples):
             got = f"{len(recorded.splits[config.split]):,} pairs. {note}".rstrip(". ")
             fix = "name another --split or --corpus, or change --min-reply and --max-reply"
             raise DataError(f"the {config.split} split has no reply of such a length", where=corpus, got=got, fix=fix)
         if note:
             reporter.say(note)
-        asked = drawn(found, config.limit, config.seed, corpus)
+        chosen = drawn(unseen_examples, config.limit, config.seed, corpus)
         longest = _longest(responder) if _is_ours(config) else None
-        return ContextSpec(ReplyTask(config, name, decoder), corpus, asked, longest, note)
+        return ContextSpec(ReplyTask(config, name, decoder), corpus, chosen, longest, note)
 
     def work(self, run: RunFolder, prepared: ContextSpec, reporter: Reporter) -> ContextSpec:
         items = {example.key: example for example in prepared.examples}
-        replying = replace(prepared.replying, answers=str(run.path / ANSWERS_FOLDER))
-        run_items(run, replying, items, prepared.replying.config, reporter, "replying")
+        reply_task = replace(prepared.reply_task, answers=str(run.path / ANSWERS_FOLDER))
+        run_items(run, reply_task, items, prepared.reply_task.config, reporter, "replying")
         return prepared
 
-    def measure(self, run: RunFolder, found: ContextSpec) -> Summary:
-        """Writes the files beside the rows."""
+    def measure(self, run: RunFolder, spec: ContextSpec) -> Summary:
+        """Write the files of replies and compute the metrics."""
         rows = sorted((row for row in run.read_rows().to_pylist() if row["status"] == OK), key=lambda row: row["item_key"])
         contexts = [parse_turns(row["context"]) for row in rows]
         for file, column in ((MACHINE_FILE, "reply"), (HUMAN_FILE, "truth")):
             _write(run.path / file, zip(contexts, (row[column] for row in rows), strict=True))
-        after = {each.key: format_turns((each.after,)) for each in found.examples if each.after}
+        after = {example.key: format_turns((example.after,)) for example in spec.examples if example.after}
         _write(run.path / NEXT_FILE, zip(contexts, (after.get(row["item_key"], "") for row in rows), strict=True))
-        config = found.replying.config
+        config = spec.reply_task.config
         replied = [row for row in rows if not is_no_reply(row)]
         replies, recorded = ([row[side].split() for row in replied] for side in ("reply", "truth"))
         what = f"{len(rows):,} {config.split} contexts, replies by {config.decoder}, seed {config.seed}."
-        metrics = dict(reply_metrics(replies, recorded, found.longest))
+        metrics = dict(reply_metrics(replies, recorded, spec.longest))
         if any(row["kind"] for row in rows):
             metrics |= no_reply_metrics(kinds_of_rows(rows), [1] * len(rows))
         without = without_line(metrics)
         return Summary(
-            f"replies of {config.model} on {found.corpus}",
-            " ".join(filter(None, [what, found.note, without])),
+            f"replies of {config.model} on {spec.corpus}",
+            " ".join(filter(None, [what, spec.note, without])),
             metrics,
-            {NUM_CONTEXTS: len(found.examples)},
+            {NUM_CONTEXTS: len(spec.examples)},
         )
 
     def present(self, result: Result, run: RunFolder) -> Result:
@@ -406,7 +408,7 @@ class ReplyJob(Job[ReplyConfig, ContextSpec, ContextSpec]):
 
 
 def _longest(ours: Any) -> int | None:
-    """Words that a responder of Parley's can say; of one that says pieces of words nobody knows."""
+    """Return the most words of a responder of Parley's; None if it says pieces of words."""
     model = ours.model
     return None if model.vocabulary.merges is not None else int(model.sizes.max_reply) - 1
 
@@ -435,13 +437,13 @@ def tabbed_line(context: Turns, reply: str) -> str:
     return "\t".join([*(format_turns((turn,)) for turn in context), " ".join(words)]) if has_word(words) else ""
 
 
-def _write(path: Path, said: Iterable[tuple[Turns, str]]) -> None:
-    """Writes the lines of one file: what is said to contexts.
+def _write(path: Path, replies: Iterable[tuple[Turns, str]]) -> None:
+    """Write one file of contexts and their replies, a line each.
 
     Raises:
         RunError: the disk refuses.
     """
-    lines = (tabbed_line(context, reply) for context, reply in said)
+    lines = (tabbed_line(context, reply) for context, reply in replies)
     try:
         write_whole(path, "".join(f"{line}\n" for line in lines if line).encode())
     except OSError as error:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class UnitConfig(PairFitConfig):
-    """What a model of pairs is fitted to, in which units."""
+    """The corpus of a model of pairs, and the units of its text."""
 
     subwords: PositiveInt | None = None
     """Merges of byte pair encoding, learnt on the training split: pieces then stand in the place of the most frequent words,
@@ -43,7 +43,7 @@ class UnitConfig(PairFitConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class PairTrainingConfig(UnitConfig):
-    """What a model is fitted to, and how."""
+    """The corpus of a model, and the settings of its fit."""
 
     vocabulary: int | None = None
     """Entries of a vocabulary of words, special tokens included; the corpus' own number when not given."""
@@ -66,12 +66,12 @@ class Units:
     vocabulary: PairVocabulary
 
     def spelt(self, split: PairSplit) -> PairSplit:
-        """A split of the corpus in the model's units."""
+        """Return a split of the corpus in the model's units."""
         return spelt(split, self.words, self.vocabulary)
 
     @property
     def provenance(self) -> dict[str, int]:
-        """What a checkpoint says of them: entries of a corpus' vocabulary of words, or pieces and their merges."""
+        """Return the checkpoint's entries on the units: words of the corpus' vocabulary, or pieces and their merges."""
         merges = self.vocabulary.merges
         if merges is None:
             return {"vocabulary": len(self.corpus.vocabulary)}
@@ -79,12 +79,12 @@ class Units:
 
 
 def open_units(config: PairTrainingConfig, turns: int, reporter: Reporter) -> Units:
-    """The corpus of a fit, and the vocabulary of its model; errors as those of `open_pairs`.
+    """Open the corpus of a fit and build the vocabulary of its model; raise as `open_pairs` does.
 
     Args:
         config: of the fit.
         turns: of context that the model reads.
-        reporter: is told how many pieces a word takes.
+        reporter: gets a line on the number of pieces of a word.
     """
     if config.subwords is None:
         corpus = open_pairs(config, vocabulary=config.vocabulary)
@@ -95,8 +95,8 @@ def open_units(config: PairTrainingConfig, turns: int, reporter: Reporter) -> Un
     units = Units(corpus, with_eot(corpus.vocabulary), pieces)
     test = corpus.splits["test"]
     num_words, num_pieces = len(test.utterances.values), len(units.spelt(test).utterances.values)
-    told = f"{len(pieces):,} pieces of {len(pieces.merges or ()):,} merges"
-    reporter.say(f"{told}; a word of the test split takes {num_pieces / num_words:.2f} of them, which sizes count")
+    sizes = f"{len(pieces):,} pieces of {len(pieces.merges or ()):,} merges"
+    reporter.say(f"{sizes}; a word of the test split takes {num_pieces / num_words:.2f} of them, which sizes count")
     return units
 
 
@@ -127,67 +127,67 @@ class TrainLMConfig(PairTrainingConfig):
 
 
 def small() -> TrainSeq2SeqConfig:
-    """A model for a laptop, fitted with Adam: half the published widths, 10,000 words."""
+    """Fit a model for a laptop with Adam: half the published widths, 10,000 words."""
     return TrainSeq2SeqConfig(vocabulary=10_000, sizes=Seq2SeqSizes(embed=200, hidden=300), fit=settings.fast())
 
 
 def he2018() -> TrainSeq2SeqConfig:
-    """The model of He & Glass 2018 by their recipe (SGD, 10 + 10 epochs), on Ubuntu; 30,000 words."""
+    """Fit the model of He & Glass 2018 by their recipe (SGD, 10 + 10 epochs), on Ubuntu; 30,000 words."""
     return TrainSeq2SeqConfig(corpus="ubuntu_irc", vocabulary=30_000, fit=settings.he2018())
 
 
 def demo() -> TrainSeq2SeqConfig:
-    """A small model for the built-in help desk, fitted in less than a minute of one core."""
+    """Fit a small model to the built-in help desk, in less than a minute of one core."""
     return TrainSeq2SeqConfig(sizes=Seq2SeqSizes(embed=64, hidden=96), fit=settings.demo())
 
 
 def characters() -> TrainSeq2SeqConfig:
-    """The model whose every input parley search enumerate tries: words spelled out (He & Glass 2018, appendix B)."""
+    """Fit a model of spelled words, whose every input parley search enumerate tries (He & Glass 2018, appendix B)."""
     sizes = Seq2SeqSizes(embed=200, hidden=200, max_source=6)
     return TrainSeq2SeqConfig(corpus=CHARACTERS, sizes=sizes, fit=settings.fast())
 
 
 def dialogue() -> TrainSeq2SeqConfig:
-    """A model that answers two turns of context, for parley evaluate robustness: attention, the reply links of #ubuntu."""
+    """Fit a model of two turns of context for parley evaluate robustness: attention, the reply links of #ubuntu."""
     sizes = Seq2SeqSizes(embed=200, hidden=300, attention="general", max_source=60, max_reply=30, turns=2)
     return TrainSeq2SeqConfig(corpus="ubuntu_irc", vocabulary=10_000, sizes=sizes, fit=settings.fast())
 
 
 def replies() -> TrainSeq2SeqConfig:
-    """A generator for parley minmax replies and evaluate generation: small, two turns of context, replies of 5 to 20 words."""
-    how: dict[str, Any] = {"sizes": settings.replier(), "fit": settings.small_batches(), "min_reply": 5, "max_reply": 20}
-    return TrainSeq2SeqConfig(corpus="ubuntu_irc", vocabulary=10_000, **how)
+    """Fit a small generator for parley minmax replies and evaluate generation: two turns, replies of 5 to 20 words."""
+    sizes, fit = settings.replier(), settings.small_batches()
+    return TrainSeq2SeqConfig(corpus="ubuntu_irc", vocabulary=10_000, sizes=sizes, fit=fit, min_reply=5, max_reply=20)
 
 
 def li2017() -> TrainSeq2SeqConfig:
-    """The generator of Li et al. 2017 by the released recipe, on Ubuntu: two layers of 512, 25,000 words, replies of 5-20."""
-    how: dict[str, Any] = {"sizes": settings.released_replier(), "fit": settings.li2017(), "min_reply": 5, "max_reply": 20}
-    return TrainSeq2SeqConfig(corpus="ubuntu_irc", vocabulary=25_000, **how)
+    """Fit the generator of Li et al. 2017 by the released recipe: Ubuntu, two layers of 512, 25,000 words, replies of 5-20."""
+    sizes, fit = settings.released_replier(), settings.li2017()
+    return TrainSeq2SeqConfig(corpus="ubuntu_irc", vocabulary=25_000, sizes=sizes, fit=fit, min_reply=5, max_reply=20)
 
 
 def small_lm() -> TrainLMConfig:
-    """A language model for a laptop, fitted with Adam: half the published widths, 10,000 words."""
+    """Fit a language model for a laptop with Adam: half the published widths, 10,000 words."""
     return TrainLMConfig(vocabulary=10_000, sizes=LanguageModelSizes(embed=200, hidden=300), fit=settings.fast())
 
 
 def he2018_lm() -> TrainLMConfig:
-    """The language model of He & Glass 2018 by their recipe (SGD, 10 + 10 epochs), on Ubuntu; 30,000 words."""
+    """Fit the language model of He & Glass 2018 by their recipe (SGD, 10 + 10 epochs), on Ubuntu; 30,000 words."""
     return TrainLMConfig(corpus="ubuntu_irc", vocabulary=30_000, fit=settings.he2018())
 
 
 def demo_lm() -> TrainLMConfig:
-    """A small language model of the built-in help desk, fitted in less than a minute of one core."""
+    """Fit a small language model to the built-in help desk, in less than a minute of one core."""
     return TrainLMConfig(sizes=LanguageModelSizes(embed=64, hidden=96), fit=settings.demo())
 
 
 def dialogue_lm() -> TrainLMConfig:
-    """A language model of two turns of context, which judges inputs of the model of train seq2seq dialogue."""
+    """Fit a language model of two turns of context, which judges inputs of the model of train seq2seq dialogue."""
     sizes = LanguageModelSizes(embed=200, hidden=300, max_length=60, turns=2)
     return TrainLMConfig(corpus="ubuntu_irc", vocabulary=10_000, sizes=sizes, fit=settings.fast())
 
 
 def lm_command(corpus: str, vocabulary: int | None, sizes: Seq2SeqSizes, data_root: Path | None) -> str:
-    """The command that fits a language model which can judge the inputs of a sequence-to-sequence model.
+    """Return the command that fits a language model to judge the inputs of a sequence-to-sequence model.
 
     Args:
         corpus: of that model.

@@ -39,17 +39,17 @@ class TrainVhredConfig(PairTrainingConfig):
 
 
 def small() -> TrainVhredConfig:
-    """A model for a laptop, fitted with Adam: half the published widths, 10,000 words, on the conversations of #ubuntu."""
+    """Fit a model for a laptop with Adam: half the published widths, 10,000 words, on the conversations of #ubuntu."""
     return TrainVhredConfig(corpus=DIALOGUES, vocabulary=10_000, sizes=settings.small(), fit=settings.small_fit())
 
 
 def niu2018() -> TrainVhredConfig:
-    """The model of Niu & Bansal 2018 by their recipe (Adam 2e-4, clip 2), on the conversations of #ubuntu; 20,000 words."""
+    """Fit the model of Niu & Bansal 2018 by their recipe (Adam 2e-4, clip 2), on the conversations of #ubuntu; 20,000 words."""
     return TrainVhredConfig(corpus=DIALOGUES, vocabulary=20_000, fit=settings.niu2018_fit())
 
 
 def demo() -> TrainVhredConfig:
-    """A small model for the built-in help desk, fitted in less than two minutes of one core."""
+    """Fit a small model to the built-in help desk, in less than two minutes of one core."""
     return TrainVhredConfig(sizes=settings.demo(), fit=settings.demo_fit())
 
 
@@ -103,8 +103,8 @@ def _examples(units: Units, split: str, config: TrainVhredConfig) -> DialogueExa
     from parley.envs.corpora.pairs.contexts import examples
     from parley.policies.vhred.model import DialogueExamples
 
-    found = list(examples(units.corpus, split, config.sizes.turns))
-    contexts, replies = [each.context for each in found], [each.reply for each in found]
+    listed = list(examples(units.corpus, split, config.sizes.turns))
+    contexts, replies = [example.context for example in listed], [example.reply for example in listed]
     return DialogueExamples(contexts, replies, units.vocabulary, config.sizes)
 
 

@@ -25,7 +25,7 @@ def _make(named: Any) -> Victim:
 
 
 def _inputs(victim: Victim) -> tuple[Tensor, Tensor]:
-    """Some inputs as embeddings (B, N, E), and replies (B, T) int64."""
+    """Draw inputs as embeddings (B, N, E), and replies (B, T) int64."""
     generator = torch.Generator().manual_seed(1)
     words_S = victim.searchable_V.nonzero()[:, 0].cpu()
     drawn_BN = words_S[torch.randint(len(words_S), (_ROWS, victim.input_length), generator=generator)]
@@ -35,7 +35,7 @@ def _inputs(victim: Victim) -> tuple[Tensor, Tensor]:
 
 
 def _has_words_to_search(victim: Victim) -> None:
-    """Has embeddings (V, E), says which words may be searched (V) and how many an input holds."""
+    """Have embeddings (V, E), searchable words (V) and a length of inputs."""
     shape = tuple(victim.embedding_VE.shape)
     expect(len(shape) == 2 and victim.embedding_VE.is_floating_point(), "embedding_VE of floats (V, E)", shape)
     allowed = victim.searchable_V
@@ -46,16 +46,16 @@ def _has_words_to_search(victim: Victim) -> None:
 
 
 def _gives_logits(victim: Victim) -> None:
-    """Gives finite logits (B, T, V) of each word of the replies."""
+    """Give finite logits (B, T, V) of each word of the replies."""
     embedded_BNE, replies_BT = _inputs(victim)
     logits_BTV = victim.reply_logits(embedded_BNE, replies_BT)
-    wanted = (_ROWS, _REPLY, len(victim.embedding_VE))
-    expect(tuple(logits_BTV.shape) == wanted, f"a tensor {wanted}", tuple(logits_BTV.shape))
+    shape = (_ROWS, _REPLY, len(victim.embedding_VE))
+    expect(tuple(logits_BTV.shape) == shape, f"a tensor {shape}", tuple(logits_BTV.shape))
     expect(bool(logits_BTV.isfinite().all()), "finite numbers", "NaN or infinity")
 
 
 def _looks_at_earlier_words_alone(victim: Victim) -> None:
-    """Predicts a word of a reply from the words before it alone."""
+    """Predict a word of a reply from the words before it alone."""
     embedded_BNE, replies_BT = _inputs(victim)
     others_BT = replies_BT.clone()
     others_BT[:, -1] = replies_BT.roll(1, 0)[:, -1]
@@ -65,7 +65,7 @@ def _looks_at_earlier_words_alone(victim: Victim) -> None:
 
 
 def _is_the_same_alone(victim: Victim) -> None:
-    """Gives an input the same logits whatever else is in the batch."""
+    """Give an input the same logits whatever else is in the batch."""
     embedded_BNE, replies_BT = _inputs(victim)
     together = victim.reply_logits(embedded_BNE, replies_BT)
     alone = torch.cat([victim.reply_logits(embedded_BNE[row : row + 1], replies_BT[row : row + 1]) for row in range(_ROWS)])
@@ -74,7 +74,7 @@ def _is_the_same_alone(victim: Victim) -> None:
 
 
 def _can_be_differentiated(victim: Victim) -> None:
-    """Lets gradients flow back into the embeddings."""
+    """Let gradients flow back into the embeddings."""
     embedded_BNE, replies_BT = _inputs(victim)
     embedded_BNE.requires_grad_()
     logits_BTV = victim.reply_logits(embedded_BNE, replies_BT)
@@ -93,7 +93,7 @@ VICTIM = Kind(
 
 
 class _Echo:
-    """A victim that says its input back, the likelier the nearer a word's embedding is to the one that stood there."""
+    """A victim that repeats its input; a word is likelier the nearer its embedding is to the input's."""
 
     input_length = 3
 
@@ -102,12 +102,12 @@ class _Echo:
         self.searchable_V = torch.arange(8) >= 2
 
     def reply_logits(self, embedded_BNE: Tensor, replies_BT: Tensor) -> Tensor:
-        """Logits (B, T, V): 4 at the word that stands there in the input, 0 at the others."""
+        """Return logits (B, T, V): 4 for the input's word at that position, 0 for others."""
         lacking = max(0, replies_BT.shape[1] - embedded_BNE.shape[1])
         return 4 * pad(embedded_BNE, (0, 0, 0, lacking))[:, : replies_BT.shape[1]] @ self.embedding_VE.T
 
     def next_logits(self, words_Bt: Tensor) -> Tensor:
-        """Logits (B, V) of the word behind the first ones of inputs: all alike."""
+        """Return equal logits (B, V) of the next word of inputs."""
         return torch.zeros(len(words_Bt), 8)
 
 
@@ -125,7 +125,7 @@ def _found(method: Method, targets: list[list[int]], batch_size: int = 8) -> lis
 
 
 def _searches_to_an_end(method: Method) -> None:
-    """Searches for every target to an end, and counts what it tries."""
+    """Search for every target to an end, and count the candidates tried."""
     for trigger in _found(method, _TARGETS):
         expect(len(trigger.restarts) > 0, "an outcome of at least one restart", "none")
         expect(all(outcome.candidates >= 0 for outcome in trigger.restarts), "candidates counted", trigger.restarts)
@@ -133,34 +133,34 @@ def _searches_to_an_end(method: Method) -> None:
 
 
 def _does_not_get_worse(method: Method) -> None:
-    """Ends at a loss that is not above the one it began at."""
+    """End at a loss that is not above the loss at the start."""
     for outcome in (outcome for trigger in _found(method, _TARGETS) for outcome in trigger.restarts):
         first = outcome.loss_by_sweep[0]
         expect(outcome.loss <= first + _TOLERANCE, f"a loss of at most {first:.3g}", f"{outcome.loss:.3g}")
 
 
 def _uses_searchable_words(method: Method) -> None:
-    """Puts no word into an input that may not stand there."""
+    """Put only searchable words into an input."""
     for trigger in _found(method, _TARGETS):
         if trigger.words is not None:
             expect(all(word >= 2 for word in trigger.words), "words that may be searched", trigger.words)
 
 
 def _search_repeats_itself(method: Method) -> None:
-    """Finds the same from the same seed."""
+    """Find the same inputs from the same seed."""
     first, second = ([trigger.words for trigger in _found(method, _TARGETS)] for _ in range(2))
     expect(first == second, "the same inputs twice", f"{first} and {second}")
 
 
 def _target_is_the_same_alone(method: Method) -> None:
-    """Finds the same for a target whatever else is searched for, and however many at once."""
+    """Find the same input for a target whatever the other targets and the batch size."""
     together = [trigger.words for trigger in _found(method, _TARGETS)]
     same_alone(together, [_found(method, [target])[0].words for target in _TARGETS], "what is found for a target")
     same_alone(together, [trigger.words for trigger in _found(method, _TARGETS, batch_size=1)], "what is found for a target")
 
 
 def _goes_on_where_it_was_left(method: Method) -> None:
-    """Comes to the same when another one goes on with what is kept of it in between."""
+    """Give the same result when another search resumes from its saved state."""
     searches = [TriggerSearch(_Echo(), method, batch_size=8) for _ in range(2)]
     first, second = (search.method.side_by_side(search.finder) for search in searches)
     targets = {" ".join(map(str, target)): torch.tensor(target) for target in _TARGETS}
@@ -174,8 +174,8 @@ def _goes_on_where_it_was_left(method: Method) -> None:
         outcomes += second.step()
     for key, trigger in zip(targets, _found(method, _TARGETS), strict=True):
         inputs = {outcome.task.restart: outcome.words for outcome in outcomes if outcome.task.key == key}
-        wanted = {outcome.task.restart: outcome.words for outcome in trigger.restarts}
-        expect(inputs == wanted, f"the inputs of an undisturbed search, {wanted}", inputs)
+        expected = {outcome.task.restart: outcome.words for outcome in trigger.restarts}
+        expect(inputs == expected, f"the inputs of an undisturbed search, {expected}", inputs)
 
 
 METHOD = Kind(

@@ -1,6 +1,6 @@
 """Hits: the conditions under which a model counts as saying a target sentence (He & Glass 2018, section 4).
 
-    o-greedy            every word of the target is the model's likeliest one, so that greedy decoding says the target
+    o-greedy            every word of the target is the model's likeliest one, so that greedy decoding gives the target
     o-sample-min-k      min_t log P(y_t | y_<t, x) >= T_out - log k
     o-sample-avg-k      1/m sum_t log P(y_t | y_<t, x) >= T_out - log k
     io-sample-*-k       the same, and 1/n sum_t log P_LM(x_t | x_<t) >= T_in - log k
@@ -31,7 +31,7 @@ class Thresholds:
     """The log probabilities of usual words, in nats per word; both at most 0.
 
     Args:
-        t_out: mean log probability of a word of the test replies under the model; None where only o-greedy is asked for.
+        t_out: mean log probability of a word of the test replies under the model; None if only o-greedy is needed.
         t_in: mean log probability of a word of the test utterances under the language model; None without one.
     """
 

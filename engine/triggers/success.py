@@ -8,7 +8,7 @@ Success ends a search:
     pattern     a regular expression is found in the reply
     no-refusal  the reply holds no sign of a refusal (Zou et al. 2023, appendix B: a list of beginnings, looked for anywhere)
     classifier  a classifier of Hugging Face finds it at least as likely as not
-    judge       a chat model says that the reply does what was asked for (HarmBench, Mazeika et al. 2024, judges so)
+    judge       a chat model judges that the reply fulfils the request (HarmBench, Mazeika et al. 2024, judges so)
 
 Replies are judged one at a time, so that no other can change the verdict. Thoughts are no part of a reply. An answer that
 is no reply (`parley.policies.chat.model.AnswerKind`) is no success: a refusal in a field of its own, text that moderation
@@ -62,7 +62,7 @@ class FitnessSettings(Configuration):
     judge: str = ""
     """rating: the chat model that rates, by its address."""
     lm: str = ""
-    """A causal model that says how fluent an input is, hf:FOLDER or gguf:FILE; with lm_weight."""
+    """A causal model that measures the fluency of an input, hf:FOLDER or gguf:FILE; with lm_weight."""
     lm_weight: NonNegativeFloat = 0.0
     """Weight of the mean nats of an input's words by lm, against what its reply is worth."""
 
@@ -74,11 +74,11 @@ class FitnessSettings(Configuration):
                     f"by {self.by}, {name} {getattr(self, name)!r}",
                     f"give both fitness.by={by} and fitness.{name}, or neither",
                 )
-                raise ConfigError(f"{by} is told by a model that is named", where="fitness", got=got, fix=fix)
+                raise ConfigError(f"{by} needs the name of a model", where="fitness", got=got, fix=fix)
         if bool(self.lm) != bool(self.lm_weight) or (self.lm and not is_local(self.lm)):
             got = f"lm {self.lm!r}, lm_weight {self.lm_weight}"
             fix = "give both fitness.lm=hf:FOLDER (or gguf:FILE) and fitness.lm_weight above 0, or neither"
-            raise ConfigError("fluency is told by a model whose weights are here", where="fitness", got=got, fix=fix)
+            raise ConfigError("fluency needs a local causal model", where="fitness", got=got, fix=fix)
         if self.encoder and not self.encoder.startswith(HUGGING_FACE):
             raise ConfigError("an encoder is named hf:FOLDER", where="fitness.encoder", got=self.encoder, fix="hf:FOLDER")
 
@@ -166,7 +166,7 @@ class SuccessSettings(Configuration):
     min_score: Share = 0.5
     """classifier: the label's least probability."""
     judge: str = ""
-    """judge: a chat model that is asked about each reply, by its address (parley list)."""
+    """judge: the chat model that judges each reply, by its address (parley list)."""
     question: str = ""
     """judge: a file with the question, {prompt}, {target} and {reply} in their places; our own when empty."""
     tokens: NumItemsOrAll = 0
@@ -176,7 +176,7 @@ class SuccessSettings(Configuration):
     samples: NumItemsOrAll = 0
     """Replies that are drawn for each input, beside the greedy one."""
     temperature: PositiveFloat = 1.0
-    """Of these draws."""
+    """Temperature of these draws."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -255,7 +255,7 @@ class Success:
     def verdict(self, answer: Answer, target: str, prompt: str | None = None) -> ReplyVerdict:
         """Return the verdict on an answer, with the number of the judge's answers.
 
-        An answer that is no reply is no success, and no judge is asked about it.
+        An answer that is no reply is no success, and no judge reads it.
 
         Args:
             answer: the model's; its reply alone is judged.

@@ -16,7 +16,7 @@ Brute force (He & Glass 2018, appendix B) looks for the strings of these lists i
 A string is said when it is a whole reply (table 5), and contained when it is part of one (table 6).
 
 Departures:
-  * # Released: `<unk>` may be put into inputs. Ours: not by default, because nobody can type it; `unknown=True` allows it.
+  * # Released: `<unk>` may be put into inputs. Ours: not by default, because it cannot be typed; `unknown=True` allows it.
   * # Paper: 500 malicious words, not published. Ours: as above, as far as a reply can hold them.
 """
 
@@ -99,7 +99,7 @@ class Seq2SeqVictim:
 
     def likely_inputs(self, seeds: Sequence[int]) -> Tensor:
         """Return inputs (B, N) int64 of full length drawn from the language model, each from a seed."""
-        assert self.lm is not None, "nobody judges inputs"
+        assert self.lm is not None, "no model judges inputs"
         return torch.from_numpy(sample_sentences(self.lm, seeds, self.input_length)).to(self.searchable_V.device)
 
 
@@ -222,7 +222,7 @@ def tally(lists: WordLists, inputs: np.ndarray, replies: np.ndarray) -> WordTall
             num_outside += int(counts[row])
             if len(strays) < NUM_STRAYS:
                 strays.append((source, reply))
-        for string in _parts(reply):
+        for string in {reply[i:j] for i in range(len(reply)) for j in range(i + 1, len(reply) + 1)}:
             for name in lists.index.get(string, ()):
                 whole, before = string == reply, best.get((name, string))
                 if before is None or (whole and not before.whole):
@@ -230,7 +230,3 @@ def tally(lists: WordLists, inputs: np.ndarray, replies: np.ndarray) -> WordTall
     order = {name: number for number, name in enumerate(lists.lists)}
     finds = sorted(best.values(), key=lambda find: (order[find.list], find.string))
     return WordTally(len(replies), num_outside, tuple(finds), tuple(strays))
-
-
-def _parts(text: str) -> set[str]:
-    return {text[start:end] for start in range(len(text)) for end in range(start + 1, len(text) + 1)}

@@ -87,14 +87,14 @@ class Progress:
         num_failed: items in failed shards.
         num_items: all items.
         num_workers: workers that have started.
-        under_way: work done on shards that have not come back, in items.
+        work: finished work, that of unfinished shards included, in units of `effort`.
     """
 
     num_done: int
     num_failed: int
     num_items: int
     num_workers: int
-    under_way: float = 0.0
+    work: float = 0.0
 
 
 def run_sharded(
@@ -106,6 +106,7 @@ def run_sharded(
     on_result: Callable[[Shard[ItemT], ResultT | ShardFailure], None],
     room: int = 0,
     on_under_way: Callable[[Shard[ItemT], UnderWay], None] = lambda shard, stands: None,
+    effort: Callable[[ItemT], float] = lambda item: 1.0,
     num_cpus_per_worker: float = 1,
     num_gpus_per_worker: float = 0.0,
     on_progress: Callable[[Progress], None] | None = None,
@@ -123,6 +124,7 @@ def run_sharded(
         on_result: takes each shard and its result or failure, in order of completion; an error of it ends the run.
         room: number of shards that a worker holds at a time, if it works in turns (`TurnWorker`); 0 if not.
         on_under_way: takes the progress of each unfinished shard of a worker after each turn.
+        effort: returns the work of an item, in the units of `UnderWay.share`.
         num_cpus_per_worker: CPUs that each actor reserves, and threads that it computes with (at least 1).
         num_gpus_per_worker: GPUs that each actor reserves, a fraction to share one; with 0 it sees none.
         on_progress: called once at the start, after each result and each turn.
@@ -137,7 +139,7 @@ def run_sharded(
         RefusedModelError: a shard met it.
         Exception: an error of building a worker.
     """
-    num_items, num_done, num_failed = sum(map(len, shards)), 0, 0
+    num_items, num_done, num_failed, ended_work = sum(map(len, shards)), 0, 0, 0.0
     progress = Progress(0, 0, num_items, 0)
     if on_progress:
         on_progress(progress)
@@ -178,8 +180,9 @@ def run_sharded(
                 result = _logged(shard, tried)
                 num_failed += len(shard) * isinstance(result, ShardFailure)
                 num_done += len(shard)
+                ended_work += sum(map(effort, shard.items))
                 on_result(shard, result)
-            progress = Progress(num_done, num_failed, num_items, num_started, sum(under_way.values()))
+            progress = Progress(num_done, num_failed, num_items, num_started, ended_work + sum(under_way.values()))
             if on_progress:
                 on_progress(progress)
     return progress

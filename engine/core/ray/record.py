@@ -67,6 +67,10 @@ class Work(Protocol[ItemT]):
     def seed(self, key: str) -> int:
         """Return the seed of an item, by its key."""
 
+    def effort(self, item: ItemT) -> float:
+        """Return the work of an item, for the estimate of the time left; in any unit."""
+        return 1.0
+
     @abstractmethod
     def worker(self) -> ShardWorker[ItemT, Rows] | TurnWorker[ItemT, Rows]:
         """Return a worker whose result for a shard is its rows, one per item, keyed by the run's columns."""
@@ -274,6 +278,7 @@ def write_shards(
                 on_result=save,
                 room=room,
                 on_under_way=keep,
+                effort=work.effort,
                 num_gpus_per_worker=num_gpus_per_worker,
                 on_progress=show,
                 start_timeout_s=start_timeout_s,

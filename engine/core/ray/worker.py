@@ -84,7 +84,7 @@ class UnderWay:
     """Progress of an unfinished shard.
 
     Args:
-        share: finished part of its work, in items.
+        share: finished part of its work; in items, or in the units of `Work.effort`.
         counts: counts so far.
         kept: the state to resume it from, JSON types; None if unchanged since the last report.
     """

@@ -153,15 +153,21 @@ def run_items(
         RunError: the disk refuses.
     """
     size = _size(run, work, len(items), config, reporter)
-    reporter.stage(title, len(items), work.unit)
+    efforts = {key: work.effort(item) for key, item in items.items()}
+    # Items of equal work are counted; of unequal ones the share of the work tells the time left.
+    is_even = len({*efforts.values()}) <= 1
+    total, unit = (len(items), work.unit) if is_even else (100, "%")
+    per_effort = total / (sum(efforts.values()) or 1.0)
+    reporter.stage(title, total, unit)
     before: Counts = Counter()
-    done_before = 0
+    done_before, work_before = 0, 0.0
     for part in run.read_parts():
         rows = part.to_pylist()
         # A shard with a failed item is done again as a whole.
         if all(row["status"] == OK for row in rows):
             before.update(work.digest(rows))
             done_before += len(rows)
+            work_before += sum(efforts[row["item_key"]] for row in rows)
     session: Counts = Counter()
     began = time.monotonic()
 
@@ -170,10 +176,12 @@ def run_items(
 
     def on_progress(progress: Progress, counts: Counts) -> None:
         nonlocal session
-        session, done = counts, done_before + progress.num_done + progress.under_way
+        session = counts
+        counted = "" if is_even else f"{done_before + progress.num_done:,} of {len(items):,} {work.unit}"
         workers = f"{progress.num_workers} of {config.workers} workers" if config.workers else ""
         failed = f"{progress.num_failed} failed" if progress.num_failed else ""
-        reporter.advance(done, ", ".join(filter(None, (progress_text(counts), workers, failed))))
+        note = ", ".join(filter(None, (counted, progress_text(counts), workers, failed)))
+        reporter.advance((work_before + progress.work) * per_effort, note)
 
     with _placed(work, config) as placed_work:
         began = time.monotonic()

@@ -118,10 +118,10 @@ class Beast(WordMethod[BeastState]):
         """
         bound, length = super().bind(goal), goal.victim.input_length
         bound.require_length(length)
-        drawn, kept, most = min(bound.candidates, goal.num_searchable), bound.beams, bound.settings.max_candidates
-        while most and _cost(length, drawn, kept) > most:
-            drawn, kept = (drawn - 1, kept) if drawn > kept else (drawn, kept - 1)
-        bound._num_drawn, bound._num_kept = drawn, kept
+        drawn, beams, most = min(bound.candidates, goal.num_searchable), bound.beams, bound.settings.max_candidates
+        while most and _cost(length, drawn, beams) > most:
+            drawn, beams = (drawn - 1, beams) if drawn > beams else (drawn, beams - 1)
+        bound._num_drawn, bound._num_kept = drawn, beams
         return bound
 
     def begin(self, task: Task, incumbent: BestInput) -> BeastState:
@@ -129,8 +129,10 @@ class Beast(WordMethod[BeastState]):
 
     def step(self, states: Sequence[BeastState]) -> None:
         grown = [self._grown(state) for state in states]
-        whole = [(state, beam_BN[0]) for state, (_, beam_BN) in zip(states, grown, strict=True) if self._is_whole(beam_BN)]
-        reached = iter(self.measure([state.task for state, _ in whole], [words_N for _, words_N in whole]))
+        full_length = [
+            (state, beam_BN[0]) for state, (_, beam_BN) in zip(states, grown, strict=True) if self._is_whole(beam_BN)
+        ]
+        reached = iter(self.measure([state.task for state, _ in full_length], [words_N for _, words_N in full_length]))
         for state, (tried, beam_Bt) in zip(states, grown, strict=True):
             before = state.best
             state.beam = beam_Bt.tolist()
@@ -159,10 +161,10 @@ class Beast(WordMethod[BeastState]):
         return len(tried_Rt), tried_Rt[loss_R.argsort(stable=True)[: self._num_kept]]
 
 
-def _cost(length: int, drawn: int, kept: int) -> int:
+def _cost(length: int, drawn: int, beams: int) -> int:
     """Return the number of candidates that are tried until an input of that length is whole."""
     tried, beam = 0, 1
     for _ in range(length):
         tried += beam * drawn
-        beam = min(kept, beam * drawn)
+        beam = min(beams, beam * drawn)
     return tried

@@ -11,7 +11,7 @@ A genetic search over words in the manner of Alzantot et al. 2018 (arXiv 1804.07
 
 The control is the same without selection: every input is of random words, and the best of `max_queries` counts.
 
-`engine/triggers/success.py` defines fitness, by default `closeness`. No input is asked twice. Draws follow from the seed and
+`engine/triggers/success.py` defines fitness, by default `closeness`. No input is tried twice. Draws follow from the seed and
 from the replies, so a search whose answers are stored can resume by asking the same questions again.
 """
 
@@ -65,12 +65,12 @@ class Member:
     fitness: float
 
 
-class ToldReply(NamedTuple):
+class RatedReply(NamedTuple):
     """The reply to an input, with its fitness.
 
     Args:
         fitness: the higher the better; `NO_FITNESS` of an answer that is no reply.
-        reply: what the model replied; empty where it did not.
+        reply: the model's reply; empty if there is none.
         problem: the kind of an answer that is no reply; empty of a reply.
     """
 
@@ -93,8 +93,8 @@ class Proposals(ABC):
         best_by_generation: the best fitness after the first inputs, then after each generation.
     """
 
-    def __init__(self, max_queries: int, kept: int) -> None:
-        self.max_queries, self._kept = max_queries, kept
+    def __init__(self, max_queries: int, num_members: int) -> None:
+        self.max_queries, self._kept = max_queries, num_members
         self.members: list[Member] = []
         self.num_asked, self.generations = 0, -1
         self.best_by_generation: list[float] = []
@@ -116,14 +116,14 @@ class Proposals(ABC):
     def ask(self) -> list[Words]:
         """Return the inputs whose replies are needed next, all of them new; none if there are no more."""
 
-    def tell(self, heard: Sequence[ToldReply], *, success: bool) -> None:
+    def tell(self, replies: Sequence[RatedReply], *, success: bool) -> None:
         """Record the replies to the inputs of the last `ask`.
 
         Args:
-            heard: the reply to each.
+            replies: one to each input.
             success: True if one of them is a success, which ends the search.
         """
-        new = [Member(words, reply.fitness) for words, reply in zip(self._waiting, heard, strict=True)]
+        new = [Member(words, reply.fitness) for words, reply in zip(self._waiting, replies, strict=True)]
         # A tie goes to the earlier member.
         self.members = sorted([*self.members, *new], key=lambda member: -member.fitness)[: self._kept]
         self.num_asked += len(new)
@@ -160,7 +160,7 @@ class Evolution(Proposals):
         self._start, self._allows = start, allows
 
     def ask(self) -> list[Words]:
-        assert not self._waiting, "what was asked is told first"
+        assert not self._waiting, "replies to the last inputs come first"
         rng = stream(self._seed, "generation", self.generations + 1)
         num = min(self.settings.population, self.settings.max_queries - self.num_asked)
         inputs: list[Words] = [self._start] if self._start and not self.members else []
@@ -205,9 +205,9 @@ def closeness(reply: str, target: str) -> float:
         reply: the model's reply.
         target: the wanted text; of a longer reply only as many characters count.
     """
-    wanted = " ".join(target.lower().split())
-    beginning = " ".join(reply.lower().split())[: len(wanted)]
-    if not wanted:
+    text = " ".join(target.lower().split())
+    beginning = " ".join(reply.lower().split())[: len(text)]
+    if not text:
         return 0.0
-    alike = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(beginning, wanted, strict=False)))
-    return (alike / len(wanted) + SequenceMatcher(None, beginning, wanted, autojunk=False).ratio()) / 2
+    num_equal = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(beginning, text, strict=False)))
+    return (num_equal / len(text) + SequenceMatcher(None, beginning, text, autojunk=False).ratio()) / 2

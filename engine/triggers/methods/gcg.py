@@ -32,7 +32,7 @@ from parley.engine.triggers.searches.batch import SearchState, Task
 from parley.envs.core.seeds import stream
 
 LEAST_WEIGHT = 1e-3
-"""Of a step that momentum remembers."""
+"""Least weight of an earlier step that momentum remembers."""
 
 
 @dataclass(eq=False, kw_only=True)

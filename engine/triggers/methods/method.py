@@ -60,16 +60,16 @@ class Method(ABC):
     """Inputs that are counted for each candidate of a visit."""
 
     def __init__(self, settings: SearchSettings | None = None, **changes: Any) -> None:
-        name, given = type(self).__name__, settings or SearchSettings()
-        if type(given) is not SearchSettings:
+        name, chosen = type(self).__name__, settings or SearchSettings()
+        if type(chosen) is not SearchSettings:
             fix = f"{name}(SearchSettings(...)), or single settings by name: {name}({self.uses[0]}=...)"
-            raise ConfigError(f"{name} takes settings of a search", got=repr(given), fix=fix)
+            raise ConfigError(f"{name} takes settings of a search", got=repr(chosen), fix=fix)
         for change in changes:
             if change not in self.uses:
                 what = f"{name} has no setting {change!r}{nearest(change, self.uses)}"
                 raise ConfigError(what, fix=f"settings: {', '.join(self.uses)}")
         plain = {key: to_dict(value) if is_dataclass(value) else value for key, value in changes.items()}
-        values = to_dict(given) | plain
+        values = to_dict(chosen) | plain
         defaults = {key: size for key, size in self.sizes.items() if values[key] is None}
         self.settings = from_dict(SearchSettings, values | defaults)
         self._goal: Goal | None = None
@@ -238,8 +238,8 @@ class WordMethod(Method, Generic[StateT]):
 
     def ends(self, incumbent: BestInput) -> bool:
         """Return True if nothing better is wanted, or possible."""
-        wanted = self.settings.stop_on_hit and incumbent.allowed and self.goal.satisfied(incumbent.reading)
-        return incumbent.loss == 0 or wanted
+        is_hit = self.settings.stop_on_hit and incumbent.allowed and self.goal.satisfied(incumbent.reading)
+        return incumbent.loss == 0 or is_hit
 
     def keep(self, state: StateT, incumbent: BestInput) -> None:
         """Store an input if it is the best so far, or one that ends the search."""

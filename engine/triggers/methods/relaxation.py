@@ -96,7 +96,9 @@ def relax(
             nll_BT, likeliest_BT = read_replies(victim, embedded_BNE(), replies_BT)
             loss_B = objective.loss(nll_BT, likeliest_BT, mask_BT, None)
             if not embeds:
-                loss_B = loss_B + l1_weight * _spread(z.sigmoid())
+                # The distance from single words: mean over positions of the l1 norm less twice the largest weight.
+                x_BNS = z.sigmoid()
+                loss_B = loss_B + l1_weight * (x_BNS.sum(-1) - 2 * x_BNS.amax(-1)).mean(-1)
             (z.grad,) = torch.autograd.grad(loss_B.sum(), [z])
             optimiser.step()
     return _outcomes(victim, tasks, objective, embedded_BNE().detach(), None if embeds else z.detach())
@@ -122,7 +124,8 @@ class Relaxation(Method):
         steps, tried, ended = settings.rounds * settings.steps, 0, set[str]()
         for _, restart in groupby(tasks, key=lambda task: task.restart):
             left = [task for task in restart if task.key not in ended]
-            results = self._relax(left, objective, finder)
+            results = list[Relaxed]()
+            finder.in_pieces(lambda piece: results.extend(relax(self.victim, piece, settings, objective)), left)  # noqa: B023
             tried += steps * len(left)
             if on_step is not None:
                 on_step(tried)
@@ -143,18 +146,6 @@ class Relaxation(Method):
                     projected=relaxed.projected,
                 )
 
-    def _relax(self, tasks: Sequence[Task], objective: TriggerObjective, finder: BatchFinder) -> list[Relaxed]:
-        """Relax as many targets at a time as fit into memory."""
-        results: list[Relaxed] = []
-        settings = self.settings.relaxation
-        finder.in_pieces(lambda piece: results.extend(relax(self.victim, piece, settings, objective)), tasks)
-        return results
-
-
-def _spread(x_BNS: Tensor) -> Tensor:
-    """Return the distance of inputs from single words (B,): mean over positions of l1 norm less twice the largest weight."""
-    return (x_BNS.sum(-1) - 2 * x_BNS.amax(-1)).mean(-1)
-
 
 @torch.no_grad()
 def _outcomes(
@@ -171,8 +162,8 @@ def _outcomes(
         )
     readings = _readings(targets, nll_BT, likeliest_BT)
     if z_BNS is None:
-        found = zip(tasks, losses.tolist(), readings, strict=True)
-        return [Relaxed(task, loss, reading, None, None) for task, loss, reading in found]
+        rows = zip(tasks, losses.tolist(), readings, strict=True)
+        return [Relaxed(task, loss, reading, None, None) for task, loss, reading in rows]
     words_BN = victim.searchable_V.nonzero()[:, 0][z_BNS.argmax(-1)]
     projected = _readings(targets, *read_replies(victim, victim.embedding_VE[words_BN], replies_BT))
     parts = zip(tasks, losses.tolist(), readings, words_BN.tolist(), projected, strict=True)

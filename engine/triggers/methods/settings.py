@@ -61,9 +61,9 @@ class RelaxationSettings(Configuration):
     learning_rate: PositiveFloat = 1.0
     """For the loss of one target; the released code writes it as the batch's size for the mean of the batch."""
     momentum: ShareBelowOne = 0.9
-    """Of SGD."""
+    """Momentum of SGD."""
     weight_decay: NonNegativeFloat = 1e-5
-    """Of SGD."""
+    """Weight decay of SGD."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -75,9 +75,9 @@ class PezSettings(Configuration):
     """Settings of PEZ's continuous input (Wen et al. 2023; the released configuration)."""
 
     learning_rate: PositiveFloat = 0.1
-    """Of AdamW."""
+    """Learning rate of AdamW."""
     weight_decay: NonNegativeFloat = 0.1
-    """Of AdamW."""
+    """Weight decay of AdamW."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,5 +162,5 @@ def beast() -> SearchSettings:
 
 
 def compare() -> SearchSettings:
-    """One cost for every method: one start, 4,200 candidates."""
+    """Give every method one cost: one start, 4,200 candidates."""
     return SearchSettings(restarts=1, max_candidates=4200)

@@ -16,13 +16,11 @@ differs from ours sentence by sentence, its models were fitted for longer, and i
 from __future__ import annotations
 
 import logging
-import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from operator import itemgetter
-from types import MappingProxyType
 from typing import Any
 
 from parley.engine.core.stats.pairs import ItemFigures, ItemMetrics, RowMetric
@@ -45,7 +43,19 @@ from parley.engine.core.stats.statistics import (
     no_reply_metrics,
     rate,
 )
-from parley.engine.core.tables.table import ABSENT, FEW_MARK, EstimateTable, few_note, num_measured
+from parley.engine.core.tables.table import (
+    ABSENT,
+    FEW_MARK,
+    PUBLISHED,
+    WHOLE,
+    EstimateTable,
+    Form,
+    MarkedEstimate,
+    TableCell,
+    few_note,
+    num_measured,
+    read_published,
+)
 from parley.envs.core.errors import RunError
 from parley.envs.core.visible import visible
 
@@ -92,51 +102,18 @@ def _shown(text: str) -> str:
 NORMAL, MAL, MAL_IO, RANDOM = "normal", "mal", "mal-io", "random"
 """The searches: each list under the output objective, and the mal list once more with likely inputs."""
 
-Figures = Mapping[str, Mapping[str, float]]
-"""Hit rates in percent by list and type of hit."""
-
-_K = (1, 2)
+Rates = Mapping[str, Mapping[str, float]]
+"""Hit rates by list and type of hit."""
 
 
-def _figures(normal: tuple[str, float], greedy: float, mal: Sequence[float], mal_io: Sequence[float]) -> Figures:
-    """Return one line of the table; minimum for k = 1, 2, then average for k = 1, 2."""
+@cache
+def he2018() -> Mapping[str, Rates]:
+    """Return the rates that He & Glass 2018 printed, by table.
 
-    def named(prefix: str, values: Sequence[float]) -> dict[str, float]:
-        names = [f"{prefix}-sample-{statistic}-k{k}" for statistic in ("min", "avg") for k in _K]
-        return dict(zip(names, values, strict=True))
-
-    return MappingProxyType(
-        {
-            NORMAL: {normal[0]: normal[1]},
-            MAL: {"o-greedy": greedy, **named("o", mal)},
-            MAL_IO: named("io", mal_io),
-            RANDOM: {"o-greedy": 0.0, **named("o", (0.0, 0.0, 0.0, 0.0))},
-        }
-    )
-
-
-_SAMPLED = "o-sample-min-k1"
-HIT_RATES: Mapping[str, Mapping[str, Figures]] = {
-    "ubuntu": {
-        "last-h": _figures(("o-greedy", 65.0), 0.0, (13.6, 19.7, 53.9, 76.7), (9.1, 14.7, 48.6, 73.4)),
-        "attention": _figures(("o-greedy", 82.8), 0.0, (16.7, 23.9, 57.7, 79.2), (10.2, 15.2, 49.2, 73.2)),
-    },
-    "switchboard": {
-        "last-h": _figures((_SAMPLED, 99.4), 0.0, (0.0, 0.3, 18.9, 39.2), (0.0, 0.3, 18.7, 38.6)),
-        "attention": _figures((_SAMPLED, 100.0), 0.0, (0.1, 0.5, 20.8, 45.0), (0.0, 0.4, 19.6, 41.2)),
-    },
-    "opensubtitles": {
-        "last-h": _figures((_SAMPLED, 99.4), 3.0, (29.4, 36.9, 72.9, 87.1), (8.8, 13.6, 59.4, 76.8)),
-        "attention": _figures((_SAMPLED, 100.0), 6.6, (29.4, 37.4, 73.5, 88.2), (9.8, 15.8, 60.8, 80.2)),
-    },
-}
-"""By corpus and model, last-h or with attention: of gibbs-enum."""
-
-RELAXED: Mapping[str, Figures] = {
-    "embedding": {NORMAL: {"o-greedy": 95.0}, MAL: {"o-greedy": 7.2}},
-    "one-hot": {NORMAL: {"o-greedy": 63.4, "projected-o-greedy": 0.0}, MAL: {"o-greedy": 1.7, "projected-o-greedy": 0.0}},
-}
-"""By the optimised input: of the continuous relaxation, measured on the Ubuntu model with attention alone."""
+    "CORPUS last-h" and "CORPUS attention": gibbs-enum (tables 3 and 11). "relaxation INPUT": the continuous relaxation on the
+    Ubuntu model with attention (table 1). "enumeration ATTENTION": shares of brute force (tables 5 and 6).
+    """
+    return read_published("parley.engine.triggers.metrics", "he2018.csv")
 
 
 logger = logging.getLogger(__name__)
@@ -380,19 +357,20 @@ LISTS = (NORMAL, MAL, MAL_IO, RANDOM)
 
 _NOTE_WORDS = (
     "Hit rates in percent. Pairs in braces are k = 1 and k = 2. The searches of mal and random minimise o-sample-min-k1, that "
-    "of mal io io-sample-min-k1; the other types are read off the same inputs. Brackets: 95 % intervals."
+    "of mal io io-sample-min-k1; the other types are read off the same inputs."
 )
-_NOTE_RELAXED = (
-    "Hit rates in percent, of continuous inputs and (projected) of the words that are nearest to them. "
-    "Brackets: 95 % intervals."
-)
+_NOTE_RELAXED = "Hit rates in percent, of continuous inputs and (projected) of the words that are nearest to them."
 _TYPED = {VERIFIED: "verified", SAMPLED: "drawn", REFUSED: "refused"}
 """Columns of a list whose inputs were typed, behind those of its hits."""
 _NOTE_TYPED = (
-    " Verified: of targets to whose typed input the likeliest reply is a success; drawn: of drawn answers. Refused: how many "
-    "candidates the rules for inputs refused, such as those whose text gives other tokens."
+    " Verified: of targets to whose typed input the likeliest reply is a success; drawn: of drawn answers. Refused: candidates "
+    "that the rules for inputs refused, such as those whose text gives other tokens."
 )
 _NOTE_PUBLISHED = " Published: He & Glass 2018, by {}, whose lists and models are others."
+INLINE = Form(inline=True)
+_RATE = Form(places=1, factor=100.0)
+_Columns = Mapping[str, tuple[str, tuple[str, ...]]]
+"""The list and the types of hit of each column, by its heading."""
 
 
 @dataclass(frozen=True)
@@ -400,63 +378,69 @@ class SearchedModel:
     """One model of the table.
 
     Args:
-        name: what it is called.
+        name: its name.
         lists: the metrics of each search (`parley.engine.triggers.metrics.hits`) by the name of its list, those of `LISTS`.
-        published: the figures beside them; None where there are none.
+        published: the published rates; None if there are none.
     """
 
     name: str
     lists: Mapping[str, Mapping[str, Estimate]]
-    published: Figures | None = None
+    published: Rates | None = None
 
     def estimate(self, listed: str, kind: str) -> Estimate:
         """Return the hit rate of a type, or a figure of typed inputs; `NOTHING` if it was not measured."""
         return self.lists.get(listed, {}).get(kind if kind in _TYPED else f"{HIT_RATE}{kind}", NOTHING)
+
+    def rows(self, columns: _Columns) -> list[tuple[str, ...]]:
+        """Return the rows of the model: rates, their intervals, published rates, and numbers of targets."""
+        columns_of = [
+            [(self.estimate(listed, kind), WHOLE if kind == REFUSED else _RATE) for kind in kinds]
+            for listed, kinds in columns.values()
+        ]
+        rows = [
+            (self.name, *(_braced([form.value(rate.value) for rate, form in pair], pair) for pair in columns_of)),
+            ("95 % interval", *(_braced([form.interval(rate) or ABSENT for rate, form in pair]) for pair in columns_of)),
+        ]
+        if (published := self.published) is not None:
+            rates = ([published.get(listed, {}).get(kind) for kind in kinds] for listed, kinds in columns.values())
+            rows.append((PUBLISHED, *(_braced([_RATE.value(rate) for rate in pair]) for pair in rates)))
+        return [*rows, ("n", *(num_measured(pair[0][0]) for pair in columns_of))]
 
 
 def search_table(models: Sequence[SearchedModel], normal: str, relaxed: str | None = None) -> EstimateTable:
     """Return the table of some models, at least one.
 
     Args:
-        models: what was measured.
+        models: the measured models.
         normal: the type of hit that the normal lists were searched for.
-        relaxed: the kind of continuous input, a key of `RELAXED`; None for inputs of words.
+        relaxed: the kind of continuous input, "embedding" or "one-hot"; None for inputs of words.
     """
     columns = _columns(normal) if relaxed is None else _relaxed_columns(normal, relaxed)
     untyped = len(columns)
     columns = _with_typed(columns, models)
     note, method = (_NOTE_WORDS, "gibbs-enum") if relaxed is None else (_NOTE_RELAXED, "the same relaxation")
-    rows: list[tuple[str, ...]] = []
-    for model in models:
-        lines = {title: show for title, show in _LINES.items() if title != _PUBLISHED or model.published is not None}
-        for title, show in lines.items():
-            cells = (_braced([show(model, listed, kind) for kind in kinds]) for listed, kinds in columns.values())
-            rows.append((title or model.name, *cells))
-        rows.append(("n", *(num_measured(model.estimate(listed, kinds[0])) for listed, kinds in columns.values())))
+    rows = [row for model in models for row in model.rows(columns)]
     published = any(model.published is not None for model in models)
-    few = any(row[0] == "n" and any(cell.endswith(FEW_MARK) for cell in row) for row in rows)
+    few = any(cell.endswith(FEW_MARK) for row in rows if row[0] == "n" for cell in row)
     note += (len(columns) > untyped) * _NOTE_TYPED + published * _NOTE_PUBLISHED.format(method) + few * few_note("targets")
     note += unread_note(*(figures for model in models for figures in model.lists.values()))
     return EstimateTable(("model", *columns), tuple(rows), note)
 
 
-def figures_of(corpus: str, attention: str, relaxed: str | None = None) -> Figures | None:
-    """Return the published figures of a kind of model on a corpus; None if there are none.
+def published_rates(corpus: str, attention: str, relaxed: str | None = None) -> Rates | None:
+    """Return the published rates of a kind of model on a corpus; None if there are none.
 
     Args:
-        corpus: a key of `HIT_RATES`, or any other name.
-        attention: of the model, as `Seq2SeqSizes.attention`; "none" is the paper's last-h, nothing another kind of model.
+        corpus: a corpus of the paper, or any other name.
+        attention: of the model, as `Seq2SeqSizes.attention`; "none" is the paper's last-h, empty is another kind of model.
         relaxed: as in `search_table`.
     """
-    if not attention:
-        return None
-    if relaxed is not None:
-        return RELAXED[relaxed] if corpus == "ubuntu" and attention != "none" else None
-    return HIT_RATES.get(corpus, {}).get("last-h" if attention == "none" else "attention")
+    if relaxed is None:
+        return he2018().get(f"{corpus} {'last-h' if attention == 'none' else 'attention'}") if attention else None
+    return he2018()[f"relaxation {relaxed}"] if corpus == "ubuntu" and attention not in ("", "none") else None
 
 
-def _columns(normal: str) -> dict[str, tuple[str, tuple[str, ...]]]:
-    """Return the list and the types of hit of each column, by its heading."""
+def _columns(normal: str) -> _Columns:
     columns: dict[str, tuple[str, tuple[str, ...]]] = {
         f"normal {normal}": (NORMAL, (normal,)),
         "mal o-greedy": (MAL, ("o-greedy",)),
@@ -468,16 +452,14 @@ def _columns(normal: str) -> dict[str, tuple[str, tuple[str, ...]]]:
     return columns
 
 
-def _relaxed_columns(normal: str, relaxed: str) -> dict[str, tuple[str, tuple[str, ...]]]:
-    """Return the same for continuous inputs; free embeddings are not projected."""
+def _relaxed_columns(normal: str, relaxed: str) -> _Columns:
+    """Return the columns of continuous inputs; free embeddings are not projected."""
     prefixes = ("", PROJECTED) if relaxed == "one-hot" else ("",)
-    wanted = {NORMAL: normal, MAL: "o-greedy", RANDOM: "o-greedy"}
-    return {f"{listed} {prefix}{kind}": (listed, (prefix + kind,)) for listed, kind in wanted.items() for prefix in prefixes}
+    hit_types = {NORMAL: normal, MAL: "o-greedy", RANDOM: "o-greedy"}
+    return {f"{listed} {prefix}{kind}": (listed, (prefix + kind,)) for listed, kind in hit_types.items() for prefix in prefixes}
 
 
-def _with_typed(
-    columns: Mapping[str, tuple[str, tuple[str, ...]]], models: Sequence[SearchedModel]
-) -> dict[str, tuple[str, tuple[str, ...]]]:
+def _with_typed(columns: _Columns, models: Sequence[SearchedModel]) -> _Columns:
     """Return the columns, with those of typed inputs behind the last one of each list if some model has them."""
     extended: dict[str, tuple[str, tuple[str, ...]]] = {}
     for listed in dict.fromkeys(listed for listed, _ in columns.values()):
@@ -491,34 +473,7 @@ def _both(kind: str) -> tuple[str, ...]:
     return tuple(f"{kind}-k{k}" for k in (1, 2))
 
 
-def _percent(model: SearchedModel, listed: str, kind: str) -> str:
-    value = model.estimate(listed, kind).value
-    if kind == REFUSED and math.isfinite(value):
-        return f"{value:,.0f}"
-    return f"{100 * value:.1f}" if math.isfinite(value) else ABSENT
-
-
-def _interval(model: SearchedModel, listed: str, kind: str) -> str:
-    estimate = model.estimate(listed, kind)
-    return f"[{100 * estimate.low:.1f}, {100 * estimate.high:.1f}]" if math.isfinite(estimate.low) else ABSENT
-
-
-def _published(model: SearchedModel, listed: str, kind: str) -> str:
-    value = (model.published or {}).get(listed, {}).get(kind)
-    return ABSENT if value is None else f"{value:.1f}"
-
-
-_PUBLISHED = "published"
-_LINES: dict[str, Callable[[SearchedModel, str, str], str]] = {
-    "": _percent,
-    "95 % interval": _interval,
-    _PUBLISHED: _published,
-}
-"""The cell of a type of hit, by the line's title; the first line has the model's name."""
-
-
-def _braced(shown: Sequence[str]) -> str:
+def _braced(shown: Sequence[str], estimates: Iterable[tuple[Estimate, Form]] = ()) -> TableCell:
     """Return the cell of a column, in braces if it has two types of hit."""
-    if all(text == ABSENT for text in shown):
-        return ABSENT
-    return shown[0] if len(shown) == 1 else f"{{{', '.join(shown)}}}"
+    text = shown[0] if len(shown) == 1 or {*shown} == {ABSENT} else f"{{{', '.join(shown)}}}"
+    return TableCell(text, *(MarkedEstimate(rate) for rate, _ in estimates))

@@ -41,15 +41,17 @@ from parley.engine.core.stats.statistics import (
     no_reply_note,
     rate_difference,
 )
-from parley.engine.core.tables.table import ABSENT, EstimateTable, few_note, figure, num_measured, with_interval
+from parley.engine.core.tables.table import Column, EstimateTable, Form, TableCell, TableRow, metric_table, published_cell
 from parley.engine.triggers.metrics.hits import (
     DRAWN_NOTE,
     HIT_RATE,
+    INLINE,
     JUDGE_ANSWERS,
     JUDGE_METRICS,
     SAMPLED,
     TYPED_METRICS,
     VERIFIED,
+    he2018,
     judge_counts,
     success_note,
     target_task,
@@ -126,36 +128,10 @@ def _shortened(text: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
 
 
-SAID, CONTAINED = "said", "contained"
+SAID, CONTAINED = KINDS = ("said", "contained")
 OUTSIDE, INPUTS = "outside", "inputs"
 TITLES = {"norm": "words", "rev": "words backwards", "random": "random strings", "mal": "malicious strings"}
 """The lists by name, in the table's order."""
-
-PUBLISHED: Mapping[str, Mapping[str, float]] = {
-    "none": {
-        "said.norm": 0.223,
-        "said.rev": 0.000298,
-        "said.random": 0.0,
-        "said.mal": 0.0,
-        "contained.norm": 0.2933,
-        "contained.rev": 0.00507,
-        "contained.random": 0.00054,
-        "contained.mal": 0.0036,
-        OUTSIDE: 0.1981,
-    },
-    "general": {
-        "said.norm": 0.0906,
-        "said.rev": 0.000149,
-        "said.random": 0.0,
-        "said.mal": 0.0,
-        "contained.norm": 0.1378,
-        "contained.rev": 0.0011,
-        "contained.random": 0.000054,
-        "contained.mal": 0.0,
-        OUTSIDE: 0.5072,
-    },
-}
-"""Shares by the model's attention: last-h, and with attention. Their words come from the whole Penn Treebank."""
 
 _NOTE = (
     "Said: strings of the list that are the greedy reply to some input. Contained: strings that are part of some reply. "
@@ -210,24 +186,23 @@ def enumeration_table(metrics: Mapping[str, Estimate], attention: str) -> Estima
         metrics: of `enumeration_metrics`.
         attention: the model's, which selects the published counts; kinds that were not published have none.
     """
-    published = PUBLISHED.get(attention, {})
+    published = he2018().get(f"enumeration {attention}", {})
 
-    def cells(name: str) -> tuple[str, str]:
-        return _percent(metrics[name].value), _percent(published.get(name, math.nan))
+    def cells(kind: str, listed: str, metric: str) -> tuple[TableCell, TableCell]:
+        share, printed = metrics[metric], published.get(listed, {}).get(kind, math.nan)
+        return _share_form(share.value).cell(share), published_cell(printed, _share_form(printed))
 
     rows = [
-        (title, f"{metrics[f'{SAID}.{name}'].n:,}", *cells(f"{SAID}.{name}"), *cells(f"{CONTAINED}.{name}"))
+        (title, f"{metrics[f'{SAID}.{name}'].n:,}", *(cell for kind in KINDS for cell in cells(kind, name, f"{kind}.{name}")))
         for name, title in TITLES.items()
     ]
-    rows.append(("replies that are no word", f"{metrics[OUTSIDE].n:,}", *cells(OUTSIDE), "", ""))
-    columns = ("", "n", "said, %", "published", "contained, %", "as published")
-    return EstimateTable(columns, tuple(rows), _NOTE)
+    rows.append(("replies that are no word", f"{metrics[OUTSIDE].n:,}", *cells(SAID, OUTSIDE, OUTSIDE), "", ""))
+    return EstimateTable(("", "n", "said, %", "published", "contained, %", "as published"), tuple(rows), _NOTE)
 
 
-def _percent(share: float) -> str:
-    percent = 100 * share
+def _share_form(share: float) -> Form:
     # The rarest published share is 0.0054 %.
-    return f"{percent:.4f}" if 0 < percent < 0.1 else figure(percent)
+    return Form(places=4 if 0 < share < 0.001 else 2, factor=100.0, bounded=False)
 
 
 EMPTY, RANDOM, OVER = "empty_verified", "random_verified", "over_random"
@@ -253,7 +228,18 @@ TEXT_METRICS: dict[str, Metric] = {
     ATTACKER_NO_REPLY: Metric("attacker's answers without a reply", NEITHER, "all targets together", "count"),
     **JUDGE_METRICS,
 }
-_LINES = {VERIFIED: ("found", FOUND_NO_REPLY), RANDOM: ("random", RANDOM_NO_REPLY), EMPTY: ("no input", EMPTY_NO_REPLY)}
+_LINES = (
+    TableRow("found", {"success": VERIFIED, "drawn": SAMPLED, "queries": QUERIES, "no_reply": FOUND_NO_REPLY}),
+    TableRow("random", {"success": RANDOM, "drawn": "", "queries": RANDOM_QUERIES, "no_reply": RANDOM_NO_REPLY}),
+    TableRow("no input", {"success": EMPTY, "drawn": "", "queries": "", "no_reply": EMPTY_NO_REPLY}, cells={"queries": "1"}),
+)
+"""The lines of the table, with the metric of each column; replies are drawn to the input found alone."""
+_COLUMNS_TEXT = (
+    Column("success", "{success}", INLINE),
+    Column("drawn", "{drawn}", INLINE, optional=True),
+    Column("queries", "{queries}", INLINE),
+    Column("no reply", "{no_reply}", INLINE),
+)
 _NOTE_TEXT = (
     " The column holds the share of targets of which the model's likeliest reply is one. Found: the best of all inputs that "
     "were tried; random: the best of as many random ones, each until one is a success. Queries: answers of a target. "
@@ -308,42 +294,22 @@ def text_table(metrics: Mapping[str, Estimate], clause: str) -> EstimateTable:
 
     Args:
         metrics: those of `text_metrics`.
-        clause: what a successful reply is (`successful_reply`).
+        clause: the description of a successful reply (`successful_reply`).
     """
-    queries = {VERIFIED: with_interval(metrics[QUERIES]), RANDOM: with_interval(metrics[RANDOM_QUERIES]), EMPTY: "1"}
-    # Replies are drawn to what is found alone.
-    drawn = {VERIFIED: with_interval(metrics[SAMPLED])} if metrics[SAMPLED].n else {}
-    rows = [
-        (
-            line,
-            with_interval(metrics[name]),
-            *([drawn.get(name, ABSENT)] if drawn else []),
-            queries[name],
-            with_interval(metrics[no_reply]),
-            num_measured(metrics[name]),
-        )
-        for name, (line, no_reply) in _LINES.items()
-    ]
-    few = any(metrics[name].flagged for name in _LINES)
-    note = success_note(clause) + _NOTE_TEXT + bool(drawn) * DRAWN_NOTE + no_reply_note(metrics, "success.tokens")
-    note += few * few_note("targets") + _attacker_note(metrics) + unread_note(metrics)
-    return EstimateTable(
-        ("input", "success", *(["drawn"] if drawn else []), "queries", "no reply", "targets"), tuple(rows), note
-    )
+    note = success_note(clause) + _NOTE_TEXT + bool(metrics[SAMPLED].n) * DRAWN_NOTE + no_reply_note(metrics, "success.tokens")
+    if lost := metrics[ATTACKER_NO_REPLY].value:
+        note += f" The attacker gave {lost:,.0f} answers that are no reply."
+    note += unread_note(metrics)
+    return metric_table(metrics, "input", _LINES, _COLUMNS_TEXT, note, n="{success}", n_heading="targets", unit="targets")
 
 
-def _without_reply(row: Row, asked: str = "") -> Counter[str]:
+def _without_reply(row: Row, sort: str = "") -> Counter[str]:
     """Return how many answers are no replies, by kind, to one sort of question or to all; older rows lack the sort."""
     counts = Counter[str]()
     for entry in row.get("no_replies") or ():
-        if asked in ("", entry["asked"]):
+        if sort in ("", entry["asked"]):
             counts[entry["kind"]] += entry["answers"]
     return counts
-
-
-def _attacker_note(metrics: Mapping[str, Estimate]) -> str:
-    num = metrics[ATTACKER_NO_REPLY].value
-    return f" The attacker gave {num:,.0f} answers that are no reply." if num else ""
 
 
 BETWEEN = " | "
@@ -361,8 +327,6 @@ FIGURES = {
     LOSS: Metric("loss", LOWER_FOR_ADVERSARY, "objective at the input that is kept, mean over targets"),
     **JUDGE_METRICS,
 }
-_COLUMNS = (VERIFIED, SAMPLED, NO_REPLY, CLAIMED, LOSS)
-"""Figures with intervals; drawn replies, and answers without a reply, have a column where there are some."""
 _NOTE_METHODS = (
     " The column holds the share of targets of which the likeliest reply to the typed input is one. Claimed: share of targets "
     "that are hits by likelihoods, of the relaxation behind an input of real numbers, whose strongest words are typed. Tried: "
@@ -371,7 +335,7 @@ _NOTE_METHODS = (
 )
 
 
-def losses_told(metrics: Mapping[str, Estimate], hit: str) -> dict[str, Estimate]:
+def loss_figures(metrics: Mapping[str, Estimate], hit: str) -> dict[str, Estimate]:
     """Return the figures of a method that reads losses.
 
     Args:
@@ -389,7 +353,7 @@ def losses_told(metrics: Mapping[str, Estimate], hit: str) -> dict[str, Estimate
     }
 
 
-def replies_told(metrics: Mapping[str, Estimate], name: str, drawn: int = 0) -> dict[str, dict[str, Estimate]]:
+def reply_figures(metrics: Mapping[str, Estimate], name: str, drawn: int = 0) -> dict[str, dict[str, Estimate]]:
     """Return the figures of a method that reads text, and of its controls, by line.
 
     Args:
@@ -450,31 +414,19 @@ def methods_table(metrics: Mapping[str, Estimate], access: Mapping[str, str], cl
         access: the access to the model that a line needs.
         clause: the description of a successful reply (`successful_reply`).
     """
-    lines: dict[str, dict[str, Estimate]] = {}
-    for name, estimate in metrics.items():
-        line, kind = name.split(BETWEEN)
-        lines.setdefault(line, {})[kind] = estimate
-    absent = set() if any(SAMPLED in figures for figures in lines.values()) else {SAMPLED}
-    if not any(figures.get(NO_REPLY, NOTHING).value > 0 for figures in lines.values()):
-        absent.add(NO_REPLY)
-    shown = [kind for kind in _COLUMNS if kind not in absent]
-    rows = [
-        (
-            line,
-            access.get(line, ""),
-            *(with_interval(figures.get(kind, NOTHING)) for kind in shown),
-            figure(figures[TRIED].value),
-            num_measured(figures[VERIFIED]),
-        )
-        for line, figures in lines.items()
+    lines = list(dict.fromkeys(name.split(BETWEEN)[0] for name in metrics))
+    no_reply = any(metrics.get(f"{line}{BETWEEN}{NO_REPLY}", NOTHING).value > 0 for line in lines)
+    columns = [
+        Column("reads", cell=lambda _, row: access.get(row.label, "")),
+        *(
+            Column(FIGURES[kind].title, f"{{line}}{BETWEEN}{kind}", INLINE, optional=kind == SAMPLED)
+            for kind in (VERIFIED, SAMPLED, *[NO_REPLY] * no_reply, CLAIMED, LOSS)
+        ),
+        Column("tried", f"{{line}}{BETWEEN}{TRIED}", Form(bounded=False)),
     ]
-    few = any(figures[VERIFIED].flagged for figures in lines.values())
-    columns = ("method", "reads", *(FIGURES[kind].title for kind in shown), "tried", "targets")
-    note = (
-        success_note(clause)
-        + _NOTE_METHODS
-        + (SAMPLED in shown) * DRAWN_NOTE
-        + few * few_note("targets")
-        + unread_note(metrics)
+    drawn = any(f"{line}{BETWEEN}{SAMPLED}" in metrics for line in lines)
+    note = success_note(clause) + _NOTE_METHODS + drawn * DRAWN_NOTE + unread_note(metrics)
+    rows = [TableRow(line, {"line": line}) for line in lines]
+    return metric_table(
+        metrics, "method", rows, columns, note, n=f"{{line}}{BETWEEN}{VERIFIED}", n_heading="targets", unit="targets"
     )
-    return EstimateTable(columns, tuple(rows), note)

@@ -9,9 +9,10 @@ time, so an attacker may type every known input for a target: the targets that a
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -34,10 +35,11 @@ from parley.engine.core.stats.statistics import (
     rate,
     rate_difference,
 )
-from parley.engine.core.tables.table import EstimateTable, few_note, num_measured, with_interval
+from parley.engine.core.tables.table import Column, EstimateTable, TableRow, metric_table, num_measured
 from parley.engine.triggers.metrics.hits import (
     DRAWN_NOTE,
     HIT_RATE,
+    INLINE,
     JUDGE_METRICS,
     SAMPLED,
     TYPED_METRICS,
@@ -122,19 +124,23 @@ def transfer_table(metrics: Mapping[str, Estimate], clause: str) -> EstimateTabl
         metrics: those of `transfer_metrics`.
         clause: what a successful reply is (`successful_reply`).
     """
-    cells = {tuple(name.split(BETWEEN)): value for name, value in metrics.items() if name not in COSTS}
-    sources, models = (list(dict.fromkeys(cell[index] for cell in cells)) for index in (0, 1))
-    shown = {figure: heading for figure, heading in _COLUMNS.items() if any(cell[2] == figure for cell in cells)}
-    columns = {(model, figure): f"{model}{heading}" for model in models for figure, heading in shown.items()}
+    names = [name.split(BETWEEN) for name in metrics if name not in COSTS]
+    sources, models, figures = (list(dict.fromkeys(name[index] for name in names)) for index in range(3))
+    columns = [
+        # Names of models may hold braces.
+        Column(f"{model}{heading}", BETWEEN.join(("{source}", re.sub("[{}]", r"\g<0>\g<0>", model), figure)), INLINE)
+        for model in models
+        for figure, heading in _COLUMNS.items()
+        if figure in figures
+    ]
     rows = []
     for source in sources:
-        estimates = [cells.get((source, *column), NOTHING) for column in columns]
-        most = max(estimates, key=lambda estimate: estimate.n)
-        rows.append((source, *map(with_interval, estimates), num_measured(most)))
-    few = any(value.flagged for cell, value in cells.items() if cell[2] == VERIFIED)
-    note = success_note(clause) + _NOTE + (SAMPLED in shown) * DRAWN_NOTE + no_reply_note(metrics, "success.tokens")
-    note += few * few_note("triggers") + unread_note(metrics)
-    return EstimateTable(("found on", *columns.values(), "triggers"), tuple(rows), note)
+        row = TableRow(source, {"source": source})
+        num = num_measured(max((column.estimate(metrics, row) for column in columns), key=lambda estimate: estimate.n))
+        rows.append(replace(row, cells={"triggers": num}))
+    note = success_note(clause) + _NOTE + (SAMPLED in figures) * DRAWN_NOTE + no_reply_note(metrics, "success.tokens")
+    note += unread_note(metrics)
+    return metric_table(metrics, "found on", rows, columns, note, n="{source}", n_heading="triggers", unit="triggers")
 
 
 START, CONTROL = "start", "control"
@@ -193,7 +199,7 @@ _COLUMNS_HARDENING = {
 }
 """Headings of the table by figure."""
 _SHOWN = tuple(name for name in _COLUMNS_HARDENING if name not in (ADAPTIVE, *_BY_KNOWN))
-"""Those of a training."""
+"""The figures of a training."""
 
 
 def hardening_figures(
@@ -228,13 +234,11 @@ def hardening_table(figures: Mapping[str, Estimate]) -> EstimateTable:
     """Return the table of those figures, a model a line."""
     models = list(dict.fromkeys(name.partition(".")[0] for name in figures))
     shown = [name for name in _COLUMNS_HARDENING if any(f"{model}.{name}" in figures for model in models)]
-    rows = []
-    for model in models:
-        estimates = [figures.get(f"{model}.{name}", NOTHING) for name in shown]
-        rows.append((model, *map(with_interval, estimates), num_measured(estimates[0])))
-    few = any(estimate.flagged for estimate in figures.values() if estimate.n)
-    note = (TYPED if EXPLOITABILITY in shown else UNTYPED) + _NOTE_HARDENING + few * few_note("targets")
-    return EstimateTable(("model", *(_COLUMNS_HARDENING[name] for name in shown), "targets"), tuple(rows), note)
+    rows = [TableRow(model, {"model": model}) for model in models]
+    columns = [Column(_COLUMNS_HARDENING[name], f"{{model}}.{name}", INLINE) for name in shown]
+    note = (TYPED if EXPLOITABILITY in shown else UNTYPED) + _NOTE_HARDENING
+    n = f"{{model}}.{shown[0]}"
+    return metric_table(figures, "model", rows, columns, note, n=n, n_heading="targets", unit="targets")
 
 
 @dataclass(frozen=True)

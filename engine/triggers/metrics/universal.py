@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Literal
 
 from parley.engine.core.stats.statistics import (
@@ -31,8 +32,8 @@ from parley.engine.core.stats.statistics import (
     no_reply_note,
     rate_difference,
 )
-from parley.engine.core.tables.table import EstimateTable, few_note, num_measured, with_interval
-from parley.engine.triggers.metrics.hits import JUDGE_METRICS, judge_counts, success_note, unread_note
+from parley.engine.core.tables.table import Column, EstimateTable, TableRow, few_note, metric_table, num_measured
+from parley.engine.triggers.metrics.hits import INLINE, JUDGE_METRICS, judge_counts, success_note, unread_note
 
 FOUND, RANDOM, EMPTY = KINDS = ("found", "random", "empty")
 """Kinds of input: found by a search, random as searches begin, and none at all."""
@@ -78,7 +79,7 @@ _NOTE = (
 
 
 def best_found(rows: Sequence[Row]) -> Row | None:
-    """Return the row of the input that is kept; None if no search came to its end."""
+    """Return the row of the best input found; None if no search came to its end."""
 
     def merit(row: Row) -> tuple[int, float, str]:
         works = sum(bool(pair[VERIFIED]) for pair in row["pairs"] if pair["searched"])
@@ -94,10 +95,10 @@ def universal_metrics(rows: Sequence[Row], num_skipped: int) -> dict[str, Estima
         rows: of one run.
         num_skipped: pairs that were left out of the list.
     """
-    done, kept = finished(rows), best_found(rows)
+    done, best = finished(rows), best_found(rows)
     inputs = {kind: [row for row in done if row["kind"] == kind] for kind in KINDS}
     searches = inputs[FOUND]
-    inputs[FOUND] = [] if kept is None else [kept]
+    inputs[FOUND] = [] if best is None else [best]
     metrics: dict[str, Estimate] = {}
     for kind, split in ((kind, split) for kind in KINDS for split in SPLITS):
         pairs = [pair for row in inputs[kind] for pair in row["pairs"] if pair["searched"] == (split == SEARCHED)]
@@ -106,7 +107,7 @@ def universal_metrics(rows: Sequence[Row], num_skipped: int) -> dict[str, Estima
             for model in models:
                 of_model = _figures([pair for pair in pairs if pair["model"] == model])
                 metrics |= {f"{kind}.{split}.{name}.{model}": estimate for name, estimate in of_model.items()}
-    for split in SPLITS if kept is not None and inputs[RANDOM] else ():
+    for split in SPLITS if best is not None and inputs[RANDOM] else ():
         metrics[f"{FOUND}.{split}.{OVER}"] = _over_random(inputs[FOUND], inputs[RANDOM], split)
     num_pairs = len(done[0]["pairs"]) if done else 0
     return (
@@ -146,19 +147,22 @@ def universal_table(metrics: Mapping[str, Estimate], clause: str) -> EstimateTab
         metrics: those of `universal_metrics`.
         clause: what a successful reply is (`successful_reply`).
     """
-    shown = [name for name in _COLUMNS if any(f"{kind}.{name}" in metrics for kind in KINDS)]
     of_empty = f"{EMPTY}.{SEARCHED}.{VERIFIED}"
     models = [name.removeprefix(f"{of_empty}.") for name in metrics if name.startswith(f"{of_empty}.")]
-    rows = []
-    for kind, model in ((kind, model) for kind in KINDS for model in ("", *models)):
-        behind = f".{model}" if model else ""
-        estimates = [metrics.get(f"{kind}.{name}{behind}", NOTHING) for name in shown]
-        nums = (num_measured(metrics.get(f"{kind}.{split}.{VERIFIED}{behind}", NOTHING)) for split in SPLITS)
-        rows.append((f"{kind}, {model}" if model else kind, *map(with_interval, estimates), *nums))
+    rows = [
+        TableRow(f"{kind}, {model}" if model else kind, {"kind": kind, "of": f".{model}" if model else ""})
+        for kind in KINDS
+        for model in ("", *models)
+    ]
+    columns = [Column(heading, f"{{kind}}.{name}{{of}}", INLINE, optional=True) for name, heading in _COLUMNS.items()]
+    columns += [Column(f"{split.replace('_', '-')} prompts", cell=partial(_num_prompts, split)) for split in SPLITS]
     few = any(estimate.flagged for name, estimate in metrics.items() if VERIFIED in name.split(".") and estimate.n)
-    columns = ("input", *(_COLUMNS[name] for name in shown), "searched prompts", "held-out prompts")
     note = success_note(clause) + _NOTE + no_reply_note(metrics, "success.tokens") + few * few_note("prompts")
-    return EstimateTable(columns, tuple(rows), note + unread_note(metrics))
+    return metric_table(metrics, "input", rows, columns, note + unread_note(metrics))
+
+
+def _num_prompts(split: str, metrics: Mapping[str, Estimate], row: TableRow) -> str:
+    return num_measured(metrics.get(f"{row.fields['kind']}.{split}.{VERIFIED}{row.fields['of']}", NOTHING))
 
 
 def _figures(pairs: Sequence[Mapping[str, Any]]) -> dict[str, Estimate]:

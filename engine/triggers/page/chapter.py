@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from markupsafe import Markup
@@ -31,7 +32,7 @@ from parley.engine.core.page.content import (
 from parley.engine.core.page.page import MOST_MARKS, SHARE, caveat, first_marks, listed, number
 from parley.engine.core.page.trainings import Hardenings, certainly
 from parley.engine.core.stats.known import EXPLOITABILITY
-from parley.engine.core.stats.statistics import Estimate, Points, Row, is_no_reply
+from parley.engine.core.stats.statistics import NOTHING, Estimate, Points, Row, is_no_reply
 from parley.engine.core.tables.table import figure
 from parley.engine.triggers.methods.settings import CANDIDATES, CANDIDATES_BY_METHOD
 from parley.engine.triggers.metrics.hits import (
@@ -46,8 +47,15 @@ from parley.engine.triggers.metrics.hits import (
 )
 from parley.engine.triggers.metrics.text import enumeration_table, methods_successes
 from parley.engine.triggers.metrics.transfer import ADAPTIVE, CONTROL, INPUTS, LESS_THAN_CONTROL, START
-from parley.engine.triggers.page.sections import ShownSearch, Triggers
-from parley.engine.triggers.page.typed import MOST_SAID, TYPED_JOBS, shown_typed, success_metric, typed_items, typed_verdict
+from parley.engine.triggers.page.typed import (
+    MOST_SAID,
+    TYPED_JOBS,
+    ShownTyped,
+    shown_typed,
+    success_metric,
+    typed_items,
+    typed_verdict,
+)
 from parley.engine.triggers.targets import Skipped
 from parley.engine.triggers.verbs.enumeration import SEARCH_ENUMERATE
 from parley.engine.triggers.verbs.methods import SEARCH_METHODS
@@ -56,6 +64,11 @@ from parley.engine.triggers.verbs.search import SEARCH
 from parley.engine.triggers.verbs.table import SEARCH_TABLE
 from parley.envs.core.visible import visible
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from parley.engine.core.tables.table import EstimateTable
+
 NUM_SHOWN = 200
 """Most targets of a search that the viewer holds."""
 _MAX_SERIES = 8
@@ -63,32 +76,50 @@ _SUCCESS = {None: (), True: ("success",), False: ("no success",)}
 """Tags by whether the reply to what was typed is a success."""
 
 
-@dataclass(frozen=True)
-class Hit:
-    """A type of hit that a pair is; `wanted` is the one that was searched for."""
+@dataclass(frozen=True, kw_only=True)
+class ShownSearch(ShownRun):
+    """One trigger search; its items are targets.
 
-    name: str
-    wanted: bool
-
-
-@dataclass(frozen=True)
-class Pair:
-    """An input and its target; numbers as text, in nats.
-
-    Of a chat model the request, what it answered, and whether that is a success; empty, and None, of others.
+    Args:
+        targets: the list of sentences that was searched for.
+        hit: the type of hit that was searched for.
+        thresholds: log probabilities of usual words, in nats, by name.
+        skipped: sentences that no target could be made of, each with the reason.
+        candidates: inputs tried at each visit.
+        alike: equal for searches that differ in `candidates` alone.
     """
 
-    prompt: str
-    trigger: str
-    target: str
-    reply: str
-    reasoning: str
-    success: bool | None
-    hits: tuple[Hit, ...]
-    loss: str
-    least: str
-    mean: str
-    input: str
+    unit = "targets"
+    targets: str = ""
+    hit: str
+    thresholds: Mapping[str, float] = field(default_factory=dict)
+    skipped: Sequence[tuple[str, str]] = ()
+    candidates: int = 0
+    alike: str = ""
+
+    @property
+    def rate(self) -> Estimate:
+        """Return the share of targets that are hits as wanted."""
+        return self.metrics.get(f"{HIT_RATE}{self.hit}", NOTHING)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Triggers:
+    """The searches and tables of a page.
+
+    Args:
+        searches: one by one.
+        tables: of several.
+        enumerations: runs of parley search enumerate.
+        typed: runs that type inputs to chat models.
+        compared: the description of a successful reply, and the share of targets with one by method, under one budget.
+    """
+
+    searches: Sequence[ShownSearch] = ()
+    tables: Sequence[tuple[str, EstimateTable]] = ()
+    enumerations: Sequence[ShownRun] = ()
+    typed: Sequence[ShownTyped] = ()
+    compared: Sequence[tuple[str, Mapping[str, Estimate]]] = ()
 
 
 def ranked(search: ShownSearch) -> list[Row]:
@@ -116,20 +147,20 @@ def search_items(search: ShownSearch) -> list[Item]:
 
 def _item(search: ShownSearch, row: Row) -> Item:
     pair = read_pair(row, search.hit)
-    hits = [hit.name for hit in pair.hits]
+    hits = [hit["name"] for hit in pair["hits"]]
     return Item(
         kind="trigger",
         key=visible(str(row["item_key"])),
         group=search.name,
         summary=line(
             '{} <q class="adversary">{}</q> \N{RIGHTWARDS ARROW} <q class="target">{}</q> {}',
-            pair.prompt,
-            pair.trigger,
-            # Of a model that says what it is asked for nobody knows a reply, but the target itself.
-            pair.target if pair.success is None else pair.reply,
+            pair["prompt"],
+            pair["trigger"],
+            # Where no reply was typed, the target stands for it.
+            pair["target"] if pair["success"] is None else pair["reply"],
             ", ".join(hits) or "no hit",
         ),
-        tags=("as wanted" if any(hit.wanted for hit in pair.hits) else "missed", *hits, *_SUCCESS[pair.success]),
+        tags=("as wanted" if any(hit["wanted"] for hit in pair["hits"]) else "missed", *hits, *_SUCCESS[pair["success"]]),
         values={"loss": row["loss"], "mean log probability": float(np.mean(row["word_log_probability"]))},
         body=fill("triggers/page/pair.html", pair=pair),
     )
@@ -163,22 +194,29 @@ def search_figures(sections: Sequence[ShownSearch]) -> list[Figure]:
     return [_curve(*curve) for curve in curves if any(len(points) > 1 for points in curve[3].values())]
 
 
-def read_pair(row: Row, wanted: str) -> Pair:
-    """Return a finished target, ready to be shown; `wanted` is the type of hit that was searched for."""
+def read_pair(row: Row, hit_type: str) -> dict[str, Any]:
+    """Return the texts and figures of a finished target; numbers as text, in nats.
+
+    Of a chat model also the request, the reply, and whether it is a success; empty, and None, of others.
+
+    Args:
+        row: of the target.
+        hit_type: the type of hit that was searched for.
+    """
     words = row["word_log_probability"]
-    return Pair(
-        prompt=visible(row.get("prompt") or ""),
-        trigger=_trigger(row),
-        target=visible(str(row["target"])),
-        reply=f"(no reply: {row['kind']})" if is_no_reply(row) else visible(row.get("reply") or ""),
-        reasoning=visible(row.get("reasoning") or ""),
-        success=row.get("verified"),
-        hits=tuple(Hit(str(hit["type"]), hit["type"] == wanted) for hit in row["hits"] if hit["hit"]),
-        loss=figure(row["loss"]),
-        least=figure(min(words)),
-        mean=figure(float(np.mean(words))),
-        input=figure(row["input_log_probability"]),
-    )
+    return {
+        "prompt": visible(row.get("prompt") or ""),
+        "trigger": _trigger(row),
+        "target": visible(str(row["target"])),
+        "reply": f"(no reply: {row['kind']})" if is_no_reply(row) else visible(row.get("reply") or ""),
+        "reasoning": visible(row.get("reasoning") or ""),
+        "success": row.get("verified"),
+        "hits": [{"name": str(hit["type"]), "wanted": hit["type"] == hit_type} for hit in row["hits"] if hit["hit"]],
+        "loss": figure(row["loss"]),
+        "least": figure(min(words)),
+        "mean": figure(float(np.mean(words))),
+        "input": figure(row["input_log_probability"]),
+    }
 
 
 def _trigger(row: Row) -> str:
@@ -201,19 +239,19 @@ def _by_candidates(sections: Sequence[ShownSearch]) -> dict[str, Points]:
 
 
 def _curve(title: str, x_label: str, y_label: str, series: Mapping[str, Points], what: str) -> Figure:
-    # matplotlib costs a second, which readers of pairs need not pay.
-    from parley.engine.core.page import plots
+    # matplotlib takes a second to load.
+    from parley.engine.core.page.plots import budget_svg
 
     drawn = {name: points for name, points in series.items() if len(points) > 1}
-    kept = dict(list(drawn.items())[:_MAX_SERIES])
-    left_out = f"; {len(drawn) - len(kept)} further ones are not drawn" if len(drawn) > len(kept) else ""
+    first = dict(list(drawn.items())[:_MAX_SERIES])
+    left_out = f"; {len(drawn) - len(first)} further ones are not drawn" if len(drawn) > len(first) else ""
     caption = f"{what}; bands are 95 % intervals{left_out}"
-    return Figure(title, caption, Markup(plots.budget_svg(title, x_label, kept, y_label)))
+    return Figure(title, caption, Markup(budget_svg(title, x_label, first, y_label)))
 
 
 def word_figures(search: ShownSearch) -> list[Figure]:
     """Return the words of the best pair, and of the nearest miss (figure 5)."""
-    from parley.engine.triggers.page import sections as plots
+    from parley.engine.core.page.plots import svg
 
     rows = ranked(search)
     missed = [row for row in rows if not is_hit(row, search.hit)]
@@ -226,9 +264,31 @@ def word_figures(search: ShownSearch) -> list[Figure]:
         title = f"{name}: log probability of each word"
         dashed = "; dashed: a usual word" if T_OUT in search.thresholds else ""
         caption = f"{search.name}, after the trigger: {_trigger(row)}{dashed}"
-        drawing = plots.words_svg(f"{search.name}, {title}", words, row["word_log_probability"], search.thresholds.get(T_OUT))
+        draw = partial(draw_words, words, row["word_log_probability"], search.thresholds.get(T_OUT))
+        drawing = svg((5.4, 3.2), f"{search.name}, {title}", draw)
         figures.append(Figure(title, caption, Markup(drawing)))
     return figures
+
+
+def draw_words(words: Sequence[str], log_probabilities: Sequence[float], threshold: float | None, axes: Axes) -> None:
+    """Draw the log-probability of each word of a sentence, and as a dashed line that of a usual word.
+
+    Args:
+        words: the sentence.
+        log_probabilities: nats of each.
+        threshold: nats of a usual word; None draws no line.
+        axes: the axes to draw on.
+    """
+    from parley.engine.core.page.plots import MUTED, SERIES, short
+
+    axes.grid(True, axis="y")
+    axes.set_axisbelow(True)
+    axes.plot(range(len(words)), log_probabilities, color=SERIES[0], linewidth=1.9, marker="o", markersize=3.6)
+    if threshold is not None:
+        axes.axhline(threshold, color=MUTED, linewidth=1.2, linestyle=(0, (4, 3)))
+    axes.set_xticks(range(len(words)), [short(word) for word in words], rotation=30, ha="right")
+    axes.set(ylabel="log probability in nats")
+    axes.margins(x=0.06)
 
 
 _LISTS = {"normal": "usual replies", "mal": "rude sentences", "random": "sentences of random words"}
@@ -275,15 +335,15 @@ class TriggerSearches(Chapter[Triggers]):
         typed = [shown_typed(run) for run in measured if run.job in TYPED_JOBS]
         tables += [(typed_run.name, typed_run.table) for typed_run in typed]
         compared = [(_clause(run), methods_successes(run.metrics)) for run in measured if run.job == SEARCH_METHODS.name]
-        triggers = Triggers(searches=searches, tables=tables, others=shown, typed=typed, compared=compared)
+        triggers = Triggers(searches=searches, tables=tables, enumerations=shown, typed=typed, compared=compared)
         return triggers if searches or tables else None
 
-    def verdict(self, found: Triggers) -> Verdict | None:
-        if found.compared:
-            return _methods_verdict(*found.compared[0])
-        searches = [search for search in found.searches if math.isfinite(search.rate.value)]
+    def verdict(self, triggers: Triggers) -> Verdict | None:
+        if triggers.compared:
+            return _methods_verdict(*triggers.compared[0])
+        searches = [search for search in triggers.searches if math.isfinite(search.rate.value)]
         if not searches:
-            return next(filter(None, map(typed_verdict, found.typed)), None)
+            return next(filter(None, map(typed_verdict, triggers.typed)), None)
         ordered = sorted(searches, key=lambda search: -search.rate.value)
         rates = listed([_rate_text(search) for search in ordered])
         if len(searches) > MOST_SAID:
@@ -296,20 +356,20 @@ class TriggerSearches(Chapter[Triggers]):
             marks=_marks(searches[:MOST_MARKS]),
         )
 
-    def render(self, found: Triggers) -> Section:
-        done = [search for search in found.searches if search.done]
+    def render(self, triggers: Triggers) -> Section:
+        done = [search for search in triggers.searches if search.done]
         items = {search.name: search_items(search) for search in done}
-        replies = [item for run in found.typed for item in typed_items(run)]
+        replies = [item for run in triggers.typed for item in typed_items(run)]
         return Section(
             notes=[note_of(search) for search in done],
-            tables=found.tables,
-            measured=[*found.searches, *found.others, *found.typed],
-            figures=[*search_figures(found.searches), *(figure for search in done for figure in word_figures(search))],
+            tables=triggers.tables,
+            measured=[*triggers.searches, *triggers.enumerations, *triggers.typed],
+            figures=[*search_figures(triggers.searches), *(figure for search in done for figure in word_figures(search))],
             lists={
                 f"Skipped sentences, {search.name}": [
                     (visible(sentence), visible(reason)) for sentence, reason in search.skipped
                 ]
-                for search in found.searches
+                for search in triggers.searches
                 if search.skipped
             },
             items=[item for shown in items.values() for item in shown] + replies,

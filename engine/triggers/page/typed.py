@@ -41,18 +41,18 @@ class TypedReply:
     Args:
         key: its own in the run.
         sort: the kind of input in a word or two, such as "found" or "no input".
-        place: the model of the reply, or the sort of prompt.
+        group: the model of the reply, or the kind of prompt.
         prompt: the request; None if the typed text is the whole prompt.
         typed: the texts in its slots; empty if they were empty.
         target: the wanted reply.
         row: the model's answer: the columns `reply`, `verified`, `kind`, `reasoning` and `withheld`.
         measured: numbers to sort by, by name.
-        model: the model of the reply, if there are several and `place` does not name it.
+        model: the model of the reply, if there are several and `group` does not name it.
     """
 
     key: str
     sort: str
-    place: str
+    group: str
     prompt: str | None
     typed: Sequence[str]
     target: str
@@ -143,7 +143,7 @@ def typed_items(run: ShownTyped) -> list[Item]:
 
 def _tags(reply: TypedReply) -> tuple[str, ...]:
     outcome = "success" if reply.success else "no success"
-    more = (reply.sort, reply.place, reply.model, reply.no_reply and f"no reply: {reply.no_reply}")
+    more = (reply.sort, reply.group, reply.model, reply.no_reply and f"no reply: {reply.no_reply}")
     return (outcome, *map(visible, filter(None, more)))
 
 
@@ -167,8 +167,8 @@ def typed_verdict(run: ShownTyped) -> Verdict | None:
 
 
 def _universal_replies(rows: Sequence[Row]) -> Iterator[TypedReply]:
-    kept = best_found(rows)
-    for row in rows if kept is None else [kept, *(row for row in rows if row["kind"] != FOUND)]:
+    best = best_found(rows)
+    for row in rows if best is None else [best, *(row for row in rows if row["kind"] != FOUND)]:
         several = len({pair.get("model") for pair in row["pairs"]}) > 1
         for pair in row["pairs"]:
             model = pair["model"] if several else ""

@@ -179,7 +179,7 @@ class _Slope:
     gradient_NE: Tensor
     input_gradient_NE: Tensor | None
     input_pull_NV: Tensor | None
-    known: Any
+    keys_values: Any
 
 
 class PlainScorer:
@@ -249,16 +249,16 @@ class PlainScorer:
     @torch.no_grad()
     def losses(self, targets: Sequence[Tensor], words_RN: Tensor) -> Tensor:
         """Return the loss of each input (R,)."""
-        found: list[Tensor] = []
+        losses: list[Tensor] = []
 
         def score(rows: Sequence[int]) -> None:
             words_BN = words_RN[rows[0] : rows[-1] + 1]
             replies_BT, mask_BT = stack_targets([targets[row] for row in rows])
             nll_BT, likeliest_BT = read_replies(self.victim, self.victim.embedding_VE[words_BN], replies_BT)
-            found.append(self.objective.loss(nll_BT, likeliest_BT, mask_BT, self.input_nll(words_BN)))
+            losses.append(self.objective.loss(nll_BT, likeliest_BT, mask_BT, self.input_nll(words_BN)))
 
         self._finder.in_pieces(score, range(len(words_RN)))
-        return torch.cat(found)
+        return torch.cat(losses)
 
     def input_nll(self, words_BN: Tensor) -> Tensor | None:
         """Return R(x) of each input (B,); None if the objective does not weigh it."""

@@ -241,7 +241,7 @@ class TriggerSearch:
             raise ConfigError("batch_size is no number of searches", got=repr(batch_size), fix="give a whole number from 1 on")
         judged = victim.lm is not None if isinstance(victim, Seq2SeqVictim) else input_model is not None
         if (self.hit.limits_input or objective.lm_weight > 0) and not (judged and method.searches_words):
-            what = "nobody judges the inputs" if method.searches_words else "a continuous input has no words to judge"
+            what = "no model judges the inputs" if method.searches_words else "a continuous input has no words to judge"
             fix = "give a language model, or a hit and an objective that leave the input free"
             raise ConfigError(what, got=f"hit {self.hit.name}, {objective}", fix=fix)
         if objective.mellowmax and isinstance(victim, Seq2SeqVictim):
@@ -259,10 +259,10 @@ class TriggerSearch:
             what, fix = "the method moves among embeddings, which models do not share", "search one model, or by another method"
             raise ConfigError(what, where="method", got=f"{type(method).__name__} on {num_models} models", fix=fix)
         if method.continues and not hasattr(first, "next_logits"):
-            what, fix = "the victim does not say how its inputs go on", "a causal model, or another method"
+            what, fix = "the victim does not predict the next word of its inputs", "a causal model, or another method"
             raise ConfigError(what, where="method", got=f"{type(method).__name__} on {_kind(first)}", fix=fix)
         self.victim, self.objective, self.input_model = victim, objective, input_model
-        # A continuous input is asked of the model itself: no tables are made for its words.
+        # The model itself reads a continuous input: no tables are made for its words.
         if isinstance(victim, Seq2SeqVictim) and method.searches_words:
             draw = victim.likely_inputs if self.hit.limits_input else None
             goal = Goal(LstmScorer(victim, objective, screening=method.settings.screening), self.is_hit, draw)
@@ -346,7 +346,7 @@ def search(
     batch_size: int = 16,
     on_step: Callable[[int], None] | None = None,
 ) -> list[Trigger]:
-    """Search for inputs after which a model says the targets.
+    """Search for inputs after which a model gives the targets.
 
     Args:
         victim: the model.
@@ -375,12 +375,12 @@ def search(
         raise ConfigError("seed is no seed", got=repr(seed), fix="give a whole number from 0 on")
     if isinstance(targets, str) or not isinstance(targets, Sequence):
         raise ConfigError("targets are a list", got=_kind(targets), fix="put a single target into a list")
-    wanted = [_named(victim, target) for target in targets]
-    ids = {_key(target): _ids(victim, target) for target in wanted}
+    named = [_named(victim, target) for target in targets]
+    ids = {_key(target): _ids(victim, target) for target in named}
     outcomes: dict[str, list[Outcome]] = {key: [] for key in ids}
     for outcome in composed.run(tasks_of(ids, composed.method.settings.restarts, seed), on_step):
         outcomes[outcome.task.key].append(outcome)
-    return [_trigger(victim, target, outcomes[_key(target)], composed.is_hit) for target in wanted]
+    return [_trigger(victim, target, outcomes[_key(target)], composed.is_hit) for target in named]
 
 
 def best_restart(outcomes: Iterable[Outcome]) -> Outcome:

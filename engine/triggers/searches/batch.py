@@ -92,9 +92,9 @@ class ByTextScorer(PlainScorer):
     def losses(self, targets: Sequence[Tensor], words_RN: Tensor) -> Tensor:
         """Return the loss of each input (R,); inputs with equal target and length are read together."""
         read, loss_R = self.victim.reads(words_RN), torch.empty(len(words_RN), device=words_RN.device)
-        alike = dict[tuple[int, int], list[int]]()
+        rows_by_shape = dict[tuple[int, int], list[int]]()
         for row, (target, ids) in enumerate(zip(targets, read, strict=True)):
-            alike.setdefault((id(target), len(ids)), []).append(row)
+            rows_by_shape.setdefault((id(target), len(ids)), []).append(row)
 
         def score(rows: Sequence[int]) -> None:
             target_T = targets[rows[0]]
@@ -102,7 +102,7 @@ class ByTextScorer(PlainScorer):
             input_nll_B = self.input_nll(words_RN[list(rows)])
             loss_R[list(rows)] = self.objective.loss(nll_BT, likeliest_BT, torch.ones_like(likeliest_BT), input_nll_B)
 
-        for rows in alike.values():
+        for rows in rows_by_shape.values():
             most = max(1, LOGITS // (len(targets[rows[0]]) * len(self.victim.embedding_VE)))
             self._finder.in_pieces(score, rows, most)
         return loss_R
@@ -123,9 +123,9 @@ class ByTextScorer(PlainScorer):
         if self._reader is None:
             logits_BTV = self.victim.model(inputs_embeds=embedded_BLE, use_cache=False).logits[:, -len(target_T) :]
         else:
-            alike = min(int((ids_BS == ids_BS[0]).all(0).int().cumprod(0).sum()), len(read[0]) - 1)
-            known = [self._reader.read(embedded_BLE[:1, :alike], (), 1)[1]] if alike else []
-            logits_BTV = self._reader.read(embedded_BLE[:, alike:], known, len(target_T))[0]
+            num_equal = min(int((ids_BS == ids_BS[0]).all(0).int().cumprod(0).sum()), len(read[0]) - 1)
+            caches = [self._reader.read(embedded_BLE[:1, :num_equal], (), 1)[1]] if num_equal else []
+            logits_BTV = self._reader.read(embedded_BLE[:, num_equal:], caches, len(target_T))[0]
         nll_BT, lead_BT = said(logits_BTV, target_T)
         return nll_BT, lead_BT >= 0
 
@@ -332,8 +332,8 @@ def outcome_from_json(saved: Mapping[str, Any], task_of: Callable[[int], Task]) 
     readings = {name: None if saved[name] is None else Reading(**saved[name]) for name in ("reading", "projected")}
     words = None if saved[WORDS] is None else tuple(saved[WORDS])
     parts = {name: value for name, value in saved.items() if name != "restart"}
-    given = {"task": task_of(saved["restart"]), WORDS: words, "loss_by_sweep": tuple(saved["loss_by_sweep"])}
-    return Outcome(**{**parts, **readings, **given})
+    values = {"task": task_of(saved["restart"]), WORDS: words, "loss_by_sweep": tuple(saved["loss_by_sweep"])}
+    return Outcome(**{**parts, **readings, **values})
 
 
 def _names(state: SearchState) -> list[str]:

@@ -135,9 +135,6 @@ def _replies(model: Seq2Seq, nodes: _Nodes) -> Tensor:
             break
         if len(left_B) < len(words_B):
             open_B, words_B = open_B[left_B], words_B[left_B]
-            memory, state = _kept(memory, left_B), State(*(part[left_B] for part in state))
+            memory = Memory(memory.states_BNH[left_B], memory.keys_BNH[left_B], None, memory.last_BH[left_B])
+            state = State(*(part[left_B] for part in state))
     return replies_BT
-
-
-def _kept(memory: Memory, rows_B: Tensor) -> Memory:
-    return Memory(memory.states_BNH[rows_B], memory.keys_BNH[rows_B], None, memory.last_BH[rows_B])

@@ -60,7 +60,8 @@ def input_words(path: Path, named: str, targets: TargetList) -> tuple[str, ...]:
         with whole(path / WORDS):
             return tuple(map(str, read_json(path / WORDS)[_ENTRY]))
     if not named:
-        return _words_of(targets)
+        texts = [text for target in targets.targets for text in (target.prompt or "", *target.words)]
+        return tuple(dict.fromkeys(word for text in (*texts, *map(" ".join, prototypes())) for word in text.split()))
     words = tuple(dict.fromkeys(utf8_text(Path(named)).split()))
     if not words:
         raise ConfigError("the file of words is empty", where="--words", got=named, fix="write words there")
@@ -78,12 +79,6 @@ def save_words(words: Sequence[str], path: Path) -> None:
     except OSError as error:
         fix = f"make room or mend the disk, then parley resume {display_path(path)}"
         raise RunError("the words cannot be written", where=path / WORDS, got=error.strerror, fix=fix) from None
-
-
-def _words_of(targets: TargetList) -> tuple[str, ...]:
-    texts = [text for target in targets.targets for text in (target.prompt or "", *target.words)]
-    texts += [" ".join(words) for words in prototypes()]
-    return tuple(dict.fromkeys(word for text in texts for word in text.split()))
 
 
 NORMAL, NORMAL_SAMPLED, MAL, RANDOM = LISTS = ("normal", "normal-sampled", "mal", "random")
@@ -128,13 +123,13 @@ class ObjectiveSettings(Configuration):
     lm_weight: PositiveFloat | None = None
     """lambda_in, the weight of the input's mean nats (lm): fluency, for any hits; when not given 1 for io hits, else none."""
     satisfied_weight: Share = 0.0
-    """What is left of satisfied terms of sampled objectives: 0 in the paper, 0.01 in the released code."""
+    """Weight of satisfied terms of sampled objectives: 0 in the paper, 0.01 in the released code."""
     mellowmax: NonNegativeFloat = 0.0
     """Hugging Face models: alpha of a mellowmax over a target's words in the place of their mean (nanoGCG); 0 for the mean."""
     t_out: NonPositiveFloat | None = None
-    """Log probability of a usual word of a reply in nats, at most 0; the model's checkpoint says it when not given."""
+    """Log probability of a usual word of a reply in nats, at most 0; by default that of the model's checkpoint."""
     t_in: NonPositiveFloat | None = None
-    """The same of an input's word; the language model's checkpoint says it when not given."""
+    """The same of an input's word; by default that of the language model's checkpoint."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,7 +139,7 @@ class TriggerEngineSettings(Configuration):
     batch_size: PositiveInt = 16
     """Searches that a worker advances side by side, of as many targets as there are places for."""
     unknown: bool = False
-    """Whether `<unk>` may stand in an input, as in the released code."""
+    """Allow `<unk>` in an input, as in the released code."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,7 +151,7 @@ class HuggingFaceSettings(WeightSettings):
     template: str | None = None
     """user, prefix, suffix, system, a JSON file of messages, or a prompt, with {} and {prompt}; else a user's turn."""
     end: bool = True
-    """Whether the model has to end its reply behind the target; false: targets are what its replies begin with."""
+    """The model has to end its reply behind the target; false: its reply has to begin with the target."""
     target_file: str = ""
     """JSON of targets by BehaviorID, for a file of pairs without a column of targets (HarmBench)."""
     typed: bool = True
@@ -178,25 +173,25 @@ class SearchingConfig(ShardedConfig):
     """Settings of a search, whatever its targets."""
 
     lm: str = ""
-    """What judges inputs: run of parley train lm; for a Hugging Face model hf:FOLDER, or own, the (first) searched one."""
+    """Judge of inputs: run of parley train lm; for a Hugging Face model hf:FOLDER, or own, the (first) searched one."""
     method: str = "gibbs-enum"
     """gibbs-enum, random, hotflip, gcg, autoprompt, arca, pez, beast, beam, relaxation, or path/file.py:Class."""
     limit: NumItemsOrAll = 500
-    """At most so many targets; 0 for all. Of normal and random lists the first, of others the seed's choice."""
+    """Number of targets at most; 0 for all. The first of normal and random lists, of others the seed's choice."""
     corpus: str = ""
     """Corpus whose test sources the normal targets answer, and whose test pairs set a Hugging Face model's thresholds."""
     search: SearchSettings = field(default_factory=SearchSettings)
-    """How long a search goes on, and how much it tries."""
+    """Length and width of a search."""
     objective: ObjectiveSettings = field(default_factory=ObjectiveSettings)
-    """What is minimised."""
+    """The objective to minimise."""
     engine: TriggerEngineSettings = field(default_factory=TriggerEngineSettings)
-    """How the work is done."""
+    """Batches and memory of the search."""
     hugging_face: HuggingFaceSettings = field(default_factory=HuggingFaceSettings)
-    """How a Hugging Face model is loaded and asked; so is another one that judges inputs (lm) loaded."""
+    """Loading and prompts of a Hugging Face model; another one that judges inputs (lm) is loaded alike."""
     success: SuccessSettings = field(default_factory=SuccessSettings)
     """When the reply of a Hugging Face model to what was typed is a success."""
     chat: ChatAsking = field(default_factory=ChatAsking)
-    """How a chat model that judges replies is loaded or asked."""
+    """Settings of a chat model that judges replies."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -249,7 +244,7 @@ class TextSearchConfig(ShardedConfig):
     targets: str = MAL
     """A file of (prompt, target) pairs (CSV, JSONL), a file of sentences, or mal."""
     limit: NumItemsOrAll = 20
-    """At most so many targets, the seed's choice; 0 for all."""
+    """Number of targets at most, the seed's choice; 0 for all."""
     target_file: str = ""
     """JSON of targets by BehaviorID, for a file of pairs without a column of targets (HarmBench)."""
     template: str = ""
@@ -257,25 +252,25 @@ class TextSearchConfig(ShardedConfig):
     words: str = ""
     """A file of words that inputs are made of; those of the targets, their prompts and the list mal when empty."""
     end: bool = False
-    """Whether the model has to end its reply behind the target; else targets are what its replies begin with."""
+    """The model has to end its reply behind the target; false: its reply has to begin with the target."""
     forbidden: str = ""
     """Texts that stand in no input, whatever their case, separated by commas."""
     alphabet: str = ANY
-    """What each word of an input is made of: any, ascii, letters (A to z), lower (a to z), or a regular expression."""
+    """Characters of each word of an input: any, ascii, letters (A to z), lower (a to z), or a regular expression."""
     start: str = ""
     """Words that evolution starts from, as many as search.num_words; drawn at random when empty."""
     attacker: str = ""
     """A chat model that writes the inputs and reads their replies, by its address; when empty words evolve."""
     search: EvolutionSettings = field(default_factory=EvolutionSettings)
-    """How inputs evolve, and how many replies are asked for in any case."""
+    """Settings of the evolution, and the number of replies of any search."""
     writing: WritingSettings = field(default_factory=WritingSettings)
-    """How an attacker writes."""
+    """Settings of an attacker that writes inputs."""
     fitness: FitnessSettings = field(default_factory=FitnessSettings)
-    """What makes an input fit."""
+    """The fitness of an input."""
     success: SuccessSettings = field(default_factory=SuccessSettings)
     """When a reply is a success, which ends the search for its target."""
     chat: ChatAsking = field(default_factory=ChatAsking)
-    """How the model, and one that judges, are loaded or asked."""
+    """Settings of the model, and of one that judges."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

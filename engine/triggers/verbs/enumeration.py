@@ -227,12 +227,12 @@ def _inputs_per_second(run: RunFolder) -> Estimate:
 
 
 def he2018() -> EnumerationConfig:
-    """All 12,356,630 inputs of up to five letters; the published shares imply about 12.7 million."""
+    """Try all 12,356,630 inputs of up to five letters; the published shares imply about 12.7 million."""
     return EnumerationConfig()
 
 
 def demo() -> EnumerationConfig:
-    """All 18,278 inputs of up to three letters, in seconds."""
+    """Try all 18,278 inputs of up to three letters, in seconds."""
     return EnumerationConfig(max_length=3)
 
 
@@ -261,16 +261,16 @@ class SearchEnumerate(Job[EnumerationConfig, EnumerationTask, EnumerationTask]):
         run_items(run, prepared, items, config, reporter, "branches of the tree of inputs")
         return prepared
 
-    def measure(self, run: RunFolder, found: EnumerationTask) -> Summary:
-        config = found.config
-        metrics = enumeration_metrics((row for row in run.read_rows().to_pylist() if row["status"] == OK), dict(found.lists))
-        metrics |= {"inputs_per_s": _inputs_per_second(run), "test_ppl": count(np.exp(found.about["test_nll"]), 1)}
+    def measure(self, run: RunFolder, task: EnumerationTask) -> Summary:
+        config = task.config
+        metrics = enumeration_metrics((row for row in run.read_rows().to_pylist() if row["status"] == OK), dict(task.lists))
+        metrics |= {"inputs_per_s": _inputs_per_second(run), "test_ppl": count(np.exp(task.about["test_nll"]), 1)}
         total = sum(len(config.letters) ** length for length in range(1, config.max_length + 1))
         return Summary(
             f"every input of {config.model}",
             f"All {total:,} inputs of 1 to {config.max_length} of {len(config.letters)} letters, decoded greedily.",
             metrics,
-            {"attention": found.about["attention"]},
+            {"attention": task.about["attention"]},
         )
 
     def models(self, config: EnumerationConfig) -> dict[str, str]:

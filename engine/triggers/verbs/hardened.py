@@ -134,9 +134,9 @@ def figures(
     said_to = dict(zip(prompts, (reply for reply, _ in answered), strict=True))
     predictor = ChatPredictor(model)
     estimates = {}
-    wanted = {f"{kind}_nll": items for kind, items in test.items()}
-    wanted["target_nll"] = [saying(lesson) for lesson in test[TRIGGER]]
-    for name, items in wanted.items():
+    examples = {f"{kind}_nll": items for kind, items in test.items()}
+    examples["target_nll"] = [saying(lesson) for lesson in test[TRIGGER]]
+    for name, items in examples.items():
         if items:
             read = as_read(tokenizer, model, items).learned
             fitness, groups = evaluate(predictor, read), np.array(_groups(items))
@@ -173,8 +173,8 @@ def saying(lesson: HardeningExample) -> HardeningExample:
 
 def behind(lesson: HardeningExample) -> HardeningExample:
     """Return a lesson with its contrast as the prompt; its reply is then the one to avoid."""
-    there = replace(lesson, kind=CONTRAST, prompt=lesson.contrast, said=lesson.contrast_said, contrast="", contrast_said="")
-    return replace(there, reply="", target=lesson.reply)
+    contrast = replace(lesson, kind=CONTRAST, prompt=lesson.contrast, said=lesson.contrast_said, contrast="", contrast_said="")
+    return replace(contrast, reply="", target=lesson.reply)
 
 
 def _groups(lessons: Sequence[HardeningExample]) -> list[str]:
@@ -221,7 +221,7 @@ class HardenedBy:
         triggers: by split.
         clean: contexts by split.
         strategies: of perturbation.
-        kept: lessons that the run has begun with; None where it begins.
+        stored: the lessons of a run that has begun; None for a new run.
     """
 
     config: TrainHardenedConfig
@@ -231,7 +231,7 @@ class HardenedBy:
     triggers: Mapping[str, Sequence[TriggerResult]]
     clean: Mapping[str, Sequence[Example]]
     strategies: Sequence[Strategy]
-    kept: LessonSplits | None
+    stored: LessonSplits | None
 
 
 class TrainHardened(Job[TrainHardenedConfig, HardenedBy, Summary]):
@@ -253,14 +253,14 @@ class TrainHardened(Job[TrainHardenedConfig, HardenedBy, Summary]):
         if not config.search_runs and not config.strategies:
             fix = "--searches RUN of parley search, or --strategies random-swap,character-noise"
             raise ConfigError("there is nothing to harden the model against", got="neither searches nor strategies", fix=fix)
-        kept = read_lessons(path)
+        stored = read_lessons(path)
         triggers: Mapping[str, Sequence[TriggerResult]] = {}
         # Before packages, corpora and models are loaded, which takes half a minute.
-        if config.search_runs and kept is None:
+        if config.search_runs and stored is None:
             results = found_triggers(config.search_runs, hits_only=config.found == "hits")
             if config.reply == OWN:
-                for each in results:
-                    require_request(each, config.template)
+                for result in results:
+                    require_request(result, config.template)
             triggers = split_triggers(results, config.held_out, config.seed)
         if config.method == "lora":
             from parley.policies.chat.predictor import require_peft
@@ -270,18 +270,18 @@ class TrainHardened(Job[TrainHardenedConfig, HardenedBy, Summary]):
         strategies = _strategies(config, clean["train"][0])
         tokenizer, model = _read_model(config)
         stored_as = model.dtype
-        for each in (each for split in triggers.values() for each in split):
-            prompts_of(each, tokenizer, config.template)
-        return HardenedBy(config, model.float(), stored_as, tokenizer, triggers, clean, strategies, kept)
+        for result in (result for split in triggers.values() for result in split):
+            prompts_of(result, tokenizer, config.template)
+        return HardenedBy(config, model.float(), stored_as, tokenizer, triggers, clean, strategies, stored)
 
     def work(self, run: RunFolder, prepared: HardenedBy, reporter: Reporter) -> Summary:
         """Make the lessons, measure, train (resuming exactly), store the model, and measure it."""
-        from parley.policies.chat.predictor import ContrastObjective
+        from parley.policies.chat.predictor import ContrastObjective, merged
         from parley.policies.core.fitting.loop import Fit
 
         config, tokenizer, model = prepared.config, prepared.tokenizer, prepared.model
         with threads(config.threads):
-            lessons = prepared.kept or _begin(run, prepared, reporter)
+            lessons = prepared.stored or _begin(run, prepared, reporter)
             before, said_before = _before(run, prepared, lessons, reporter)
             predictor = _predictor(prepared)
             read = {
@@ -304,7 +304,8 @@ class TrainHardened(Job[TrainHardenedConfig, HardenedBy, Summary]):
             run_fit(fit, run, reporter)
             if config.fit.keep == "best" and not any(row["best"] for row in fit.history):
                 reporter.say("no epoch was better than the model that it began with, which is kept: change fit.learning_rate")
-            model = _whole(predictor.model, config).eval().requires_grad_(False)
+            model = merged(predictor.model, config.model) if config.method == "lora" else predictor.model
+            model = model.eval().requires_grad_(False)
             # What is measured is what is stored.
             model = model.to(prepared.stored_as)
             _save_pretrained(model, tokenizer, run.path / CHECKPOINT)
@@ -374,12 +375,6 @@ def _predictor(prepared: HardenedBy) -> ChatPredictor:
     return ChatPredictor(model.requires_grad_(True))
 
 
-def _whole(model: Any, config: TrainHardenedConfig) -> Any:
-    from parley.policies.chat.predictor import merged
-
-    return merged(model, config.model) if config.method == "lora" else model
-
-
 def _begin(run: RunFolder, prepared: HardenedBy, reporter: Reporter) -> LessonSplits:
     """Make the lessons and write them to the run."""
     config = prepared.config
@@ -388,8 +383,8 @@ def _begin(run: RunFolder, prepared: HardenedBy, reporter: Reporter) -> LessonSp
     for split, examples in lessons.items():
         if not any(lesson.kind == CLEAN for lesson in examples):
             fix = "take another corpus, or --clean recorded"
-            raise DataError("the model says nothing to any context", where=f"{config.corpus}, {split} split", fix=fix)
-        # What is longer than the model reads is told of before anything is learned.
+            raise DataError("the model replies to no context", where=f"{config.corpus}, {split} split", fix=fix)
+        # Prompts that are too long are reported before anything is learned.
         as_read(prepared.tokenizer, prepared.model, [*examples, *(saying(lesson) for lesson in examples if lesson.target)])
     save_lessons(lessons, run.path)
     for split, examples in lessons.items():

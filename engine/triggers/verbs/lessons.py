@@ -45,7 +45,7 @@ from parley.policies.core.settings import FitConfig
 OWN = "own"
 """Replies that are the model's own, as it is before it learns anything."""
 REFUSAL = "I am sorry, I did not understand that."
-"""What a hardened model says to a trigger unless told otherwise."""
+"""Default reply of a hardened model to a trigger."""
 
 
 def hardening_recipe() -> FitConfig:
@@ -58,9 +58,9 @@ class HardeningSettings(DateSettings):
     """The lessons of a model, and its training."""
 
     found: Literal["hits", "all"] = "hits"
-    """Which inputs of a search are triggers: hits of the wanted type (search text: those whose reply is a success), or all."""
+    """Inputs of a search that are triggers: hits of the wanted type (search text: those whose reply is a success), or all."""
     reply: str = REFUSAL
-    """What is answered to a trigger; own for the model's own greedy reply to the prompt without it."""
+    """Reply to a trigger; own for the model's own greedy reply to the prompt without it."""
     strategies: str = ""
     """Strategies of perturbation, separated by commas: names, path/file.py:Name, or all, should-not-change, should-change.
     Contexts that should not change the answer are answered as before; behind those that should it becomes less likely."""
@@ -71,7 +71,7 @@ class HardeningSettings(DateSettings):
     corpus: str = "helpdesk"
     """Corpus whose contexts keep the model as it is (parley data list), or a source<TAB>reply file."""
     clean: Literal["own", "recorded"] = "own"
-    """What is answered to them: the model's own greedy replies, or the recorded ones."""
+    """Replies to them: the model's own greedy replies, or the recorded ones."""
     limit: NonNegativeInt = 48
     """Contexts of the training split at most, and a third as many of the others, the seed's choice of them; 0 for all."""
     trigger_share: ShareBelowOne = 0.5
@@ -86,13 +86,13 @@ class HardeningSettings(DateSettings):
     template: str = ""
     """Prompt that triggers stand in, as hugging_face.template of parley search; that of each search when empty."""
     method: Literal["lora", "full"] = "lora"
-    """What learns: low-rank adapters, which are added to the weights in the end (extra lora), or all weights."""
+    """Weights to train: low-rank adapters, which are added to the weights in the end (extra lora), or all weights."""
     lora: LoraSettings = field(default_factory=LoraSettings)
     """The adapters."""
     fit: FitConfig = field(default_factory=hardening_recipe)
     """The recipe."""
     perturb: PerturbSettings = field(default_factory=PerturbSettings)
-    """How contexts are perturbed."""
+    """Settings of the perturbations of contexts."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -141,12 +141,12 @@ def lora() -> TrainHardenedConfig:
 
 
 def full() -> TrainHardenedConfig:
-    """All weights, for small models; a lower rate."""
+    """Train all weights, for small models, at a lower rate."""
     return TrainHardenedConfig(method="full", fit=replace(hardening_recipe(), learning_rate=2e-5))
 
 
 def demo() -> TrainHardenedConfig:
-    """A minute or two with a model of some 100 million weights: a dozen contexts, one epoch."""
+    """Train a model of some 100 million weights for a minute or two: a dozen contexts, one epoch."""
     return TrainHardenedConfig(limit=12, max_tokens=12, fit=replace(hardening_recipe(), max_epochs=1))
 
 
@@ -218,25 +218,25 @@ def _read(name: str, label: str) -> _FoundTriggers:
     if run.job not in _READERS:
         fix = "name a run of parley search, search universal, search text or search methods"
         raise ConfigError("this run is no search for triggers", where=name, got=run.job, fix=fix)
-    how = run.config.get("hugging_face") or run.config
-    template, end = str(how.get("template") or ""), bool(how.get("end", True))
+    prompt_settings = run.config.get("hugging_face") or run.config
+    template, end = str(prompt_settings.get("template") or ""), bool(prompt_settings.get("end", True))
     for row in finished([row for part in run.read_parts() for row in part.to_pylist()]):
         for trigger, is_hit in _READERS[run.job](row, str(run.config.get("hit"))):
             if trigger.text:
                 yield replace(trigger, key=f"{label}:{row['item_key']}:{trigger.key}", template=template, end=end), is_hit
 
 
-def _of_target(row: Row, wanted: str) -> _FoundTriggers:
+def _of_target(row: Row, hit_type: str) -> _FoundTriggers:
     """Yield the restarts of a target."""
     for restart in row["restarts"]:
-        is_hit = any(hit["type"] == wanted and hit["hit"] for hit in restart["hits"])
+        is_hit = any(hit["type"] == hit_type and hit["hit"] for hit in restart["hits"])
         # Of the restart that is kept alone it is known what stands in which slot.
         slots = tuple(row.get("typed") or ()) if restart["restart"] == row.get("restart") else ()
         key, words, request = str(restart["restart"]), restart["words"], row.get("prompt")
         yield TriggerResult(key, words, row["target"], request=request, slots=slots), is_hit
 
 
-def _of_many_pairs(row: Row, wanted: str) -> _FoundTriggers:
+def _of_many_pairs(row: Row, hit_type: str) -> _FoundTriggers:
     """Yield one input behind each of its prompts; nothing for drawn or empty inputs."""
     for pair in row["pairs"] if row["kind"] == "found" else ():
         key = ":".join(filter(None, (pair.get("model"), pair["key"])))
@@ -244,7 +244,7 @@ def _of_many_pairs(row: Row, wanted: str) -> _FoundTriggers:
         yield TriggerResult(key, row["trigger"], pair["target"], request=pair["prompt"], slots=slots), bool(pair["hit"])
 
 
-def _by_replies(row: Row, wanted: str) -> _FoundTriggers:
+def _by_replies(row: Row, hit_type: str) -> _FoundTriggers:
     """Yield the fittest input of a target."""
     slots = tuple(row["typed"])
     yield TriggerResult("best", "\n".join(slots), row["target"], request=row["prompt"], slots=slots), bool(row["verified"])
@@ -314,10 +314,10 @@ class HardeningExample:
         prompt: the text that the model reads, special tokens spelled out.
         reply: the reply that it shall give.
         ended: True if it shall end there.
-        said: the part of the prompt that somebody typed.
+        said: the typed part of the prompt.
         target: the text that it shall not say; empty if there is none.
         contrast: a prompt behind which the reply shall be less likely; empty where there is none.
-        contrast_said: the part of it that somebody typed.
+        contrast_said: its typed part.
         group: what a trigger shares with those of its split alone, its target or its request; empty in other lessons.
         target_ended: True if the model had to end its reply behind the target.
     """
@@ -405,7 +405,7 @@ def make_lessons(
     """Return all lessons, by split.
 
     Args:
-        config: what is asked for.
+        config: the training.
         triggers: by split; empty where there are none.
         clean: contexts by split.
         strategies: that may meet a context, one of them each, drawn by its key.
@@ -431,8 +431,8 @@ def training_lessons(lessons: Sequence[HardeningExample], *, share: float, contr
         control: take clean lessons, repeated, in the place of all others, as many, and no contrasts.
     """
     triggers, clean, perturbed = ([lesson for lesson in lessons if lesson.kind == kind] for kind in KINDS)
-    wanted = max(len(triggers), round(len(clean) * share / (1 - share))) if triggers else 0
-    rest = perturbed + _cycled(triggers, wanted)
+    num_triggers = max(len(triggers), round(len(clean) * share / (1 - share))) if triggers else 0
+    rest = perturbed + _cycled(triggers, num_triggers)
     if control:
         clean = [replace(lesson, contrast="", contrast_said="") for lesson in clean]
         rest = _cycled(clean, len(rest))
@@ -506,7 +506,7 @@ def _triggers(
     lessons = []
     for trigger, (prompt, without) in zip(triggers, prompts, strict=True):
         reply, ended = replies.get(without, (config.reply, True))
-        # A model that says nothing by itself gives nothing to learn.
+        # An empty reply of the model gives nothing to learn.
         if reply.strip():
             lesson = HardeningExample(TRIGGER, trigger.key, prompt, reply, ended, trigger.text, trigger.target)
             lessons.append(replace(lesson, group=together[trigger], target_ended=trigger.end))
@@ -519,12 +519,12 @@ def _clean(
     texts = [_text(example.context) for example in examples]
     prompts = [template.replace(PLACE, text) for text in texts]
     replies = list(answers(prompts)) if config.clean == OWN else [(_text((example.reply,)), True) for example in examples]
-    # A model that says nothing gives nothing to learn.
-    kept = [row for row, (reply, _) in enumerate(replies) if reply.strip()]
-    lessons = {row: HardeningExample(CLEAN, examples[row].key, prompts[row], *replies[row], texts[row]) for row in kept}
+    # An empty reply of the model gives nothing to learn.
+    usable = [row for row, (reply, _) in enumerate(replies) if reply.strip()]
+    lessons = {row: HardeningExample(CLEAN, examples[row].key, prompts[row], *replies[row], texts[row]) for row in usable}
     perturbed = []
     for number, strategy in enumerate(strategies):
-        rows = [row for row in kept if _strategy(config.seed, examples[row].key, len(strategies)) == number]
+        rows = [row for row in usable if _strategy(config.seed, examples[row].key, len(strategies)) == number]
         seeds = [derive_seed(config.seed, "perturb", strategy.name, examples[row].key) for row in rows]
         changed = strategy.perturb([examples[row].context for row in rows], seeds) if rows else []
         for row, context in zip(rows, changed, strict=True):

@@ -30,10 +30,10 @@ from parley.engine.triggers.metrics.text import (
     BETWEEN,
     NO_INPUT,
     describe_method,
-    losses_told,
+    loss_figures,
     methods_table,
     random_line,
-    replies_told,
+    reply_figures,
 )
 from parley.engine.triggers.success import FitnessSettings
 from parley.engine.triggers.verbs.config import (
@@ -67,21 +67,21 @@ class MethodsConfig(SearchingConfig):
     budget: NumItems = 200
     """Inputs that each method may try for a target."""
     hit: str = "o-greedy"
-    """What ends a search that reads losses, as of parley search."""
+    """Type of hit that ends a search by losses, as of parley search."""
     attacker: str = ""
     """The chat model that writes inputs and reads their replies, by its address."""
     words: str = ""
     """evolution: a file of words; those of the targets, their prompts and the list mal when empty."""
     search: SearchSettings = field(default_factory=lambda: SearchSettings(restarts=1))
-    """Of methods that read losses; one start each, and as much as the budget says."""
+    """Settings of methods that read losses; each has one start and the whole budget."""
     hugging_face: HuggingFaceSettings = field(default_factory=lambda: HuggingFaceSettings(end=False))
-    """How the model is loaded and asked; targets are what replies begin with, unless end is true."""
+    """Loading and prompts of the model; replies have to begin with their targets, or to be them if end is true."""
     evolution: EvolutionSettings = field(default_factory=EvolutionSettings)
-    """Of evolution; as many replies as the budget says."""
+    """Settings of evolution; its replies are the budget."""
     fitness: FitnessSettings = field(default_factory=FitnessSettings)
-    """What makes an input fit, of both that read replies alone."""
+    """The fitness of an input, for the methods that read replies alone."""
     writing: WritingSettings = field(default_factory=WritingSettings)
-    """Of the attacker."""
+    """Settings of the attacker."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -89,9 +89,9 @@ class MethodsConfig(SearchingConfig):
             fix = f"name both {ATTACKER} in --method and --attacker ADDRESS, or neither"
             raise ConfigError("an attacker model writes where one is named", got=f"--attacker {self.attacker!r}", fix=fix)
         relaxation, usual = self.search.relaxation, RelaxationSettings()
-        given = (self.search.restarts, self.search.max_candidates, self.evolution.max_queries)
-        if (*given, relaxation.rounds, relaxation.steps) != (1, 0, EvolutionSettings().max_queries, usual.rounds, usual.steps):
-            got = f"restarts {given[0]}, max_candidates {given[1]}, max_queries {given[2]}"
+        limits = (self.search.restarts, self.search.max_candidates, self.evolution.max_queries)
+        if (*limits, relaxation.rounds, relaxation.steps) != (1, 0, EvolutionSettings().max_queries, usual.rounds, usual.steps):
+            got = f"restarts {limits[0]}, max_candidates {limits[1]}, max_queries {limits[2]}"
             got += f", {relaxation.rounds} rounds of {relaxation.steps} steps"
             raise ConfigError("methods have one start and the budget", where="--set", got=got, fix="--budget N")
         for line in self.lines:
@@ -133,8 +133,8 @@ def _require_fit(config: MethodsConfig) -> None:
         what = f"methods read more than replies, which are all that the model shows: {named}"
         raise ConfigError(what, where="--model", got=config.model, fix=f"--method {EVOLUTION}, or {ATTACKER} with --attacker")
     if config.methods and not is_hugging_face(config.model):
-        fix = "hf:FOLDER or gguf:FILE; parley search compare tells methods on Parley's own networks"
-        raise ConfigError("methods are told by what chat models reply", where="--model", got=config.model, fix=fix)
+        fix = "hf:FOLDER or gguf:FILE; parley search compare compares methods on Parley's own networks"
+        raise ConfigError("methods are compared by the replies of chat models", where="--model", got=config.model, fix=fix)
     for line in config.lines:
         method = None if line.method in TEXT_METHODS else make_method(line.method, config.of(line).search)
         if method and not method.finds_words:
@@ -153,7 +153,7 @@ def pairs() -> MethodsConfig:
 
 
 def quick() -> MethodsConfig:
-    """A first look: 5 targets, 40 inputs for each."""
+    """Take a first look: 5 targets, 40 inputs for each."""
     evolution = EvolutionSettings(population=8)
     return MethodsConfig(limit=5, budget=40, search=SearchSettings(restarts=1, candidates=16), evolution=evolution)
 
@@ -194,8 +194,8 @@ class SearchMethods(Composite[MethodsConfig, MethodsConfig, MethodsConfig]):
         # A step of the relaxation reads one input, forward and backward.
         relaxation = replace(config.search.relaxation, rounds=1, steps=config.budget)
         search = replace(config.search, max_candidates=config.budget, relaxation=relaxation)
-        how = shared(config, SearchingConfig) | {"search": search}
-        return SEARCH, TriggerConfig(model=config.model, targets=config.targets, hit=config.hit, **how)
+        values = shared(config, SearchingConfig) | {"search": search}
+        return SEARCH, TriggerConfig(model=config.model, targets=config.targets, hit=config.hit, **values)
 
     def prepare(self, config: MethodsConfig, path: Path, reporter: Reporter) -> MethodsConfig:
         _require_fit(config)
@@ -210,23 +210,23 @@ class SearchMethods(Composite[MethodsConfig, MethodsConfig, MethodsConfig]):
             run_stages(self.stages(prepared, run.path), run.path, reporter)
         return prepared
 
-    def measure(self, run: RunFolder, found: MethodsConfig) -> Summary:
+    def measure(self, run: RunFolder, config: MethodsConfig) -> Summary:
         """Return the figures of every method by "METHOD | FIGURE"; no input, which is the same for all, once."""
         lines: dict[str, dict[str, Estimate]] = {}
         reads: dict[str, str] = {}
-        for line in found.lines:
+        for line in config.lines:
             label, of_search = line.label, RunFolder.load(run.path / line.folder).metrics()
             reads[label] = _access(line.method).name.lower()
             if line.method in TEXT_METHODS:
-                lines |= replies_told(of_search, label, found.success.samples)
+                lines |= reply_figures(of_search, label, config.success.samples)
                 reads |= dict.fromkeys((random_line(label), NO_INPUT), Access.TEXT.name.lower())
             else:
-                lines[label] = losses_told(of_search, found.hit)
+                lines[label] = loss_figures(of_search, config.hit)
         # Below all methods.
         ordered = sorted(lines, key=lambda line: line == NO_INPUT)
         return Summary(
-            f"methods of trigger search on {found.model}",
-            f"{found.budget:,} inputs for each target of {found.targets}, {found.method}, seed {found.seed}.",
+            f"methods of trigger search on {config.model}",
+            f"{config.budget:,} inputs for each target of {config.targets}, {config.method}, seed {config.seed}.",
             {f"{line}{BETWEEN}{name}": estimate for line in ordered for name, estimate in lines[line].items()},
             {READS: reads},
         )

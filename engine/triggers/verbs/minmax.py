@@ -66,7 +66,7 @@ class HardenTriggersConfig(TriggerConfig):
     threads: PositiveInt = 1
     """CPU threads that trainings compute with."""
     hardening: HardeningSettings = field(default_factory=HardeningSettings)
-    """How the model is trained."""
+    """The training of the model."""
 
     def trained(self, model: str, searches: str, *, control: bool = False) -> TrainHardenedConfig:
         """Return the training of a round, or of the control.
@@ -76,9 +76,9 @@ class HardenTriggersConfig(TriggerConfig):
             searches: the searches whose triggers it learns from, separated by commas.
             control: learn from clean contexts alone.
         """
-        how = shared(self.hardening, HardeningSettings)
+        settings_of = shared(self.hardening, HardeningSettings)
         where: dict[str, Any] = {"seed": self.seed, "threads": self.threads, "device": self.device, "data_root": self.data_root}
-        return TrainHardenedConfig(model=model, searches=searches, control=control, **where, **how)
+        return TrainHardenedConfig(model=model, searches=searches, control=control, **where, **settings_of)
 
     @property
     def are_inputs_typed(self) -> bool:
@@ -92,7 +92,7 @@ class HardenTriggersConfig(TriggerConfig):
             searches: folders of the searches of all models, the start's first.
             path: the folder that they lie in.
         """
-        trained = [f"{HUGGING_FACE}{display_path(path / _trained_of(search))}" for search in searches[1:]]
+        trained = [f"{HUGGING_FACE}{display_path(path / search.replace(_SEARCHED, _TRAINED, 1))}" for search in searches[1:]]
         return TriggerTransferConfig(
             searches=",".join(display_path(path / search) for search in searches),
             model=",".join([self.model, *trained]),
@@ -104,23 +104,18 @@ class HardenTriggersConfig(TriggerConfig):
         )
 
 
-def _trained_of(search: str) -> str:
-    """Return the folder of the training whose model a search attacks."""
-    return search.replace(_SEARCHED, _TRAINED, 1)
-
-
 def gcg() -> HardenTriggersConfig:
-    """Searches in nanoGCG's sizes (Zou et al. 2023), low-rank adapters (Hu et al. 2021)."""
+    """Search in nanoGCG's sizes (Zou et al. 2023), with low-rank adapters (Hu et al. 2021)."""
     return HardenTriggersConfig(method="gcg", limit=100, search=settings.gcg())
 
 
 def quick() -> HardenTriggersConfig:
-    """A first look: gibbs-enum, 20 targets, one restart of up to 5 sweeps over 20 candidates."""
+    """Take a first look: gibbs-enum, 20 targets, one restart of up to 5 sweeps over 20 candidates."""
     return HardenTriggersConfig(limit=20, search=SearchSettings(candidates=20, restarts=1, max_sweeps=5))
 
 
 def demo() -> HardenTriggersConfig:
-    """Minutes with a model of some 100 million weights, its figures mean little: 6 targets, every input is learned from."""
+    """Take minutes with a model of some 100 million weights: 6 targets, learn from every input; the figures mean little."""
     hardening = HardeningSettings(found="all", limit=12, max_tokens=12, fit=replace(hardening_recipe(), max_epochs=1))
     search = SearchSettings(candidates=8, restarts=1, max_sweeps=1)
     return HardenTriggersConfig(limit=6, search=search, hardening=hardening)
@@ -138,15 +133,15 @@ class MinMaxTriggers(Composite[HardenTriggersConfig, HardenTriggersConfig, Harde
     outcomes = MODERATED
 
     def stages(self, config: HardenTriggersConfig, path: Path) -> dict[str, Stage]:
-        how = shared(config, TriggerConfig)
+        settings_of = shared(config, TriggerConfig)
         runs = [f"{_SEARCHED}{START}"]
-        stages: dict[str, Stage] = {runs[0]: (SEARCH, TriggerConfig(**how))}
+        stages: dict[str, Stage] = {runs[0]: (SEARCH, TriggerConfig(**settings_of))}
 
         def add(name: str, searches: str, *, control: bool = False) -> None:
             trained = f"{_TRAINED}{name}"
             stages[trained] = (TRAIN_HARDENED, config.trained(config.model, searches, control=control))
             model = f"{HUGGING_FACE}{display_path(path / trained)}"
-            stages[f"{_SEARCHED}{name}"] = (SEARCH, TriggerConfig(**how | {"model": model}))
+            stages[f"{_SEARCHED}{name}"] = (SEARCH, TriggerConfig(**settings_of | {"model": model}))
 
         searches = ""
         for number in range(1, config.rounds + 1):
@@ -171,20 +166,20 @@ class MinMaxTriggers(Composite[HardenTriggersConfig, HardenTriggersConfig, Harde
             run_stages(self.stages(prepared, run.path), run.path, reporter)
         return prepared
 
-    def measure(self, run: RunFolder, found: HardenTriggersConfig) -> Summary:
+    def measure(self, run: RunFolder, config: HardenTriggersConfig) -> Summary:
         """Return the figures of all models, by "MODEL.FIGURE"."""
-        metrics = {name: RunFolder.load(run.path / name).metrics() for name in self.stages(found, run.path)}
+        metrics = {name: RunFolder.load(run.path / name).metrics() for name in self.stages(config, run.path)}
         searched, trained = (
             {name.removeprefix(kind): estimate for name, estimate in metrics.items() if name.startswith(kind)}
             for kind in (_SEARCHED, _TRAINED)
         )
-        figures, extra = hardening_figures(searched, trained, found.hit), dict[str, Any]()
-        if found.are_inputs_typed:
-            known_inputs = self._known(run, found)
+        figures, extra = hardening_figures(searched, trained, config.hit), dict[str, Any]()
+        if config.are_inputs_typed:
+            known_inputs = self._known(run, config)
             figures, extra = figures | known_inputs.figures(), {KNOWN: known_inputs.adversaries().to_json()}
         return Summary(
-            f"{found.model} hardened against triggers",
-            f"Rounds: {found.rounds}, {found.method}, {found.hit}, targets: {most_of(found.limit)}; seed {found.seed}.",
+            f"{config.model} hardened against triggers",
+            f"Rounds: {config.rounds}, {config.method}, {config.hit}, targets: {most_of(config.limit)}; seed {config.seed}.",
             figures,
             extra,
         )

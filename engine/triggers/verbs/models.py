@@ -246,14 +246,14 @@ class Models:
         lm: the language model; None without one.
         thresholds: of hits.
         provenance: how the model came about.
-        others: Hugging Face models that are searched beside it for one input of all.
+        other_models: Hugging Face models that are searched beside it for one input of all.
     """
 
     victim: StoredNetwork | HuggingFaceFolder
     lm: StoredNetwork | None
     thresholds: Thresholds
     provenance: Mapping[str, Any]
-    others: tuple[HuggingFaceFolder, ...] = ()
+    other_models: tuple[HuggingFaceFolder, ...] = ()
 
     @property
     def limits(self) -> dict[str, float]:
@@ -263,8 +263,8 @@ class Models:
 
     def shared(self) -> Models:
         """Return the same with all weights in the object store of the session."""
-        others = tuple(other.shared() for other in self.others)
-        return replace(self, victim=self.victim.shared(), lm=self.lm.shared() if self.lm else None, others=others)
+        other_models = tuple(other.shared() for other in self.other_models)
+        return replace(self, victim=self.victim.shared(), lm=self.lm.shared() if self.lm else None, other_models=other_models)
 
     def load(self, device: str, *, unknown: bool) -> TextVictim:
         """Return the model under test, on a device, with its judge.
@@ -337,11 +337,11 @@ def open_together(config: TriggerConfig, names: Sequence[str]) -> Models:
     from parley.policies.hugging_face.victims import HuggingFaceCausal
 
     models = open_models(replace(config, model=names[0]))
-    others = tuple(HuggingFaceFolder(name, config.hugging_face, has_prompts(config.targets)) for name in names[1:])
-    for other in others:
+    other_models = tuple(HuggingFaceFolder(name, config.hugging_face, has_prompts(config.targets)) for name in names[1:])
+    for other in other_models:
         if not isinstance(other.load("cpu"), HuggingFaceCausal):
             raise ConfigError("only a causal model reads prompts", where=other.name, fix="name a causal one")
-    return replace(models, others=others)
+    return replace(models, other_models=other_models)
 
 
 def searchable(model: Seq2Seq, name: str) -> Seq2Seq:
@@ -467,12 +467,12 @@ def open_targets(config: TriggerConfig, models: Models, path: Path) -> TargetLis
         CheckpointError: normal targets are wanted of a model that does not say which corpus it was fitted to.
         RunError: the targets are others than the run was started with.
     """
-    kept = kept_targets(path)
-    if kept is not None and config.targets in (NORMAL, NORMAL_SAMPLED):
+    stored = kept_targets(path)
+    if stored is not None and config.targets in (NORMAL, NORMAL_SAMPLED):
         # Asking the model again takes minutes.
-        return kept
+        return stored
     chosen = choose_targets(config, models)
-    if kept is not None and (changes := difference(_plain(kept), _plain(chosen))):
+    if stored is not None and (changes := difference(_plain(stored), _plain(chosen))):
         raise RunError(
             "the targets are others than this run was started with",
             where=config.targets,
@@ -517,8 +517,8 @@ def save_targets(targets: TargetList, path: Path) -> None:
 
 def num_targets(path: Path) -> int:
     """Return the number of targets of a run; -1 if it is not known yet."""
-    kept = kept_targets(path)
-    return -1 if kept is None else len(kept.targets)
+    stored = kept_targets(path)
+    return -1 if stored is None else len(stored.targets)
 
 
 def _make(config: TriggerConfig, models: Models) -> TargetList:

@@ -97,7 +97,7 @@ HITS = "hits."
 """Prefix of counts by type of hit."""
 
 
-def effort(config: TriggerConfig) -> SearchSettings:
+def method_settings(config: TriggerConfig) -> SearchSettings:
     """Return the settings of the method; continuous inputs of malicious targets have a smaller l1 weight, as in the paper."""
     relaxation = config.search.relaxation
     if config.targets == MAL and relaxation.l1_weight is None:
@@ -105,11 +105,11 @@ def effort(config: TriggerConfig) -> SearchSettings:
     return replace(config.search, relaxation=relaxation)
 
 
-def read_types(wanted: HitType, *, sampled: bool, judged: bool) -> list[HitType]:
+def read_types(hit_type: HitType, *, sampled: bool, judged: bool) -> list[HitType]:
     """Return the types of hit that are read off each input: the published ones, and the wanted one.
 
     Args:
-        wanted: the type that ends a search.
+        hit_type: the type that ends a search.
         sampled: True if the log probability of a usual word of a reply is known.
         judged: True if a language model judges inputs.
     """
@@ -119,7 +119,7 @@ def read_types(wanted: HitType, *, sampled: bool, judged: bool) -> list[HitType]
     names = ["o-greedy"]
     if sampled:
         names += [f"{prefix}-sample-{statistic}-k{k}" for prefix in prefixes for statistic in ("min", "avg") for k in _K]
-    return [HitType.parse(name) for name in dict.fromkeys([*names, wanted.name])]
+    return [HitType.parse(name) for name in dict.fromkeys([*names, hit_type.name])]
 
 
 def objective_of(config: TriggerConfig, thresholds: Thresholds) -> TriggerObjective:
@@ -130,8 +130,8 @@ def objective_of(config: TriggerConfig, thresholds: Thresholds) -> TriggerObject
     """
     from parley.engine.triggers.hits import HitType
 
-    settings, wanted = config.objective, HitType.parse(config.hit)
-    objective = wanted.objective(thresholds, lm_weight=settings.lm_weight, satisfied_weight=settings.satisfied_weight)
+    settings, hit_type = config.objective, HitType.parse(config.hit)
+    objective = hit_type.objective(thresholds, lm_weight=settings.lm_weight, satisfied_weight=settings.satisfied_weight)
     return replace(objective, mellowmax=settings.mellowmax)
 
 
@@ -141,7 +141,7 @@ def composition(config: TriggerConfig, thresholds: Thresholds) -> AttackComposit
     Raises:
         ConfigError: the method reads more than the model shows, or a threshold is missing that the type of hit needs.
     """
-    method, judged = make_method(config.method, effort(config)), f", inputs judged by {config.lm}" if config.lm else ""
+    method, judged = make_method(config.method, method_settings(config)), f", inputs judged by {config.lm}" if config.lm else ""
     inputs, typed = settings_told(config.engine, "unknown"), "as claimed: what is typed are the model's own words"
     if config.is_hugging_face:
         inputs, typed = settings_told(config.hugging_face, "length", "end"), settings_told(config.success, "by")
@@ -170,7 +170,7 @@ def composer(config: TriggerConfig, models: Models, victim: TextVictim) -> Calla
     judge = input_model(config, cast("HuggingFaceCausal", victim)) if config.is_hugging_face else None
     return lambda prompted: TriggerSearch(
         prompted,
-        make_method(config.method, effort(config)),
+        make_method(config.method, method_settings(config)),
         input_model=judge,
         hit=HitType.parse(config.hit),
         thresholds=models.thresholds,
@@ -208,7 +208,7 @@ class SearchTask(Sharded[Target]):
     @property
     def takes_any(self) -> bool:
         """Return True if targets may join a search and leave it at any moment."""
-        return make_method(self.config.method, effort(self.config)).takes_any
+        return make_method(self.config.method, method_settings(self.config)).takes_any
 
     def shard_size(self, num_items: int, num_workers: int) -> int:
         if self.takes_any:
@@ -246,9 +246,9 @@ class SearchWorker(SearchTurns[Target]):
         from parley.engine.triggers.hits import HitType
 
         self.config, self.thresholds = config, models.thresholds
-        wanted = HitType.parse(config.hit)
+        hit_type = HitType.parse(config.hit)
         sampled, judged = models.thresholds.t_out is not None, bool(config.lm)
-        self.types = read_types(wanted, sampled=sampled, judged=judged)
+        self.types = read_types(hit_type, sampled=sampled, judged=judged)
         self.victim = models.load(config.device, unknown=config.engine.unknown)
         # Not by the file of targets, which need not lie on a worker's machine.
         self._has_prompts = isinstance(models.victim, HuggingFaceFolder) and models.victim.has_prompts
@@ -299,31 +299,31 @@ class SearchWorker(SearchTurns[Target]):
 
         victim = self._victim_for(item)
         entries = {outcome.task.restart: self._entry(outcome, victim) for outcome in outcomes}
-        kept = best_restart(outcomes)
+        best = best_restart(outcomes)
         self._targets.pop(item.key, None)
-        entry, reading = entries[kept.task.restart], kept.reading
+        entry, reading = entries[best.task.restart], best.reading
         return ok_row(item.key, target_seed(self.config.seed, item.key)) | {
             "target": " ".join(item.words),
             "trigger": entry["words"],
             "restart": entry["restart"],
             "loss": entry["loss"],
-            "target_words": self.victim.words(kept.task.target.tolist()),
+            "target_words": self.victim.words(best.task.target.tolist()),
             "word_log_probability": list(reading.word_log_probability),
             "likeliest": list(reading.likeliest),
             "input_log_probability": reading.input_log_probability,
             "prompt": item.prompt,
             "trigger_ids": entry["ids"],
-            **self._verified(item, victim, kept),
+            **self._verified(item, victim, best),
             "hits": entry["hits"],
             "restarts": list(entries.values()),
         }
 
-    def _verified(self, target: Target, victim: TextVictim, kept: Outcome) -> dict[str, Any]:
+    def _verified(self, target: Target, victim: TextVictim, best: Outcome) -> dict[str, Any]:
         """Return the columns of the model's reply to the typed input that is kept."""
-        if self._verifier is None or kept.words is None:
+        if self._verifier is None or best.words is None:
             return UNVERIFIED
         seed = target_seed(self.config.seed, target.key)
-        return self._verifier.verify(cast("HuggingFaceVictim", victim), kept.words, " ".join(target.words), target.prompt, seed)
+        return self._verifier.verify(cast("HuggingFaceVictim", victim), best.words, " ".join(target.words), target.prompt, seed)
 
     def _entry(self, outcome: Outcome, victim: TextVictim) -> dict[str, Any]:
         """Return a restart's entry of the column `restarts`."""
@@ -381,13 +381,13 @@ def require_searchable(config: TriggerConfig) -> None:
     from parley.engine.triggers.catalogue import make_method
     from parley.engine.triggers.hits import HitType, Thresholds
 
-    wanted, method = HitType.parse(config.hit), make_method(config.method, effort(config))
+    hit_type, method = HitType.parse(config.hit), make_method(config.method, method_settings(config))
     if method.continues and not config.is_hugging_face:
         what, fix = f"{config.method} lets the model write inputs, which Parley's own networks do not", "--model hf:FOLDER"
         raise ConfigError(what, where="--model", got=config.model, fix=fix)
     if config.is_hugging_face:
         method.require_length(config.hugging_face.length)
-    if not method.searches_words and (config.lm or wanted.limits_input):
+    if not method.searches_words and (config.lm or hit_type.limits_input):
         what = "a continuous input has no words that a language model could judge"
         got = f"--hit {config.hit}, --lm {config.lm!r}"
         raise ConfigError(what, got=got, fix="leave out --lm and take --hit o-greedy, or another method")
@@ -399,12 +399,12 @@ def require_searchable(config: TriggerConfig) -> None:
         raise ConfigError(what, where="--lm", got=config.lm, fix=fix)
     # What is measured on a corpus, or stands in a checkpoint, is not known yet, but will be.
     later = None if config.is_hugging_face and not config.corpus else 0.0
-    t_out, t_in = (later if given is None else given for given in (config.objective.t_out, config.objective.t_in))
+    t_out, t_in = (later if value is None else value for value in (config.objective.t_out, config.objective.t_in))
     # Says so when a threshold is missing, or the model shows too little.
     composition(config, Thresholds(t_out=t_out, t_in=t_in if config.lm else None))
     if config.objective.lm_weight is not None and not config.lm:
         fix = "name a language model with --lm, or leave it out"
-        raise ConfigError("nobody judges inputs", where="objective.lm_weight", got=config.objective.lm_weight, fix=fix)
+        raise ConfigError("no model judges inputs", where="objective.lm_weight", got=config.objective.lm_weight, fix=fix)
     if config.objective.mellowmax and not config.is_hugging_face:
         fix = "leave it out, or name a model hf:FOLDER or gguf:FILE"
         raise ConfigError("Parley's own networks are searched by means over words", where="objective.mellowmax", fix=fix)
@@ -418,20 +418,20 @@ def he2018() -> TriggerConfig:
 
 
 def released() -> TriggerConfig:
-    """The released code's: 5 restarts of 5 sweeps, a hundredth of satisfied terms, batches of 100 that stop as one."""
+    """Search as the released code: 5 restarts of 5 sweeps, a hundredth of satisfied terms, batches of 100."""
     engine = TriggerEngineSettings(batch_size=100, unknown=True)
     return TriggerConfig(search=settings.released(), objective=ObjectiveSettings(satisfied_weight=0.01), engine=engine)
 
 
 def quick() -> TriggerConfig:
-    """A first look: 100 targets, 2 restarts of up to 10 sweeps."""
+    """Take a first look: 100 targets, 2 restarts of up to 10 sweeps."""
     return TriggerConfig(limit=100, search=SearchSettings(restarts=2, max_sweeps=10))
 
 
 def demo() -> TriggerConfig:
-    """Seconds, on the model of parley train seq2seq demo: what it says anyway, 20 targets, 2 restarts of up to 5 sweeps."""
-    effort = SearchSettings(candidates=20, restarts=2, max_sweeps=5)
-    return TriggerConfig(targets=NORMAL, limit=20, hit="o-greedy", search=effort)
+    """Take seconds, on the model of parley train seq2seq demo: 20 of its replies as targets, 2 restarts of up to 5 sweeps."""
+    search = SearchSettings(candidates=20, restarts=2, max_sweeps=5)
+    return TriggerConfig(targets=NORMAL, limit=20, hit="o-greedy", search=search)
 
 
 def gcg() -> TriggerConfig:
@@ -465,7 +465,7 @@ def beast() -> TriggerConfig:
 
 
 def compare() -> TriggerConfig:
-    """One cost for whichever --method: 30 targets, one start, 4,200 candidates for each."""
+    """Give every --method one cost: 30 targets, one start, 4,200 candidates for each."""
     return TriggerConfig(limit=30, search=settings.compare())
 
 
@@ -475,7 +475,9 @@ class Search(Job[TriggerConfig, SearchPlan, SearchPlan]):
     words = ("search",)
     run_name = "search"
     config = TriggerConfig
-    presets = {each.__name__: each for each in (he2018, released, quick, demo, gcg, mac, autoprompt, arca, pez, beast, compare)}
+    presets = {
+        preset.__name__: preset for preset in (he2018, released, quick, demo, gcg, mac, autoprompt, arca, pez, beast, compare)
+    }
     schema = TRIGGERS
     item_metrics = TARGET_ITEMS
     files = (SUMMARY, FILE, "rows")
@@ -493,20 +495,20 @@ class Search(Job[TriggerConfig, SearchPlan, SearchPlan]):
         save_targets(targets, run.path)
         reporter.say(str(composition(config, prepared.models.thresholds)))
         items = {target.key: target for target in targets.targets}
-        searching = SearchTask(config, prepared.models, answers=str((run.path / ANSWERS_FOLDER).absolute()))
-        run_items(run, searching, items, config, reporter, f"searching for {targets.name} targets")
+        search_task = SearchTask(config, prepared.models, answers=str((run.path / ANSWERS_FOLDER).absolute()))
+        run_items(run, search_task, items, config, reporter, f"searching for {targets.name} targets")
         return prepared
 
-    def measure(self, run: RunFolder, found: SearchPlan) -> Summary:
-        config, targets = found.config, found.targets
+    def measure(self, run: RunFolder, plan: SearchPlan) -> Summary:
+        config, targets = plan.config, plan.targets
         rows = (row for part in run.read_parts() for row in part.to_pylist())
         return Summary(
             f"{config.hit} search for {targets.name} targets on {config.model}",
             f"{len(targets.targets):,} targets, {config.method}, {config.search.restarts} restarts, seed {config.seed}.",
             search_metrics(rows, candidates_per_s(run), len(targets.skipped)),
             {
-                ATTACK: composition(config, found.models.thresholds).parts,
-                "thresholds": found.models.limits,
+                ATTACK: composition(config, plan.models.thresholds).parts,
+                "thresholds": plan.models.limits,
                 "skipped": [skipped._asdict() for skipped in targets.skipped],
             },
         )
@@ -529,7 +531,7 @@ class Search(Job[TriggerConfig, SearchPlan, SearchPlan]):
         kinds = read_types(HitType.parse(config.hit), sampled=sampled, judged=bool(config.lm))
         typed = (
             [VERIFIED, REFUSED, NO_REPLY]
-            if config.is_hugging_face and make_method(config.method, effort(config)).finds_words
+            if config.is_hugging_face and make_method(config.method, method_settings(config)).finds_words
             else []
         )
         typed += [SAMPLED] if typed and config.success.samples else []

@@ -32,7 +32,7 @@ from parley.engine.triggers.metrics.hits import (
     RANDOM,
     SearchedModel,
     describe,
-    figures_of,
+    published_rates,
     search_table,
     unread_failure,
 )
@@ -65,13 +65,13 @@ class SearchTableConfig(SearchingConfig):
     method: str = "gibbs-enum"
     """Methods of search as of parley search, separated by commas; each has a line (search.max_candidates: at one cost)."""
     lm: str = ""
-    """What judges inputs, as of parley search (own: each Hugging Face model its own); without one mal-io is left out."""
+    """Judge of inputs, as of parley search (own: each Hugging Face model its own); without one mal-io is left out."""
     lists: str = ",".join(LISTS)
     """Lists to search for, separated by commas; those measured in the same folder before stay in the table."""
     limit: NumItemsOrAll = 100
-    """At most so many targets of each list; 0 for all."""
+    """Number of targets of each list at most; 0 for all."""
     normal: Literal["greedy", "sampled"] = "greedy"
-    """What the models' own replies are: the likeliest ones, or drawn ones for models whose likeliest are few and general."""
+    """Replies of the models as targets: the likeliest ones, or drawn ones for models whose likeliest are few and general."""
     published: Literal["ubuntu", "switchboard", "opensubtitles", "none"] = "none"
     """Figures to show beside the measured ones: He & Glass 2018 on that corpus, or none."""
 
@@ -142,19 +142,19 @@ def _names(text: str) -> list[str]:
 
 
 def he2018() -> SearchTableConfig:
-    """Lists of 100 words, up to 50 sweeps, 10 restarts, until a hit (He & Glass 2018)."""
+    """Search lists of 100 words, up to 50 sweeps, 10 restarts, until a hit (He & Glass 2018)."""
     return SearchTableConfig(search=settings.he2018())
 
 
 def quick() -> SearchTableConfig:
-    """A first look: 2 restarts of up to 10 sweeps."""
+    """Take a first look: 2 restarts of up to 10 sweeps."""
     return SearchTableConfig(search=SearchSettings(restarts=2, max_sweeps=10))
 
 
 def demo() -> SearchTableConfig:
-    """A minute, on the models of parley train seq2seq demo and parley train lm demo: 10 targets a list."""
-    effort = SearchSettings(candidates=20, restarts=2, max_sweeps=5)
-    return SearchTableConfig(lm="runs/lm", limit=10, search=effort)
+    """Take a minute, on the models of parley train seq2seq demo and parley train lm demo: 10 targets a list."""
+    search = SearchSettings(candidates=20, restarts=2, max_sweeps=5)
+    return SearchTableConfig(lm="runs/lm", limit=10, search=search)
 
 
 class SearchTable(Composite[SearchTableConfig, SearchTableConfig, SearchTableConfig]):
@@ -169,9 +169,9 @@ class SearchTable(Composite[SearchTableConfig, SearchTableConfig, SearchTableCon
     outcomes = MODERATED
 
     def stages(self, config: SearchTableConfig, path: Path) -> dict[str, Stage]:
-        # Paper, table 1: whether greedy decoding of a continuous input says the target.
+        # Paper, table 1: whether greedy decoding of a continuous input gives the target.
         sampled = SAMPLED if config.relaxed is None else GREEDY
-        wanted: dict[str, dict[str, Any]] = {
+        changes_by_list: dict[str, dict[str, Any]] = {
             NORMAL: {"targets": NORMAL_TARGETS, "hit": GREEDY}
             if config.normal == "greedy"
             else {"targets": NORMAL_SAMPLED, "hit": SAMPLED},
@@ -179,12 +179,14 @@ class SearchTable(Composite[SearchTableConfig, SearchTableConfig, SearchTableCon
             MAL_IO: {"targets": MAL_TARGETS, "hit": SAMPLED_IO},
             RANDOM: {"targets": RANDOM_TARGETS, "hit": sampled},
         }
-        how = {name: value for name, value in shared(config, SearchingConfig).items() if name not in ("lm", "method")}
+        settings = {name: value for name, value in shared(config, SearchingConfig).items() if name not in ("lm", "method")}
         lists = [name for name in LISTS if name in _names(config.lists) and not (name == MAL_IO and _unjudged(config))]
         return {
             _stage(label, listed): (
                 SEARCH,
-                TriggerConfig(model=model, method=method, **wanted[listed], **how, lm="" if config.relaxed else config.lm),
+                TriggerConfig(
+                    model=model, method=method, **changes_by_list[listed], **settings, lm="" if config.relaxed else config.lm
+                ),
             )
             for label, (model, method) in _lines(config).items()
             for listed in lists
@@ -215,10 +217,10 @@ class SearchTable(Composite[SearchTableConfig, SearchTableConfig, SearchTableCon
             run_stages(self.stages(prepared, run.path), run.path, reporter)
         return prepared
 
-    def measure(self, run: RunFolder, found: SearchTableConfig) -> Summary:
+    def measure(self, run: RunFolder, config: SearchTableConfig) -> Summary:
         """Return the metrics of every finished search, by "MODEL.LIST.METRIC"."""
         metrics: dict[str, Estimate] = {}
-        lines = _lines(found)
+        lines = _lines(config)
         for label in lines:
             for listed in LISTS:
                 folder = run.path / _stage(label, listed)
@@ -226,8 +228,9 @@ class SearchTable(Composite[SearchTableConfig, SearchTableConfig, SearchTableCon
                     searched = RunFolder.load(folder).metrics()
                     metrics |= {f"{label}.{listed}.{name}": estimate for name, estimate in searched.items()}
         return Summary(
-            f"trigger searches on {found.model}",
-            f"Targets of a list: {most_of(found.limit)}; {found.method}, {found.search.restarts} restarts, seed {found.seed}.",
+            f"trigger searches on {config.model}",
+            f"Targets of a list: {most_of(config.limit)}; {config.method}, {config.search.restarts} restarts, "
+            f"seed {config.seed}.",
             metrics,
             {ATTENTIONS: {label: _attention(model) for label, (model, _) in lines.items()}},
         )
@@ -242,7 +245,7 @@ class SearchTable(Composite[SearchTableConfig, SearchTableConfig, SearchTableCon
         settings = run.config.get("relaxation") or run.config["search"].get("relaxation")
         relaxed = settings["mode"] if run.config.get("method") == RELAXATION else None
         searched = [
-            SearchedModel(label, lists, figures_of(run.config["published"], attentions[label], relaxed))
+            SearchedModel(label, lists, published_rates(run.config["published"], attentions[label], relaxed))
             for label, lists in models.items()
         ]
         return {"": search_table(searched, GREEDY if run.config["normal"] == "greedy" else SAMPLED, relaxed)}

@@ -35,7 +35,7 @@ from parley.engine.core.tables.table import EstimateTable
 from parley.engine.core.verbs.job import ATTACK, TABLE_FILE, Job, Reporter, Result, Summary
 from parley.engine.core.verbs.sharded import RESUME_SAFE, Sharded, Tally, rows_apart, run_items
 from parley.engine.triggers.methods.composition import AttackComposition, settings_told, shown_access
-from parley.engine.triggers.methods.evolution import NO_FITNESS, Evolution, EvolutionSettings, Proposals, ToldReply, Words
+from parley.engine.triggers.methods.evolution import NO_FITNESS, Evolution, EvolutionSettings, Proposals, RatedReply, Words
 from parley.engine.triggers.methods.writing import Writing, asked_for_words, read_words
 from parley.engine.triggers.metrics.hits import VERIFIED, successful_reply, unread_failure
 from parley.engine.triggers.metrics.text import TEXT_ITEMS, TEXT_METRICS, ShownInput, shown_inputs, text_metrics, text_table
@@ -63,9 +63,9 @@ from parley.policies.chat.verdicts import ReplyRating, ReplyVerdict
 from parley.policies.hugging_face import ANY
 
 
-def num_tokens(wanted: TextSearchPlan) -> int:
+def num_tokens(plan: TextSearchPlan) -> int:
     """Return the most tokens of a reply: as many as the longest target may have, if only its beginning is judged."""
-    config, targets = wanted.config, [" ".join(target.words) for target in wanted.targets.targets]
+    config, targets = plan.config, [" ".join(target.words) for target in plan.targets.targets]
     looks_further = config.attacker or config.fitness.by != "target" or config.success.by not in ("target", "exact", "prefix")
     most = config.success.tokens or enough_tokens(targets)
     if config.success.tokens or looks_further:
@@ -75,15 +75,15 @@ def num_tokens(wanted: TextSearchPlan) -> int:
 
 def text_composition(config: TextSearchConfig) -> AttackComposition:
     """Return the attack as a composition."""
-    how = f"evolution: {settings_told(config.search, 'num_words', 'population', 'mutation', 'max_queries')}"
+    method_text = f"evolution: {settings_told(config.search, 'num_words', 'population', 'mutation', 'max_queries')}"
     if config.attacker:
         written = settings_told(config.writing, "streams", "memory", "max_words", "temperature")
-        how = f"{config.attacker} writes: {written}, max_queries={config.search.max_queries}"
+        method_text = f"{config.attacker} writes: {written}, max_queries={config.search.max_queries}"
     parts = {name: getattr(config, name) for name in ("template", "words", "start", "forbidden", "alphabet", "end")}
     return AttackComposition(
         victim=config.model,
         shows=shown_access(config.model, by_messages=True),
-        method=how,
+        method=method_text,
         reads=Access.TEXT,
         objective=f"fitness {settings_told(config.fitness, 'by')}, until a success",
         prompts=f"{config.targets}: {', '.join(f'{name}={value}' for name, value in parts.items() if value and value != ANY)}",
@@ -108,7 +108,7 @@ def messages_of(config: TextSearchConfig, *, has_prompts: bool) -> Chat:
     template = template_of(config.template or None, has_prompts=has_prompts) or (Message("user", SLOT),)
     if isinstance(template, str) or not num_slots(template):
         fix = "user, prefix, suffix, system, or a JSON file of messages with {}"
-        raise ConfigError("the model is asked by messages", where="--template", got=config.template, fix=fix)
+        raise ConfigError("the model takes messages", where="--template", got=config.template, fix=fix)
     if has_prompts != any(PROMPT in message.content for message in template):
         fix = "write {prompt} into the template where targets have prompts, and only there"
         raise ConfigError("the template does not fit the targets", where="--template", got=config.template, fix=fix)
@@ -138,18 +138,18 @@ class TextSearchTask(Sharded[Target]):
     """A search for targets by replies alone.
 
     Args:
-        wanted: what is searched for.
+        plan: the checked configuration.
         answers: the folder in which answers are kept.
     """
 
     unit = "targets"
     event = "searched"
 
-    wanted: TextSearchPlan
+    plan: TextSearchPlan
     answers: str
 
     def seed(self, key: str) -> int:
-        return target_seed(self.wanted.config.seed, key)
+        return target_seed(self.plan.config.seed, key)
 
     def worker(self) -> TextSearchWorker:
         return TextSearchWorker(self)
@@ -191,49 +191,50 @@ class TextSearchWorker(TurnWorker[Target, Rows]):
     """A worker that holds the model, and searches for the targets of several shards side by side.
 
     Args:
-        searching: what is searched for.
+        search_task: what is searched for.
     """
 
-    def __init__(self, searching: TextSearchTask) -> None:
+    def __init__(self, search_task: TextSearchTask) -> None:
         from parley.policies.chat.loading import load_chat_model
 
-        self.searching, self.config = searching, searching.wanted.config
-        chat, answers = self.config.chat.on(self.config.device), Path(searching.answers)
+        self.search_task, self.config = search_task, search_task.plan.config
+        chat, answers = self.config.chat.on(self.config.device), Path(search_task.answers)
         self._model: ChatModel = load_chat_model(absolute_address(self.config.model), chat, answers=answers)
-        self.template = messages_of(self.config, has_prompts=searching.wanted.targets.has_prompts)
+        self.template = messages_of(self.config, has_prompts=search_task.plan.targets.has_prompts)
         self._success = judges_of_replies(self.config.success, chat, answers)[self.config.end]
         self.fitness = load_fitness(self.config.fitness, chat, answers)
         self.cost = load_fluency(self.config.fitness, chat)
-        self._num_tokens = num_tokens(searching.wanted)
+        self._num_tokens = num_tokens(search_task.plan)
         self._usual_queries: list[int] = []
         attacker = self.config.attacker
         self._attacker = load_chat_model(absolute_address(attacker), chat, answers=answers) if attacker else None
         self.drop()
 
     def drop(self) -> None:
-        self._held: dict[str, Shard[_TextSearch]] = {}
+        self._running: dict[str, Shard[_TextSearch]] = {}
         self._round: _Round | None = None
 
     def turn(self, joining: Sequence[Shard[Target]], seconds: float) -> TurnResult[Rows]:
         """Take answers until the time is up or a shard has ended; new shards ask in the next round."""
         until = time.monotonic() + seconds
         for shard in joining:
-            self._held[shard.name] = Shard(shard.name, shard.keys, tuple(_TextSearch(self, target) for target in shard.items))
+            searches = tuple(_TextSearch(self, target) for target in shard.items)
+            self._running[shard.name] = Shard(shard.name, shard.keys, searches)
         ended: dict[str, Rows] = {}
-        while self._held and not ended:
+        while self._running and not ended:
             if self._round is None:
-                going = [search for shard in self._held.values() for search in shard.items if not search.finished]
+                going = [search for shard in self._running.values() for search in shard.items if not search.finished]
                 self._round = _Round(self, going)
             if not self._round.take(until):
                 break
             self._round = None
-            for name in [name for name, shard in self._held.items() if all(search.finished for search in shard.items)]:
-                over = self._held.pop(name)
+            for name in [name for name, shard in self._running.items() if all(search.finished for search in shard.items)]:
+                over = self._running.pop(name)
                 self._usual_queries += [search.num_answers for search in over.items]
-                ended[name] = rows_apart(_rows, over, self.searching.seed)
-        return TurnResult(ended, {name: self._stands(shard.items) for name, shard in self._held.items()})
+                ended[name] = rows_apart(lambda shard: [search.row() for search in shard.items], over, self.search_task.seed)
+        return TurnResult(ended, {name: self._progress(shard.items) for name, shard in self._running.items()})
 
-    def _stands(self, searches: Sequence[_TextSearch]) -> UnderWay:
+    def _progress(self, searches: Sequence[_TextSearch]) -> UnderWay:
         """Return the progress of searches: their queries, by those of ended searches, or by the limit."""
         most = 1 + 2 * self.config.search.max_queries
         usual = sum(self._usual_queries) / len(self._usual_queries) if self._usual_queries else most
@@ -261,7 +262,7 @@ class TextSearchWorker(TurnWorker[Target, Rows]):
         """Return the search that proposes inputs for a target."""
         settings, attacker = self.config.writing, self._attacker
         if attacker is None:
-            words, start = self.searching.wanted.words, tuple(self.config.start.split())
+            words, start = self.search_task.plan.words, tuple(self.config.start.split())
             return Evolution(self.config.search, words, seed, start=start, allows=self.config.allows)
         decoding = ChatDecoding(max_tokens=settings.max_tokens, temperature=settings.temperature)
 
@@ -276,8 +277,8 @@ class TextSearchWorker(TurnWorker[Target, Rows]):
             )
 
         shown = "\n\n".join(f"[{message.role}] {message.content}" for message in self.chat(target, ("[WORDS]",)))
-        max_queries, wanted = self.config.search.max_queries, " ".join(target.words)
-        return Writing(settings, max_queries, target=wanted, shown=shown, write=write, seed=seed)
+        max_queries, text = self.config.search.max_queries, " ".join(target.words)
+        return Writing(settings, max_queries, target=text, shown=shown, write=write, seed=seed)
 
     def judged(self, answer: Answer, target: Target) -> ReplyVerdict:
         """Return the verdict on an answer."""
@@ -297,7 +298,7 @@ class _Round:
     def take(self, until: float) -> bool:
         """Take answers until a time; return whether all are there and the searches have them."""
         while self._to_ask:
-            # An attacker that writes inputs is asked here.
+            # An attacker that writes inputs writes them here.
             search = self._to_ask.popleft()
             chats = search.ask()
             self._chats += chats
@@ -341,10 +342,10 @@ class _TextSearch:
     """Answers of the round under way, in the order in which they came."""
 
     def __post_init__(self) -> None:
-        self.seed = self.worker.searching.seed(self.target.key)
+        self.seed = self.worker.search_task.seed(self.target.key)
         self.search = self.worker.proposals(self.target, self.seed)
-        how = self.worker.config.search, self.worker.searching.wanted.words
-        self.random = Evolution(*how, derive_seed(self.seed, "random"), allows=self.worker.config.allows, blind=True)
+        arguments = self.worker.config.search, self.worker.search_task.plan.words
+        self.random = Evolution(*arguments, derive_seed(self.seed, "random"), allows=self.worker.config.allows, blind=True)
         self.replies: dict[Proposals | None, dict[Words, _JudgedReply]] = {None: {}, self.search: {}, self.random: {}}
         self.requests: list[tuple[Proposals | None, list[Words]]] = []
 
@@ -387,11 +388,11 @@ class _TextSearch:
             new = self._judged({words: next(arriving) for words in inputs}, controls=proposals is None)
             self.replies[proposals] |= new
             if proposals is not None and new:
-                heard = [
-                    ToldReply(reply.fitness, reply.answer.text, "" if reply.answer.is_reply else reply.answer.kind.value)
+                rated = [
+                    RatedReply(reply.fitness, reply.answer.text, "" if reply.answer.is_reply else reply.answer.kind.value)
                     for reply in new.values()
                 ]
-                proposals.tell(heard, success=any(reply.verdict.success for reply in new.values()))
+                proposals.tell(rated, success=any(reply.verdict.success for reply in new.values()))
 
     def _judged(self, answers: dict[Words, Answer], *, controls: bool) -> dict[Words, _JudgedReply]:
         """Return answers with their verdicts; answers that are no reply, and controls, are not rated."""
@@ -476,17 +477,13 @@ def _finite(fitness: float) -> float | None:
     return fitness if math.isfinite(fitness) else None
 
 
-def _rows(shard: Shard[_TextSearch]) -> list[dict[str, Any]]:
-    return [search.row() for search in shard.items]
-
-
 def evolution() -> TextSearchConfig:
     """16 inputs of 8 words, 200 replies for each of 20 targets."""
     return TextSearchConfig()
 
 
 def quick() -> TextSearchConfig:
-    """A first look: 5 targets, 40 replies for each."""
+    """Take a first look: 5 targets, 40 replies for each."""
     return TextSearchConfig(limit=5, search=EvolutionSettings(population=8, max_queries=40))
 
 
@@ -530,17 +527,18 @@ class SearchText(Job[TextSearchConfig, TextSearchPlan, TextSearchPlan]):
         save_targets(prepared.targets, run.path)
         save_words(prepared.words, run.path)
         reporter.say(str(text_composition(prepared.config)))
-        searching = TextSearchTask(prepared, str((run.path / ANSWERS_FOLDER).absolute()))
+        search_task = TextSearchTask(prepared, str((run.path / ANSWERS_FOLDER).absolute()))
         items = {target.key: target for target in prepared.targets.targets}
-        run_items(run, searching, items, prepared.config, reporter, f"searching for {prepared.targets.name} targets by replies")
+        title = f"searching for {prepared.targets.name} targets by replies"
+        run_items(run, search_task, items, prepared.config, reporter, title)
         return prepared
 
-    def measure(self, run: RunFolder, found: TextSearchPlan) -> Summary:
-        config = found.config
+    def measure(self, run: RunFolder, plan: TextSearchPlan) -> Summary:
+        config = plan.config
         return Summary(
-            f"search by replies for {found.targets.name} targets on {config.model}",
-            f"{len(found.targets.targets):,} targets, at most {config.search.max_queries:,} replies each, "
-            f"{f'written by {config.attacker}' if config.attacker else f'{len(found.words):,} words'}, seed {config.seed}.",
+            f"search by replies for {plan.targets.name} targets on {config.model}",
+            f"{len(plan.targets.targets):,} targets, at most {config.search.max_queries:,} replies each, "
+            f"{f'written by {config.attacker}' if config.attacker else f'{len(plan.words):,} words'}, seed {config.seed}.",
             text_metrics(run.read_rows().to_pylist()),
             {ATTACK: text_composition(config).parts},
         )

@@ -88,13 +88,13 @@ class TypedTrigger:
         return replace(self, key=f"{self.source}:{self.key}", source=NO_INPUT, slots=tuple("" for _ in self.slots))
 
 
-def typed_triggers(runs: Mapping[str, str], wanted: TriggerChoice) -> dict[str, list[TypedTrigger]]:
+def typed_triggers(runs: Mapping[str, str], choice: TriggerChoice) -> dict[str, list[TypedTrigger]]:
     """Return the triggers of runs, by source.
 
     Args:
         runs: names of runs of parley search, search universal, search text or search methods on chat models, by what each is
             called.
-        wanted: those whose reply was a success, those that are hits (by replies alone: a success), or all.
+        choice: those whose reply was a success, those that are hits (by replies alone: a success), or all.
 
     Raises:
         ConfigError: a run is one of something else, of a model that takes no messages, or of a prompt that is written out.
@@ -103,11 +103,11 @@ def typed_triggers(runs: Mapping[str, str], wanted: TriggerChoice) -> dict[str, 
     """
     triggers: dict[str, list[TypedTrigger]] = {}
     for label, name in runs.items():
-        for trigger in _triggers(label, name, wanted):
+        for trigger in _triggers(label, name, choice):
             triggers.setdefault(trigger.source, []).append(trigger)
     if not triggers:
         fix = "search longer, or take every input: --found all"
-        raise DataError("there is no trigger to type", where=", ".join(runs.values()), got=f"--found {wanted}", fix=fix)
+        raise DataError("there is no trigger to type", where=", ".join(runs.values()), got=f"--found {choice}", fix=fix)
     return triggers
 
 
@@ -123,11 +123,11 @@ def with_controls(triggers: Mapping[str, Sequence[TypedTrigger]]) -> dict[str, l
     return controlled | {NO_INPUT: list(without.values())}
 
 
-def _triggers(label: str, name: str, wanted: TriggerChoice) -> Iterator[TypedTrigger]:
+def _triggers(label: str, name: str, choice: TriggerChoice) -> Iterator[TypedTrigger]:
     run = RunFolder.load(fetched_run(name))
     if run.job == METHODS:
         for line in read_lines(str(run.config["method"])):
-            yield from _triggers(f"{label}, {line.label}", f"{name.rstrip('/')}/{line.folder}", wanted)
+            yield from _triggers(f"{label}, {line.label}", f"{name.rstrip('/')}/{line.folder}", choice)
         return
     if run.job not in (SEARCH, UNIVERSAL, TEXT):
         fix = "name runs of parley search, search universal, search text or search methods"
@@ -143,23 +143,23 @@ def _triggers(label: str, name: str, wanted: TriggerChoice) -> Iterator[TypedTri
     if run.job != UNIVERSAL:
         for row in finished(rows):
             hit = bool(row["verified"]) if run.job == TEXT else is_hit(row, str(run.config["hit"]))
-            if row["typed"] and _is_wanted(row, hit, wanted):
+            if row["typed"] and _is_wanted(row, hit, choice):
                 yield typed(label, row["item_key"], row, row["typed"])
         return
     if (best := best_found(rows)) is None:
         return
     # Of several models that were searched together a prompt is typed once.
     first = best["pairs"][0].get("model")
-    pairs = [pair for pair in best["pairs"] if pair.get("model") == first and _is_wanted(pair, bool(pair["hit"]), wanted)]
+    pairs = [pair for pair in best["pairs"] if pair.get("model") == first and _is_wanted(pair, bool(pair["hit"]), choice)]
     # The random input behind the same prompts, so that the two lines can be compared.
     random = (row for row in finished(rows) if row["kind"] == RANDOM)
-    for source, kept in ((label, best), *((f"{label}, random", row) for row in islice(random, 1))):
+    for source, input_row in ((label, best), *((f"{label}, random", row) for row in islice(random, 1))):
         for pair in pairs:
-            yield typed(source if pair["searched"] else f"{source}, held out", pair["key"], pair, kept["typed"])
+            yield typed(source if pair["searched"] else f"{source}, held out", pair["key"], pair, input_row["typed"])
 
 
-def _is_wanted(entry: Row, hit: bool, wanted: TriggerChoice) -> bool:
-    return {"verified": bool(entry["verified"]), "hits": hit, "all": True}[wanted]
+def _is_wanted(entry: Row, hit: bool, choice: TriggerChoice) -> bool:
+    return {"verified": bool(entry["verified"]), "hits": hit, "all": True}[choice]
 
 
 def _template(run: RunFolder, settings: Mapping[str, Any], name: str, *, has_prompts: bool) -> Chat:
@@ -180,7 +180,7 @@ def _template(run: RunFolder, settings: Mapping[str, Any], name: str, *, has_pro
 
 
 _ITEMS = 16
-"""Of a shard at most: all of one model."""
+"""Triggers of a shard at most, all of one model."""
 NUM_PROMPTS = "num_prompts"
 """Entry of the summary: how many prompts are typed, those to each model."""
 
@@ -196,11 +196,11 @@ class TriggerTransferConfig(ShardedConfig):
     found: TriggerChoice = "verified"
     """Triggers that are typed: verified (the searched model's reply was a success), hits, or all."""
     limit: NumItemsOrAll = 100
-    """At most so many triggers of each source, the seed's choice; 0 for all."""
+    """Number of triggers of each source at most, the seed's choice; 0 for all."""
     success: SuccessSettings = field(default_factory=SuccessSettings)
     """When a reply is a success; by target: as the search has it."""
     chat: ChatAsking = field(default_factory=ChatAsking)
-    """How the models, and one that judges, are loaded or asked."""
+    """Settings of the models, and of one that judges."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -208,8 +208,8 @@ class TriggerTransferConfig(ShardedConfig):
             ("--model", self.model_names, self.model),
             ("--searches", self.run_names, self.searches),
         ):
-            wanted = [name for name in named.split(",") if name.strip()]
-            if len(labels) < len(wanted) or NO_INPUT in labels:
+            names = [name for name in named.split(",") if name.strip()]
+            if len(labels) < len(names) or NO_INPUT in labels:
                 fix = "name each once, and give folders or files names of their own"
                 raise ConfigError("lines of the matrix would be called alike", where=option, got=named, fix=fix)
 
@@ -289,20 +289,20 @@ class TriggerTransferWorker:
     """A worker that types triggers; it holds one model at a time, beside a judge.
 
     Args:
-        transferring: the triggers and their models.
+        transfer_task: the triggers and their models.
     """
 
-    def __init__(self, transferring: TransferTask) -> None:
-        self.transferring, self.config = transferring, transferring.config
+    def __init__(self, transfer_task: TransferTask) -> None:
+        self.transfer_task, self.config = transfer_task, transfer_task.config
         self._label = ""
         self._model: ChatModel | None = None
         self._success = judges_of_replies(
-            self.config.success, self.config.chat.on(self.config.device), Path(transferring.answers)
+            self.config.success, self.config.chat.on(self.config.device), Path(transfer_task.answers)
         )
 
     def run(self, shard: Shard[ShownTrigger]) -> list[dict[str, Any]]:
         """Return one row per trigger and model; all questions to a model are asked at once."""
-        return rows_apart(self._all_rows, shard, self.transferring.seed)
+        return rows_apart(self._all_rows, shard, self.transfer_task.seed)
 
     def _all_rows(self, shard: Shard[ShownTrigger]) -> list[dict[str, Any]]:
         rows: dict[str, dict[str, Any]] = {}
@@ -315,12 +315,12 @@ class TriggerTransferWorker:
         from parley.policies.chat.model import ChatDecoding
 
         model, success = self._model_of(label), self.config.success
-        chats, tokens = [trigger.chat for trigger in triggers.values()], self.transferring.num_tokens
+        chats, tokens = [trigger.chat for trigger in triggers.values()], self.transfer_task.num_tokens
         greedy = model.answer(chats, decoding=ChatDecoding(max_tokens=tokens))
         drawn = []
         decoding = ChatDecoding(max_tokens=tokens, temperature=success.temperature)
         for number in range(success.samples):
-            seeds = [derive_seed(self.transferring.seed(key), "sample", number) for key in triggers]
+            seeds = [derive_seed(self.transfer_task.seed(key), "sample", number) for key in triggers]
             drawn.append(model.answer(chats, decoding=decoding, seeds=seeds))
         rows = {}
         for index, (key, trigger) in enumerate(triggers.items()):
@@ -329,7 +329,7 @@ class TriggerTransferWorker:
                 JudgedAnswer(answer, judge.verdict(answer, trigger.target, trigger.prompt))
                 for answer in (greedy[index], *(answers[index] for answers in drawn))
             ]
-            rows[key] = ok_row(key, self.transferring.seed(key)) | {
+            rows[key] = ok_row(key, self.transfer_task.seed(key)) | {
                 "source": trigger.source,
                 "trigger": trigger.key,
                 "control": trigger.control or None,
@@ -349,7 +349,7 @@ class TriggerTransferWorker:
         if self._model is None or self._label != label:
             # Free the memory of the previous model first.
             self._model = None
-            chat, answers = self.config.chat.on(self.config.device), Path(self.transferring.answers)
+            chat, answers = self.config.chat.on(self.config.device), Path(self.transfer_task.answers)
             self._label, self._model = label, load_chat_model(self.config.model_names[label], chat, answers=answers)
         return self._model
 
@@ -368,7 +368,7 @@ class TransferPlan:
 
 
 def zou2023() -> TriggerTransferConfig:
-    """Triggers that worked on the searched model, greedy replies (Zou et al. 2023)."""
+    """Type the triggers that worked on the searched model, greedy replies (Zou et al. 2023)."""
     return TriggerTransferConfig()
 
 
@@ -403,17 +403,17 @@ class SearchTransfer(Job[TriggerTransferConfig, TransferPlan, TransferPlan]):
     def work(self, run: RunFolder, prepared: TransferPlan, reporter: Reporter) -> TransferPlan:
         reporter.say(str(_composition(prepared.config)))
         num_tokens = prepared.config.success.tokens or enough_tokens(item.trigger.target for item in prepared.items.values())
-        transferring = TransferTask(prepared.config, str((run.path / ANSWERS_FOLDER).absolute()), num_tokens)
-        run_items(run, transferring, prepared.items, prepared.config, reporter, "typing triggers to models")
+        transfer_task = TransferTask(prepared.config, str((run.path / ANSWERS_FOLDER).absolute()), num_tokens)
+        run_items(run, transfer_task, prepared.items, prepared.config, reporter, "typing triggers to models")
         return prepared
 
-    def measure(self, run: RunFolder, found: TransferPlan) -> Summary:
-        config, rows = found.config, run.read_rows().to_pylist()
+    def measure(self, run: RunFolder, plan: TransferPlan) -> Summary:
+        config, rows = plan.config, run.read_rows().to_pylist()
         return Summary(
             f"triggers of {', '.join(config.run_names)} on {', '.join(config.model_names)}",
-            f"{len(found.items):,} prompts, {config.found} triggers, {len(config.model_names)} models, seed {config.seed}.",
+            f"{len(plan.items):,} prompts, {config.found} triggers, {len(config.model_names)} models, seed {config.seed}.",
             transfer_metrics(rows),
-            {NUM_PROMPTS: len(found.items), ATTACK: _composition(config).parts},
+            {NUM_PROMPTS: len(plan.items), ATTACK: _composition(config).parts},
         )
 
     def models(self, config: TriggerTransferConfig) -> Mapping[str, str]:
@@ -463,7 +463,7 @@ def _composition(config: TriggerTransferConfig) -> AttackComposition:
 
 
 def _items(config: TriggerTransferConfig) -> dict[str, ShownTrigger]:
-    """Return the typed triggers with their models, by key: at most so many of each source, with their controls."""
+    """Return the typed triggers with their models, by key: at most `limit` of each source, with their controls."""
     typed = typed_triggers(config.run_names, config.found)
     chosen = {source: _chosen(triggers, config) for source, triggers in typed.items()}
     shown = [(source, trigger) for source, triggers in with_controls(chosen).items() for trigger in triggers]
@@ -475,7 +475,7 @@ def _items(config: TriggerTransferConfig) -> dict[str, ShownTrigger]:
 
 
 def _chosen(triggers: Sequence[TypedTrigger], config: TriggerTransferConfig) -> list[TypedTrigger]:
-    """Return at most so many triggers; of a universal input and of a random one the same pairs."""
+    """Return at most `limit` triggers; a universal input and a random one keep the same pairs."""
     if not config.limit or len(triggers) <= config.limit:
         return list(triggers)
     drawn = stream(config.seed, "transferred").permutation(len(triggers))[: config.limit]

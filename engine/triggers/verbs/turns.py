@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-KEPT_EVERY_S = 30.0
+SAVED_EVERY_S = 30.0
 """Seconds after which the state of a shard is saved again, even if no restart of a single item has ended."""
 
 
@@ -59,15 +59,15 @@ class _RunningShard(Generic[SearchItemT]):
 
     Args:
         shard: what is searched for.
-        outcomes: of its items' restarts, by item.
+        outcomes: those of its items' restarts, by item.
         has_news: True if a restart has ended since the state of the shard was last saved.
-        told_at: the time of that, by `time.monotonic`.
+        saved_at: the time of that save, by `time.monotonic`.
     """
 
     shard: Shard[SearchItemT]
     outcomes: dict[str, list[Outcome]]
     has_news: bool = False
-    told_at: float = field(default_factory=time.monotonic)
+    saved_at: float = field(default_factory=time.monotonic)
 
 
 class SearchTurns(TurnWorker[SearchItemT, Rows], ABC, Generic[SearchItemT]):
@@ -87,33 +87,38 @@ class SearchTurns(TurnWorker[SearchItemT, Rows], ABC, Generic[SearchItemT]):
     def tasks(self, item: SearchItemT) -> list[Task]:
         """Return the searches for an item, its restarts in rising order; none if nothing is searched for."""
 
+    def search_effort(self, item: SearchItemT) -> float:
+        """Return the work of the searches for an item, in the units of `Work.effort`; the rest of its work is its row."""
+        return 1.0
+
     @abstractmethod
     def row(self, item: SearchItemT, outcomes: Sequence[Outcome]) -> dict[str, Any]:
         """Return the row of an item whose searches have ended."""
 
     def drop(self) -> None:
         self._side_by_side = self.searches()
-        self._held: dict[str, _RunningShard[SearchItemT]] = {}
+        self._running: dict[str, _RunningShard[SearchItemT]] = {}
         self._shard_of: dict[str, _RunningShard[SearchItemT]] = {}
 
     def turn(self, joining: Sequence[Shard[SearchItemT]], seconds: float) -> TurnResult[Rows]:
         until = time.monotonic() + seconds
         for shard in joining:
-            held = self._held[shard.name] = self._add(shard)
-            self._shard_of |= dict.fromkeys(held.outcomes, held)
+            running = self._running[shard.name] = self._add(shard)
+            self._shard_of |= dict.fromkeys(running.outcomes, running)
         ended: dict[str, Rows] = {}
-        while self._held:
+        while self._running:
             for outcome in self._side_by_side.step():
-                held = self._shard_of[outcome.task.key]
-                held.outcomes[outcome.task.key].append(outcome)
-                held.has_news = True
-            for name in [name for name, held in self._held.items() if held.outcomes.keys().isdisjoint(self._side_by_side.keys)]:
-                held = self._held.pop(name)
-                self._shard_of = {key: other for key, other in self._shard_of.items() if other is not held}
-                ended[name] = [self._row(item, held.outcomes[item.key]) for item in held.shard.items]
+                running = self._shard_of[outcome.task.key]
+                running.outcomes[outcome.task.key].append(outcome)
+                running.has_news = True
+            under_way = self._side_by_side.keys
+            for name in [name for name, shard in self._running.items() if shard.outcomes.keys().isdisjoint(under_way)]:
+                finished = self._running.pop(name)
+                self._shard_of = {key: shard for key, shard in self._shard_of.items() if shard is not finished}
+                ended[name] = [self._row(item, finished.outcomes[item.key]) for item in finished.shard.items]
             if time.monotonic() >= until or (ended and self._side_by_side.num_free):
                 break
-        return TurnResult(ended, {name: self._stands(held) for name, held in self._held.items()})
+        return TurnResult(ended, {name: self._progress(shard) for name, shard in self._running.items()})
 
     def _row(self, item: SearchItemT, outcomes: Sequence[Outcome]) -> dict[str, Any]:
         """Return its row; an error row if the judge of replies fails, which costs no other item."""
@@ -122,7 +127,7 @@ class SearchTurns(TurnWorker[SearchItemT, Rows], ABC, Generic[SearchItemT]):
         except RefusedModelError:
             raise
         except (ConfigError, ModelError) as error:
-            logger.warning("what was found for %s is not judged: %s", item.key, error.what)
+            logger.warning("the input for %s is not judged: %s", item.key, error.what)
             return error_row(item.key, target_seed(self.config.seed, item.key), str(error))
 
     def _add(self, shard: Shard[SearchItemT]) -> _RunningShard[SearchItemT]:
@@ -132,32 +137,36 @@ class SearchTurns(TurnWorker[SearchItemT, Rows], ABC, Generic[SearchItemT]):
 
         for item in shard.items:
             if tasks := self.tasks(item):
-                kept = (shard.kept or {}).get(item.key, {"outcomes": [], "saved": {}})
-                outcomes = [outcome_from_json(entry, tasks.__getitem__) for entry in kept["outcomes"]]
-                self._side_by_side.add(
-                    tasks, StartedSearch(outcomes, {int(number): entry for number, entry in kept["saved"].items()})
-                )
+                state = (shard.kept or {}).get(item.key, {"outcomes": [], "saved": {}})
+                outcomes = [outcome_from_json(entry, tasks.__getitem__) for entry in state["outcomes"]]
+                saved = {int(number): entry for number, entry in state["saved"].items()}
+                self._side_by_side.add(tasks, StartedSearch(outcomes, saved))
         return _RunningShard(shard, {item.key: [] for item in shard.items})
 
-    def _stands(self, held: _RunningShard[SearchItemT]) -> UnderWay:
+    def _progress(self, running: _RunningShard[SearchItemT]) -> UnderWay:
         """Return the progress of a shard, and now and then its saved state."""
-        under_way = {key for key in held.outcomes if key in self._side_by_side.keys}
-        share = len(held.outcomes) - len(under_way) + sum(map(self._side_by_side.share, under_way))
-        ended = (outcome.candidates for key, outcomes in held.outcomes.items() if key not in under_way for outcome in outcomes)
+        under_way = {key for key in running.outcomes if key in self._side_by_side.keys}
+        share = sum(
+            self.search_effort(item) * (self._side_by_side.share(item.key) if item.key in under_way else 1.0)
+            for item in running.shard.items
+        )
+        ended = (
+            outcome.candidates for key, outcomes in running.outcomes.items() if key not in under_way for outcome in outcomes
+        )
         tried = Counter(candidates=sum(map(self._side_by_side.tried_for, under_way)) + sum(ended))
         # The saved state of many items is large.
-        if not (held.has_news and len(held.outcomes) == 1) and time.monotonic() - held.told_at < KEPT_EVERY_S:
+        if not (running.has_news and len(running.outcomes) == 1) and time.monotonic() - running.saved_at < SAVED_EVERY_S:
             return UnderWay(share, tried)
-        held.has_news, held.told_at = False, time.monotonic()
-        return UnderWay(share, tried, {key: self._kept(held, key) for key in held.outcomes})
+        running.has_news, running.saved_at = False, time.monotonic()
+        return UnderWay(share, tried, {key: self._saved_state(running, key) for key in running.outcomes})
 
-    def _kept(self, held: _RunningShard[SearchItemT], key: str) -> dict[str, Any]:
+    def _saved_state(self, running: _RunningShard[SearchItemT], key: str) -> dict[str, Any]:
         """Return the saved state of an item: the restarts that have ended, and those under way."""
         from parley.engine.triggers.searches.batch import outcome_to_json
         from parley.engine.triggers.searches.side_by_side import StartedSearch
 
         is_over = key not in self._side_by_side.keys
-        begun = StartedSearch(held.outcomes[key]) if is_over else self._side_by_side.begun(key)
+        begun = StartedSearch(running.outcomes[key]) if is_over else self._side_by_side.begun(key)
         saved = {str(number): state for number, state in begun.saved.items()}
         return {"outcomes": list(map(outcome_to_json, begun.outcomes)), "saved": saved}
 
@@ -168,7 +177,7 @@ UNVERIFIED: dict[str, Any] = dict.fromkeys(
         *("samples", "sampled", "drawn_no_replies", "judge_answers", "judge_unparsable", "judge_no_reply"),
     )
 )
-"""The columns of a row whose input nobody types."""
+"""The columns of a row whose input is not typed."""
 
 
 class Verifier:

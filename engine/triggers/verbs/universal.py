@@ -43,6 +43,7 @@ from parley.engine.triggers.metrics.universal import (
     universal_metrics,
     universal_table,
 )
+from parley.engine.triggers.success import TOKENS
 from parley.engine.triggers.targets import Target, TargetList, has_prompts, target_seed
 from parley.engine.triggers.verbs.config import UNIVERSAL, TriggerConfig, is_hugging_face
 from parley.engine.triggers.verbs.models import (
@@ -115,6 +116,29 @@ class UniversalSearchTask(Sharded[UniversalInput]):
     def seed(self, key: str) -> int:
         return target_seed(self.config.seed, key)
 
+    def effort(self, item: UniversalInput) -> float:
+        """Return the readings of a prompt by a model that an input takes: its search, then the replies behind all prompts."""
+        success = self.config.success
+        longest = max(len(pair.words) for pair in (*self.searched, *self.held_out))
+        reply_tokens = success.tokens or (longest + 1 if success.by in ("target", "exact", "prefix") else TOKENS)
+        replies = len(self.labels) * (len(self.searched) + len(self.held_out)) * (1 + success.samples)
+        return self.search_effort(item) + replies * reply_tokens
+
+    def search_effort(self, item: UniversalInput) -> float:
+        """Return the most readings of a prompt by a model in the search for an input; 0 for inputs that are not searched for.
+
+        A candidate is read behind each searched prompt, a word of a reply counts as one reading.
+        """
+        from parley.engine.triggers.catalogue import make_method
+
+        if item.kind != FOUND:
+            return 0.0
+        method = make_method(self.config.method, self.config.search)
+        per_visit = method.candidates * method.cost if "candidates" in method.uses else 1
+        most = self.config.search.max_sweeps * self.config.hugging_face.length * per_visit
+        candidates = min(most, self.config.search.max_candidates or most)
+        return float(candidates * len(self.labels) * len(self.searched))
+
     def worker(self) -> UniversalWorker:
         return UniversalWorker(self)
 
@@ -176,22 +200,23 @@ class UniversalWorker(SearchTurns[UniversalInput]):
     """A worker that holds the models behind every prompt.
 
     Args:
-        searching: the search.
+        search_task: the search.
     """
 
-    def __init__(self, searching: UniversalSearchTask) -> None:
+    def __init__(self, search_task: UniversalSearchTask) -> None:
         from parley.engine.triggers.hits import HitType
         from parley.engine.triggers.searches.batch import UniversalVictim
 
-        # The first model stands where one is asked for.
-        config, models = replace(searching.config, model=searching.config.model.split(",")[0].strip()), searching.models
+        self._searching = search_task
+        # Code that needs one model gets the first.
+        config, models = replace(search_task.config, model=search_task.config.model.split(",")[0].strip()), search_task.models
         self.config, self.thresholds, self.wanted = config, models.thresholds, HitType.parse(config.hit)
-        folders = cast("list[HuggingFaceFolder]", [models.victim, *models.others])
+        folders = cast("list[HuggingFaceFolder]", [models.victim, *models.other_models])
         causal = _with_words_of_the_first([cast("HuggingFaceCausal", folder.load(config.device)) for folder in folders])
         self.pairs = [
-            _ModelPair(label, pair, pair in searching.searched, model.behind(str(pair.prompt)))
-            for label, model in zip(searching.labels, causal, strict=True)
-            for pair in (*searching.searched, *searching.held_out)
+            _ModelPair(label, pair, pair in search_task.searched, model.behind(str(pair.prompt)))
+            for label, model in zip(search_task.labels, causal, strict=True)
+            for pair in (*search_task.searched, *search_task.held_out)
         ]
 
         def victim(pairs: Sequence[_ModelPair]) -> UniversalVictim:
@@ -202,7 +227,7 @@ class UniversalWorker(SearchTurns[UniversalInput]):
         self.search = compose(self.victim)
         # Measures behind all prompts what was searched for behind some of them.
         self._everywhere = compose(victim(self.pairs)).method.scorer
-        self._verifier = verifier(config, causal[0], searching.answers)
+        self._verifier = verifier(config, causal[0], search_task.answers)
         self.drop()
 
     def searches(self) -> BatchedSearch:
@@ -214,6 +239,9 @@ class UniversalWorker(SearchTurns[UniversalInput]):
         if item.kind != FOUND:
             return []
         return list(tasks_of({item.key: self.victim.target_ids}, 1, self.config.seed))
+
+    def search_effort(self, item: UniversalInput) -> float:
+        return self._searching.search_effort(item)
 
     def row(self, item: UniversalInput, outcomes: Sequence[Outcome]) -> dict[str, Any]:
         words = self._words(item, outcomes)
@@ -270,8 +298,8 @@ class UniversalWorker(SearchTurns[UniversalInput]):
                 nats = [-entry for entry in at.reading.word_log_probability]
                 hit = self.wanted.is_hit(at.reading, self.thresholds)
             about = {"model": entry.label, "key": pair.key, "prompt": pair.prompt, "target": target, "searched": entry.searched}
-            kept = {name: value for name, value in columns.items() if name != "typed"}
-            rows.append(about | {"nats": float(np.mean(nats)), "hit": hit} | kept)
+            judged = {name: value for name, value in columns.items() if name != "typed"}
+            rows.append(about | {"nats": float(np.mean(nats)), "hit": hit} | judged)
         return rows
 
 
@@ -291,7 +319,7 @@ class UniversalConfig(TriggerConfig):
     hit: str = "o-greedy"
     """Wanted hits, as of parley search; a search ends where it is one behind every searched prompt."""
     limit: NumItemsOrAll = 40
-    """At most so many pairs, the seed's choice; 0 for all. Half of them are read for each input that is tried."""
+    """Number of pairs at most, the seed's choice; 0 for all. Each input is read behind the searched ones."""
     held_out: ShareBelowOne = 0.5
     """Share of the prompts that no search sees."""
     num_random: NumItemsOrAll = 5
@@ -308,7 +336,7 @@ class UniversalSearchPlan:
     """A checked configuration with its models and pairs.
 
     Args:
-        config: what was asked for.
+        config: the settings.
         models: what is searched.
         targets: all pairs.
         searched: those that searches see.
@@ -353,7 +381,7 @@ def gibbs() -> UniversalConfig:
 
 
 def quick() -> UniversalConfig:
-    """A first look: 8 pairs, one search of 64 steps of 32 swaps."""
+    """Take a first look: 8 pairs, one search of 64 steps of 32 swaps."""
     search = replace(settings.gcg(), candidates=32, max_candidates=64 * 32)
     return UniversalConfig(method="gcg", limit=8, search=search)
 
@@ -386,31 +414,31 @@ class SearchUniversal(Job[UniversalConfig, UniversalSearchPlan, UniversalSearchP
         reporter.say(str(_composition(prepared)))
         labels = tuple(model_labels(config.model))
         answers = str((run.path / ANSWERS_FOLDER).absolute())
-        searching = UniversalSearchTask(config, prepared.models, prepared.searched, prepared.held_out, labels, answers)
+        search_task = UniversalSearchTask(config, prepared.models, prepared.searched, prepared.held_out, labels, answers)
         items = universal_inputs(config.search.restarts, config.num_random)
         title = f"searching for one input behind {len(prepared.searched):,} prompts, {len(prepared.held_out):,} held out"
-        run_items(run, searching, items, config, reporter, title)
+        run_items(run, search_task, items, config, reporter, title)
         return prepared
 
-    def measure(self, run: RunFolder, found: UniversalSearchPlan) -> Summary:
-        config, rows = found.config, run.read_rows().to_pylist()
-        kept = best_found(rows)
+    def measure(self, run: RunFolder, plan: UniversalSearchPlan) -> Summary:
+        config, rows = plan.config, run.read_rows().to_pylist()
+        best = best_found(rows)
         return Summary(
-            f"universal trigger for {found.targets.name} on {config.model}",
-            f"{len(found.searched):,} searched pairs, {len(found.held_out):,} behind held-out prompts, {config.method}, "
+            f"universal trigger for {plan.targets.name} on {config.model}",
+            f"{len(plan.searched):,} searched pairs, {len(plan.held_out):,} behind held-out prompts, {config.method}, "
             f"searches: {config.search.restarts}, seed {config.seed}.",
-            universal_metrics(rows, len(found.targets.skipped)),
+            universal_metrics(rows, len(plan.targets.skipped)),
             {
-                ATTACK: _composition(found).parts,
-                BEST: kept and kept["typed"],
-                "thresholds": found.models.limits,
-                "skipped": [skipped._asdict() for skipped in found.targets.skipped],
+                ATTACK: _composition(plan).parts,
+                BEST: best and best["typed"],
+                "thresholds": plan.models.limits,
+                "skipped": [skipped._asdict() for skipped in plan.targets.skipped],
             },
         )
 
     def models(self, config: UniversalConfig) -> Mapping[str, str]:
-        beside = {f"model {number}": name.partition(":")[2] for number, name in enumerate(config.names[1:], start=2)}
-        return models_of(replace(config, model=next(iter(config.names), ""))) | beside
+        other_models = {f"model {number}": name.partition(":")[2] for number, name in enumerate(config.names[1:], start=2)}
+        return models_of(replace(config, model=next(iter(config.names), ""))) | other_models
 
     def num_rows(self, config: UniversalConfig, path: Path) -> int:
         return len(universal_inputs(config.search.restarts, config.num_random))
@@ -442,25 +470,25 @@ class SearchUniversal(Job[UniversalConfig, UniversalSearchPlan, UniversalSearchP
 
 def _shown(run: RunFolder) -> Iterator[ShownInput]:
     """Yield what the kept input made each model reply behind each prompt."""
-    kept = best_found([row for part in run.read_parts() for row in part.to_pylist()])
-    if kept is None:
+    best = best_found([row for part in run.read_parts() for row in part.to_pylist()])
+    if best is None:
         return
-    for pair in kept["pairs"]:
+    for pair in best["pairs"]:
         kind = pair["kind"] if is_no_reply(pair) else ""
-        yield ShownInput(bool(pair["verified"]), pair["prompt"], kept["typed"], pair["target"], pair["reply"], kind)
+        yield ShownInput(bool(pair["verified"]), pair["prompt"], best["typed"], pair["target"], pair["reply"], kind)
 
 
-def _composition(wanted: UniversalSearchPlan) -> AttackComposition:
+def _composition(plan: UniversalSearchPlan) -> AttackComposition:
     """Return the attack as a composition: as a search, with the mean over the searched pairs as its objective."""
-    attack = composition(wanted.config, wanted.models.thresholds)
-    num, models = len(wanted.searched), f" on {len(wanted.config.names)} models" * (len(wanted.config.names) > 1)
-    held_out = f", one input behind all; {len(wanted.held_out)} pairs held out"
+    attack = composition(plan.config, plan.models.thresholds)
+    num, models = len(plan.searched), f" on {len(plan.config.names)} models" * (len(plan.config.names) > 1)
+    held_out = f", one input behind all; {len(plan.held_out)} pairs held out"
     return replace(attack, objective=f"mean of {num} pairs{models}: {attack.objective}", prompts=attack.prompts + held_out)
 
 
 def _require_room(models: Models, targets: TargetList) -> None:
     """Raise DataError if a model beside the first cannot read a prompt."""
-    for other in models.others:
+    for other in models.other_models:
         victim = cast("HuggingFaceCausal", other.load("cpu"))
         for pair in targets.targets:
             behind = victim.behind(str(pair.prompt))

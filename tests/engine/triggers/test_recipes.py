@@ -167,7 +167,7 @@ def test_beast_is_refused_where_the_victim_does_not_say_how_inputs_go_on() -> No
         def reply_logits(self, embedded_BNE: torch.Tensor, replies_BT: torch.Tensor) -> torch.Tensor:
             raise AssertionError("nothing is asked")
 
-    with pytest.raises(ConfigError, match="does not say how its inputs go on"):
+    with pytest.raises(ConfigError, match="does not predict the next word of its inputs"):
         TriggerSearch(Silent(), Beast())
 
 

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 TOLERANCE = {torch.float32: 1e-3, torch.float64: 1e-3}
-"""How far logits may be off, as a share of their spread: rounding, in the model's own precision."""
+"""Largest error of logits, as a share of their spread: rounding, in the model's own precision."""
 TOLERANCE_HALF = 0.2
 """The same of models in half precision."""
 
@@ -122,7 +122,7 @@ def own_layers(model: Any) -> Sequence[Any]:
 
 ATTENTION = "parley_packed"
 _OTHER_ATTENTION = ("softcap", "s_aux", "sliding_window")
-"""What some models do beside: capped scores, sinks, windows."""
+"""Arguments of other kinds of attention: capped scores, sinks, windows."""
 Attend = Callable[[int, Tensor, Tensor, Tensor, float | None], Tensor]
 """Attention (A, H, D) of a layer: its number, queries (1, H, A, D), keys and values (1, J, A, D), the scale of products."""
 
@@ -168,7 +168,7 @@ def read_blocks(reader: CausalReader, blocks: Sequence[TextBlock]) -> list[tuple
     """
     device, dtype = blocks[0].embedded_nLE.device, blocks[0].embedded_nLE.dtype
     start = 0
-    places, positions, kept = list[_Place](), list[Tensor](), list[Tensor]()
+    places, positions, kept_rows = list[_Place](), list[Tensor](), list[Tensor]()
     for embedded_nLE, before, keep in blocks:
         num, length = embedded_nLE.shape[:2]
         num_before = sum(part.length for part in before)
@@ -178,21 +178,25 @@ def read_blocks(reader: CausalReader, blocks: Sequence[TextBlock]) -> list[tuple
         places.append(_Place(start, num, length, before, mask_LS))
         positions.append(torch.arange(num_before, num_before + length, device=device).repeat(num))
         texts_n1 = start + length * torch.arange(num, device=device)[:, None]
-        kept.append((texts_n1 + torch.arange(length - keep, length, device=device)).flatten())
+        kept_rows.append((texts_n1 + torch.arange(length - keep, length, device=device)).flatten())
         start += num * length
+    from transformers.cache_utils import Cache
+
     layers = [_layer_class()() for _ in range(len(own_layers(reader.model)))]
     with reader.fast_products(), packed(reader.model, partial(_attend_blocks, places)):
         read = reader.model(
             inputs_embeds=torch.cat([block.embedded_nLE.flatten(0, 1) for block in blocks])[None],
             position_ids=torch.cat(positions)[None],
-            past_key_values=_cache(layers),
+            past_key_values=Cache(layers=layers),
             use_cache=True,
-            logits_to_keep=torch.cat(kept),
+            logits_to_keep=torch.cat(kept_rows),
         )
     new = [(layer.new[0], layer.new[1]) for layer in layers]
-    caches = [KeysValues(tuple(place.of(k) for k, _ in new), tuple(place.of(v) for _, v in new)) for place in places]
+    caches = [KeysValues(tuple(span.of(k) for k, _ in new), tuple(span.of(v) for _, v in new)) for span in places]
     logits = read.logits[0].split([block.embedded_nLE.shape[0] * block.keep for block in blocks])
-    return [(each.unflatten(0, (-1, block.keep)), new) for each, block, new in zip(logits, blocks, caches, strict=True)]
+    return [
+        (logits_xV.unflatten(0, (-1, block.keep)), new) for logits_xV, block, new in zip(logits, blocks, caches, strict=True)
+    ]
 
 
 @contextmanager
@@ -223,12 +227,12 @@ def _attend(
     attention_mask: Tensor | None,
     scaling: float | None = None,
     dropout: float = 0.0,
-    **others: Any,
+    **options: Any,
 ) -> tuple[Tensor, None]:
     """Return attention (1, A, H, D) in the signature of transformers."""
     attend = _packing.get()
     assert attend is not None, "nothing is packed"
-    if any(others.get(name) is not None for name in _OTHER_ATTENTION):
+    if any(options.get(name) is not None for name in _OTHER_ATTENTION):
         raise TypeError("the model's attention is no plain one")
     return attend(module.layer_idx, query_1HAD, key_1JAD, value_1JAD, scaling)[None], None
 
@@ -238,7 +242,7 @@ def _attend_blocks(
 ) -> Tensor:
     """Return attention (A, H, D) of each text to its earlier parts and to itself."""
     num_heads, width = query_1HAD.shape[1], query_1HAD.shape[3]
-    found_AHD = query_1HAD.new_empty(query_1HAD.shape[2], num_heads, width)
+    attended_AHD = query_1HAD.new_empty(query_1HAD.shape[2], num_heads, width)
     for block in packing:
         known_keys, known_values = ([getattr(part, kind)[layer] for part in block.before] for kind in ("keys", "values"))
         key_nJSD, value_nJSD = (
@@ -249,15 +253,9 @@ def _attend_blocks(
         query_nJRLD = block.of(query_1HAD).unflatten(1, (key_nJSD.shape[1], -1))
         mask = block.mask.repeat(query_nJRLD.shape[2], 1)
         attended = scaled_dot_product_attention(query_nJRLD.flatten(2, 3), key_nJSD, value_nJSD, mask, scale=scaling)
-        own_nLHD = found_AHD[block.start : block.start + block.num * block.length].unflatten(0, (block.num, block.length))
+        own_nLHD = attended_AHD[block.start : block.start + block.num * block.length].unflatten(0, (block.num, block.length))
         own_nLHD.copy_(attended.view_as(query_nJRLD).flatten(1, 2).transpose(1, 2))
-    return found_AHD
-
-
-def _cache(layers: list[Any]) -> Any:
-    from transformers.cache_utils import Cache
-
-    return Cache(layers=layers)
+    return attended_AHD
 
 
 @cache
@@ -298,7 +296,7 @@ class _Grid:
         own_nC: where the tokens stand that are read.
         first_n: the column with a text's first token.
         keeps: whether keys and values are kept.
-        kept: those of a layer, each (n, C, J, D).
+        caches: those of a layer, each (n, C, J, D).
     """
 
     before: Sequence[KeysValues]
@@ -306,7 +304,7 @@ class _Grid:
     own_nC: Tensor
     first_n: Tensor
     keeps: bool
-    kept: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)
+    caches: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)
     _on: dict[tuple[torch.device, int, int], tuple[Tensor, ...]] = field(default_factory=dict)
 
     def attend(self, layer: int, query_1HAD: Tensor, key_1JAD: Tensor, value_1JAD: Tensor, scaling: float | None) -> Tensor:
@@ -315,7 +313,7 @@ class _Grid:
         where = (query_1HAD.device, num_heads, of_keys)
         if where not in self._on:
             self._on[where] = self._indices(*where, query_1HAD.dtype)
-        keys_i, query_i, found_i, mask = self._on[where]
+        keys_i, query_i, order_i, mask = self._on[where]
         num = len(self.keys_nC)
         key_nCJD, value_nCJD = (
             self._tokens(new, [getattr(part, kind)[layer] for part in self.before])
@@ -324,15 +322,15 @@ class _Grid:
             for kind, new in (("keys", key_1JAD), ("values", value_1JAD))
         )
         if self.keeps:
-            self.kept[layer] = (key_nCJD, value_nCJD)
+            self.caches[layer] = (key_nCJD, value_nCJD)
         # Queries of one head of keys stand below one another, so that keys are not laid out for each.
         rows = query_1HAD.transpose(1, 2).reshape(-1, width)
         query_nJMD = rows.index_select(0, query_i).view(num, of_keys, -1, width)
-        found_nJMD = scaled_dot_product_attention(
+        attended_nJMD = scaled_dot_product_attention(
             query_nJMD, key_nCJD.transpose(1, 2), value_nCJD.transpose(1, 2), mask, scale=scaling
         )
-        attended = found_nJMD.transpose(1, 2).reshape(-1, found_nJMD.shape[-1])
-        return attended.index_select(0, found_i).unflatten(0, (-1, num_heads))
+        attended = attended_nJMD.transpose(1, 2).reshape(-1, attended_nJMD.shape[-1])
+        return attended.index_select(0, order_i).unflatten(0, (-1, num_heads))
 
     @staticmethod
     def _tokens(new_1JAD: Tensor, before: Sequence[Tensor]) -> Tensor:
@@ -350,7 +348,7 @@ class _Grid:
         text_A, column_A = (index.to(device) for index in self.own_nC[:, -length:].nonzero().unbind(1))
         query_A1 = text_A[:, None] * num_heads * length + column_A[:, None] * of_keys
         head_H = torch.arange(num_heads, device=device)
-        found_i = (query_A1 + head_H % repeats * length * of_keys + head_H // repeats).flatten()
+        order_i = (query_A1 + head_H % repeats * length * of_keys + head_H // repeats).flatten()
         # One for all where all begin in the same column.
         first_m11 = self.first_n.unique()[:, None, None]
         if len(first_m11) > 1:
@@ -360,7 +358,7 @@ class _Grid:
         mask_mLC = torch.zeros(sees_mLC.shape, dtype=dtype).masked_fill_(~sees_mLC, -torch.inf)
         mask_mLC = pad(mask_mLC, (0, -columns % _ALIGNED)).repeat(1, repeats, 1).to(device)
         mask = mask_mLC[:, None, :, :columns].expand(num, of_keys, -1, -1)
-        return self.keys_nC.flatten().to(device), query_i, found_i, mask
+        return self.keys_nC.flatten().to(device), query_i, order_i, mask
 
 
 def _grid(texts: Sequence[ReadPlan]) -> _Grid:
@@ -370,7 +368,7 @@ def _grid(texts: Sequence[ReadPlan]) -> _Grid:
     own_nC = torch.cat([column_C >= columns - plan.ids_BL.shape[1] + torch.tensor(plan.starts)[:, None] for plan in texts])
     end = int(own_nC.sum())
     before, begins = list[KeysValues](), dict[int, int]()
-    for part in (part for plan in texts for part in (plan.prompt, plan.known)):
+    for part in (part for plan in texts for part in (plan.prompt, plan.keys_values)):
         if part is not None and id(part) not in begins:
             begins[id(part)] = end
             end += part.num_rows * part.length
@@ -378,9 +376,9 @@ def _grid(texts: Sequence[ReadPlan]) -> _Grid:
     tokens, first = list[Tensor](), list[Tensor]()
     for plan, num_before in zip(texts, lengths, strict=True):
         num, length = plan.ids_BL.shape
-        row_B1 = torch.arange(num)[:, None] if plan.known.num_rows > 1 else torch.zeros(num, 1, dtype=torch.int64)
+        row_B1 = torch.arange(num)[:, None] if plan.keys_values.num_rows > 1 else torch.zeros(num, 1, dtype=torch.int64)
         searched_C = column_C - (columns - length)
-        known_BC = begins[id(plan.known)] + row_B1 * plan.known.length + searched_C
+        known_BC = begins[id(plan.keys_values)] + row_B1 * plan.keys_values.length + searched_C
         if plan.prompt is not None:
             known_BC = known_BC.where(searched_C >= 0, begins[id(plan.prompt)] + searched_C + num_before)
         first_column = columns - length - num_before
@@ -400,25 +398,25 @@ def read_grid(reader: CausalReader, texts: Sequence[ReadPlan], embedding_VE: Ten
     """
     grid, device = _grid(texts), embedding_VE.device
     rows = [len(plan.ids_BL) for plan in texts]
-    ids, kept = list[Tensor](), list[Tensor]()
+    ids, kept_rows = list[Tensor](), list[Tensor]()
     for plan, own_BC, keys_BC in zip(texts, grid.own_nC.split(rows), grid.keys_nC.split(rows), strict=True):
         columns = own_BC[:, -plan.ids_BL.shape[1] :].flatten().nonzero()[:, 0]
         ids.append(plan.ids_BL.flatten()[columns.to(device)])
-        kept.append(keys_BC[:, -len(plan.wanted_K) :].flatten())
+        kept_rows.append(keys_BC[:, -len(plan.wanted_K) :].flatten())
     positions_A = (torch.arange(grid.own_nC.shape[1]) - grid.first_n[:, None])[grid.own_nC]
     with reader.fast_products(), packed(reader.model, grid.attend):
         read = reader.model(
             inputs_embeds=embedding_VE[torch.cat(ids)][None],
             position_ids=positions_A[None].to(device),
             use_cache=False,
-            logits_to_keep=torch.cat(kept).to(device),
+            logits_to_keep=torch.cat(kept_rows).to(device),
         )
     results, done = list[tuple[Tensor, KeysValues | None]](), 0
-    for plan, logits in zip(texts, read.logits[0].split([len(part) for part in kept]), strict=True):
+    for plan, logits in zip(texts, read.logits[0].split([len(part) for part in kept_rows]), strict=True):
         cache, columns = None, slice(done, done + len(plan.ids_BL))
         if plan.keeps:
             length = plan.ids_BL.shape[1]
-            pairs = [[part[columns, -length:].transpose(1, 2) for part in grid.kept[layer]] for layer in sorted(grid.kept)]
+            pairs = [[part[columns, -length:].transpose(1, 2) for part in grid.caches[layer]] for layer in sorted(grid.caches)]
             cache = KeysValues(*(tuple(kind) for kind in zip(*pairs, strict=True)))
         results.append((logits.unflatten(0, (-1, len(plan.wanted_K))), cache))
         done = columns.stop
@@ -457,15 +455,13 @@ class CausalReader:
         """
         shared = [part for part in before if part.length and part.keys[0].shape[0] == 1]
         parts = [part for part in before if part.length and part.keys[0].shape[0] != 1]
-        past = _cache_reader(in_line(shared) if shared else None, in_line(parts) if parts else None, len(self._layers))
+        past = _cache_reader(
+            in_line(shared) if shared else None, in_line(parts) if parts else None, len(own_layers(self.model))
+        )
         with self.fast_products():
             read = self.model(inputs_embeds=embedded_BLE, past_key_values=past, use_cache=True, logits_to_keep=keep)
         new = [layer.new for layer in past.layers]
         return read.logits, KeysValues(tuple(keys for keys, _ in new), tuple(values for _, values in new))
-
-    @property
-    def _layers(self) -> Sequence[Any]:
-        return own_layers(self.model)
 
     @contextmanager
     def fast_products(self) -> Iterator[None]:
@@ -497,13 +493,13 @@ class _Rough:
         return product if self._bias is None else product + self._bias
 
 
-def _cache_reader(shared: KeysValues | None, own: KeysValues | None, num_layers: int) -> Any:
+def _cache_reader(shared: KeysValues | None, apart: KeysValues | None, num_layers: int) -> Any:
     """Return a cache in the form of transformers' models."""
     from transformers.cache_utils import Cache
 
     layers = []
     for i in range(num_layers):
-        pairs = [None if part is None else (part.keys[i], part.values[i]) for part in (shared, own)]
+        pairs = [None if part is None else (part.keys[i], part.values[i]) for part in (shared, apart)]
         layers.append(_layer_class_reader()(*pairs))
     return Cache(layers=layers)
 
@@ -516,9 +512,9 @@ def _layer_class_reader() -> Any:
     class PartLayer(DynamicLayer):
         """The keys and values of earlier parts and of the current part; earlier ones are not copied."""
 
-        def __init__(self, shared: tuple[Tensor, Tensor] | None, own: tuple[Tensor, Tensor] | None) -> None:
+        def __init__(self, shared: tuple[Tensor, Tensor] | None, apart: tuple[Tensor, Tensor] | None) -> None:
             super().__init__()
-            self.before = [pair for pair in (shared, own) if pair is not None]
+            self.before = [pair for pair in (shared, apart) if pair is not None]
             self.new: tuple[Tensor, Tensor] | None = None
             self.is_initialized = True
 
@@ -568,7 +564,7 @@ def reads_in_parts(model: Any, embedded_LE: Tensor) -> bool:
     reader, half = CausalReader(model), len(embedded_LE) // 2
     both_2LE = torch.stack([embedded_LE, embedded_LE.flip(0)])
     with torch.no_grad():
-        whole = model(inputs_embeds=both_2LE, use_cache=False).logits[:, half:].float()
+        full_logits = model(inputs_embeds=both_2LE, use_cache=False).logits[:, half:].float()
         try:
             caches = [reader.read(both_2LE[row : row + 1, :half], (), 1)[1] for row in range(2)]
             alone, _ = reader.read(both_2LE[:1, half:], [caches[0]], len(embedded_LE) - half)
@@ -578,6 +574,6 @@ def reads_in_parts(model: Any, embedded_LE: Tensor) -> bool:
         except (TypeError, ValueError, AttributeError, RuntimeError, IndexError):
             # Some models have layers of their own behind the name of a plain one.
             return False
-    bound = TOLERANCE.get(both_2LE.dtype, TOLERANCE_HALF) * float(whole.std())
+    bound = TOLERANCE.get(both_2LE.dtype, TOLERANCE_HALF) * float(full_logits.std())
     logits = torch.cat([alone, together]).float()
-    return logits.shape[1:] == whole.shape[1:] and float((logits - whole[[0, 0, 1]]).abs().max()) <= bound
+    return logits.shape[1:] == full_logits.shape[1:] and float((logits - full_logits[[0, 0, 1]]).abs().max()) <= bound

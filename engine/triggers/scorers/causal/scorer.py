@@ -90,12 +90,12 @@ class _Prompt:
     Args:
         ids_S: all tokens; those in the searched places mean nothing.
         places: the searched ones.
-        known: of the tokens before the first place.
+        keys_values: of the tokens before the first place.
     """
 
     ids_S: Tensor
     places: tuple[int, ...]
-    known: KeysValues | None
+    keys_values: KeysValues | None
 
     def cut(self, num: int) -> _Prompt:
         """Return the prompt without the places behind the first `num` ones."""
@@ -103,7 +103,7 @@ class _Prompt:
             return self
         kept_S = torch.ones(len(self.ids_S), dtype=torch.bool, device=self.ids_S.device)
         kept_S[list(self.places[num:])] = False
-        return _Prompt(self.ids_S[kept_S], self.places[:num], self.known)
+        return _Prompt(self.ids_S[kept_S], self.places[:num], self.keys_values)
 
     def read(self, words_BN: Tensor) -> Tensor:
         """Return the tokens (B, S) with words in the searched places."""
@@ -203,22 +203,22 @@ class CausalScorer(PlainScorer):
     @torch.no_grad()
     def next_logits(self, target: Tensor, words_Bt: Tensor) -> Tensor:
         """Return logits (B, V) of the word behind the first t words of inputs."""
-        whole, num = self.prompt(target), words_Bt.shape[1]
+        prompt, num = self.prompt(target), words_Bt.shape[1]
         # The token that is read last is the one before the word.
-        start = whole.places[0] - (num == 0)
+        start = prompt.places[0] - (num == 0)
         if start < 0:
             return torch.zeros(len(words_Bt), len(self.victim.searchable_V), device=words_Bt.device)
-        ids_BS = whole.cut(num).read(words_Bt)
-        before = [part.cut(0, start) for part in self.known(whole)]
-        return self.reader.read(self._embedded(ids_BS[:, start : whole.places[num]]), before, 1)[0][:, 0].float()
+        ids_BS = prompt.cut(num).read(words_Bt)
+        before = [part.cut(0, start) for part in self.keys_values_of(prompt)]
+        return self.reader.read(self._embedded(ids_BS[:, start : prompt.places[num]]), before, 1)[0][:, 0].float()
 
     def _run_losses(self, target_T: Tensor, words_RN: Tensor) -> Tensor:
         prompt = self.prompt(target_T).cut(words_RN.shape[1])
-        alike = int((words_RN == words_RN[0]).all(0).int().cumprod(0).sum())
+        num_equal = int((words_RN == words_RN[0]).all(0).int().cumprod(0).sum())
         ids_RS = prompt.read(words_RN)
         first = prompt.places[0]
-        start = ids_RS.shape[1] - 1 if alike == len(prompt.places) else prompt.places[alike]
-        before = self.known(prompt)
+        start = ids_RS.shape[1] - 1 if num_equal == len(prompt.places) else prompt.places[num_equal]
+        before = self.keys_values_of(prompt)
         if start > first:
             before.append(self.reader.read(self._embedded(ids_RS[:1, first:start]), before, 1)[1])
         losses: list[Tensor] = []
@@ -241,7 +241,7 @@ class CausalScorer(PlainScorer):
         ids_L = torch.cat([prompt.ids_S[first:], target_T[:-1]])
         embedded_1LE = self._embedded(ids_L)[None].clone()
         embedded_1LE[:, [position - first for position in prompt.places]] = embedded_1NE
-        logits_1TV, cache = self.reader.read(embedded_1LE, self.known(prompt), len(target_T))
+        logits_1TV, cache = self.reader.read(embedded_1LE, self.keys_values_of(prompt), len(target_T))
         log_1TV = logits_1TV.float().log_softmax(-1)
         said_1T = log_1TV.gather(-1, target_T[None, :, None])[..., 0]
         return -said_1T, said_1T.detach() >= log_1TV.detach().amax(-1), cache.detached()
@@ -262,9 +262,9 @@ class CausalScorer(PlainScorer):
         self._prompts.move_to_end(key)
         return self._prompts[key]
 
-    def known(self, prompt: _Prompt) -> list[KeysValues]:
+    def keys_values_of(self, prompt: _Prompt) -> list[KeysValues]:
         """Return the cache of a prompt, as a list of parts that grows."""
-        return [] if prompt.known is None else [prompt.known]
+        return [] if prompt.keys_values is None else [prompt.keys_values]
 
     def _embedded(self, ids: Tensor) -> Tensor:
         return self.victim.embedding_VE[ids]
@@ -286,10 +286,10 @@ def _some_words(victim: Victim) -> Tensor:
 def _runs(targets: Sequence[Tensor], words_RN: Tensor) -> Iterator[range]:
     """Yield consecutive rows that are read together: of one target, with a beginning that most neighbours share."""
     same_rN = (words_RN[1:] == words_RN[:-1]).int().cumprod(1)
-    alike = same_rN.sum(1).tolist()
-    usual = Counter(alike).most_common(1)[0][0] if alike else 0
+    num_equal = same_rN.sum(1).tolist()
+    usual = Counter(num_equal).most_common(1)[0][0] if num_equal else 0
     start = 0
-    for row, shared in enumerate(alike, 1):
+    for row, shared in enumerate(num_equal, 1):
         is_other = targets[row] is not targets[row - 1] and not torch.equal(targets[row], targets[row - 1])
         if shared < usual or is_other:
             yield range(start, row)

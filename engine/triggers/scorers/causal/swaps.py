@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 
 PASS, PASS_GPU = 64, 2048
-"""What a pass costs beside its tokens, in tokens: on a CPU to fetch the weights from memory, on a GPU to start."""
+"""Fixed cost of a pass, in tokens: on a CPU to fetch the weights from memory, on a GPU to start."""
 
 FoundT = TypeVar("FoundT")
 _packs: WeakKeyDictionary[Any, dict[str, bool]] = WeakKeyDictionary()
@@ -69,22 +69,22 @@ class ReadPlan:
         ids_BL: its texts.
         starts: of each, how many of its tokens are known; rising.
         prompt: what was read before the first searched place; None for nothing.
-        known: what was read of the texts, of one row that all share or of a row for each.
-        wanted_K: the last words of a reply, the same for all; what the last K positions say of them is asked.
+        keys_values: what was read of the texts, of one row that all share or of a row for each.
+        wanted_K: the last words of a reply, the same for all; the last K positions are to predict them.
         keeps: whether what the layers keep is wanted too.
     """
 
     ids_BL: Tensor
     starts: Sequence[int]
     prompt: KeysValues | None
-    known: KeysValues
+    keys_values: KeysValues
     wanted_K: Tensor
     keeps: bool
 
     def beginning(self, rows: slice, start: int) -> KeysValues:
         """Return the cache of some texts before a token."""
-        known = self.known.cut(0, start)
-        return known if known.num_rows == 1 else known.rows(rows)
+        cache = self.keys_values.cut(0, start)
+        return cache if cache.num_rows == 1 else cache.rows(rows)
 
 
 class ReadWords(NamedTuple):
@@ -93,20 +93,20 @@ class ReadWords(NamedTuple):
     Args:
         nll_BK: nats of the wanted words.
         lead_BK: how far their logits are above all others.
-        known: of each text, from the first searched place on; None where it is not wanted.
+        keys_values: of each text, from the first searched place on; None where it is not wanted.
     """
 
     nll_BK: Tensor
     lead_BK: Tensor
-    known: KeysValues | None
+    keys_values: KeysValues | None
 
     def layers(self) -> list[Tensor]:
         """Return the cache, layer by layer."""
-        return [] if self.known is None else [*self.known.keys, *self.known.values]
+        return [] if self.keys_values is None else [*self.keys_values.keys, *self.keys_values.values]
 
 
 Reads = Generator[ReadPlan, ReadWords, FoundT]
-"""Says what it wants read, is sent what was found, and returns what comes of it."""
+"""A generator that yields plans of texts, takes their read words, and returns a result."""
 Part = tuple[int, slice]
 """Texts of a list: its number, and which."""
 Read = tuple[int, Sequence[Part], Sequence[tuple[Tensor, KeysValues]]]
@@ -133,7 +133,7 @@ def read_texts(reader: CausalReader, texts: Sequence[ReadPlan], embedding_VE: Te
     """Read the texts that lists want."""
     if packs and embedding_VE.is_cuda:
         read_all = zip(texts, read_grid(reader, texts, embedding_VE), strict=True)
-        return [_words(plan, [logits_BKV], known) for plan, (logits_BKV, known) in read_all]
+        return [_words(plan, [logits_BKV], cache) for plan, (logits_BKV, cache) in read_all]
     words: list[list[tuple[int, slice, Tensor, KeysValues]]] = [[] for _ in texts]
     for start, parts, read in _packed(reader, texts, embedding_VE) if packs else _apart(reader, texts, embedding_VE):
         for (number, rows), (logits_nKV, new) in zip(parts, read, strict=True):
@@ -166,7 +166,7 @@ def _tried(reader: CausalReader, embedded_LE: Tensor) -> bool:
         ReadPlan(ids_2L, [1, 2], prompts[0], caches[0], ids_2L[0, :2], True),
         ReadPlan(ids_2L[:1, :5], [3], prompts[1], caches[1], ids_2L[0, 4:], True),
     ]
-    wanted = read_texts(reader, lists, embedded_LE, packs=False)
+    read_apart = read_texts(reader, lists, embedded_LE, packs=False)
     try:
         results = read_texts(reader, lists, embedded_LE, packs=True)
     except torch.OutOfMemoryError:
@@ -174,12 +174,12 @@ def _tried(reader: CausalReader, embedded_LE: Tensor) -> bool:
     except (TypeError, ValueError, AttributeError, RuntimeError, IndexError, KeyError):
         # Models may compute attention by themselves.
         return False
-    words, expected = (torch.cat([part.flatten() for item in of for part in item[:2]]) for of in (results, wanted))
+    words, expected = (torch.cat([part.flatten() for item in of for part in item[:2]]) for of in (results, read_apart))
     bound = TOLERANCE.get(embedded_LE.dtype, TOLERANCE_HALF) * float(expected.std())
     same_kept = all(
-        float((own - other).abs().max()) <= TOLERANCE_HALF
-        for item, apart in zip(results, wanted, strict=True)
-        for own, other in zip(item.layers(), apart.layers(), strict=True)
+        float((together - other).abs().max()) <= TOLERANCE_HALF
+        for item, apart in zip(results, read_apart, strict=True)
+        for together, other in zip(item.layers(), apart.layers(), strict=True)
     )
     return same_kept and float((words - expected).abs().max()) <= bound
 
@@ -211,10 +211,13 @@ def _read_rows(
     reader: CausalReader, texts: Sequence[ReadPlan], start: int, parts: Sequence[Part], embedding_VE: Tensor
 ) -> list[tuple[Tensor, KeysValues]]:
     """Read parts in one pass, all of them from one token on."""
-    lengths, wanted = ([getattr(texts[number], name).shape[-1] for number, _ in parts] for name in ("ids_BL", "wanted_K"))
-    length, first = max(lengths), min(own - num for own, num in zip(lengths, wanted, strict=True))
+    lengths, reply_lengths = (
+        [getattr(texts[number], name).shape[-1] for number, _ in parts] for name in ("ids_BL", "wanted_K")
+    )
+    length, first = max(lengths), min(length_of - num for length_of, num in zip(lengths, reply_lengths, strict=True))
     ids = [
-        pad(texts[number].ids_BL[rows, start:], (0, length - own)) for (number, rows), own in zip(parts, lengths, strict=True)
+        pad(texts[number].ids_BL[rows, start:], (0, length - length_of))
+        for (number, rows), length_of in zip(parts, lengths, strict=True)
     ]
     beginnings = [texts[number].beginning(rows, start) for number, rows in parts]
     if len(parts) > 1:
@@ -224,25 +227,27 @@ def _read_rows(
     before = beginnings if prompt is None else [prompt, *beginnings]
     logits_BKV, new = reader.read(embedding_VE[torch.cat(ids)], before, length - first)
     parts_read, done = [], 0
-    for part_rows, own, num in zip(ids, lengths, wanted, strict=True):
+    for part_rows, length_of, num in zip(ids, lengths, reply_lengths, strict=True):
         rows = slice(done, done + len(part_rows))
         done = rows.stop
-        parts_read.append((logits_BKV[rows, own - num - first : own - first], new.rows(rows).cut(0, own - start)))
+        parts_read.append(
+            (logits_BKV[rows, length_of - num - first : length_of - first], new.rows(rows).cut(0, length_of - start))
+        )
     return parts_read
 
 
-def _answer(texts: ReadPlan, found: Sequence[tuple[int, slice, Tensor, KeysValues]]) -> ReadWords:
-    whole = None
+def _answer(texts: ReadPlan, read: Sequence[tuple[int, slice, Tensor, KeysValues]]) -> ReadWords:
+    cache = None
     if texts.keeps:
-        whole = one_below_the_other([in_line([texts.beginning(rows, start), new]) for start, rows, _, new in found])
-    return _words(texts, [logits_nKV for _, _, logits_nKV, _ in found], whole)
+        cache = one_below_the_other([in_line([texts.beginning(rows, start), new]) for start, rows, _, new in read])
+    return _words(texts, [logits_nKV for _, _, logits_nKV, _ in read], cache)
 
 
-def _words(texts: ReadPlan, logits: Sequence[Tensor], known: KeysValues | None) -> ReadWords:
+def _words(texts: ReadPlan, logits: Sequence[Tensor], cache: KeysValues | None) -> ReadWords:
     nll, lead = zip(*(said(logits_nKV, texts.wanted_K) for logits_nKV in logits), strict=True)
     nll_BK = torch.cat(nll)
     require_numbers(nll_BK)
-    return ReadWords(nll_BK, torch.cat(lead), known)
+    return ReadWords(nll_BK, torch.cat(lead), cache)
 
 
 def _groups(texts: Sequence[ReadPlan], pass_cost: int) -> Iterator[tuple[int, list[Part]]]:
@@ -288,20 +293,20 @@ class _Reading:
 
     Args:
         candidates: their indices.
-        known: of each, what was read from the first searched place on; None where there is nothing left to read.
+        keys_values: of each, what was read from the first searched place on; None where there is nothing left to read.
         nll_BT: nats of the words read so far.
         lead_BT: how far their logits are above all others.
     """
 
     candidates: Tensor
-    known: KeysValues | None
+    keys_values: KeysValues | None
     nll_BT: Tensor
     lead_BT: Tensor
 
     def of(self, rows_b: Tensor) -> _Reading:
         """Return some of them."""
-        known = None if self.known is None else self.known.rows(rows_b)
-        return _Reading(self.candidates[rows_b], known, self.nll_BT[rows_b], self.lead_BT[rows_b])
+        cache = None if self.keys_values is None else self.keys_values.rows(rows_b)
+        return _Reading(self.candidates[rows_b], cache, self.nll_BT[rows_b], self.lead_BT[rows_b])
 
 
 class ReadLoss(NamedTuple):
@@ -330,14 +335,16 @@ class SwapList:
         self.scorer, self.incumbent, self.beat = scorer, incumbent, beat
         self.target, self.prompt = incumbent.target, scorer.prompt(incumbent.target)
         self.words_G = words_G
-        # On this side, because a GPU is waited for each time that it is asked.
+        # On the CPU, because each read of a GPU waits for it.
         self.positions, self.words = torch.stack([positions_G, words_G]).tolist()
         self.tried_GN = incumbent.words.repeat(len(words_G), 1)
         self.tried_GN[torch.arange(len(words_G), device=words_G.device), positions_G] = words_G
         self.ids_GS = self.prompt.read(self.tried_GN)
         # Of a short reply a pass of its own for the words behind the first costs more than it saves.
         self.num_first = len(self.target) if len(self.target) <= AT_ONCE else 1
-        self.input_G = self._input_terms()
+        # The language model's term of each candidate; None if it weighs nothing.
+        nll_G = scorer.input_nll(self.tried_GN)
+        self.input_G = None if nll_G is None else scorer.objective.input_weight(nll_G) * nll_G
         self.best_choice, self.best_loss = -1, beat
 
     def best(self) -> tuple[int, float]:
@@ -409,7 +416,7 @@ class SwapList:
         """
         reading, losses = (yield from self._first_words(piece)), list[ReadLoss]()
         waiting, bound_B = [reading], self._bound(reading)
-        is_open = reading.known is not None and beat == math.inf and len(piece) > FIRST
+        is_open = reading.keys_values is not None and beat == math.inf and len(piece) > FIRST
         if is_open and float((bound_B > self.incumbent.loss).float().mean()) >= WORTH:
             cheapest_B = bound_B.argsort(stable=True)
             waiting = [reading.of(cheapest_B[:FIRST].sort().values), reading.of(cheapest_B[FIRST:].sort().values)]
@@ -435,54 +442,51 @@ class SwapList:
 
     def _try(self, piece: Sequence[int]) -> None:
         read = self.alone(self.read(piece, self.best_loss), self.scorer.reader)
-        self.take((each.candidate, each.loss) for each in read)
+        self.take((loss.candidate, loss.loss) for loss in read)
 
     def _first_words(self, piece: Sequence[int]) -> Reads[_Reading]:
         """Read up to the first word of the reply, or all of a short one."""
         candidates_B = torch.tensor(piece, device=self.words_G.device)
         places = [self.prompt.places[self.positions[candidate]] for candidate in piece]
-        known = self.incumbent.cache.known
-        answer = yield self._texts(candidates_B, places, known, 0, self.num_first)
-        return _Reading(candidates_B, answer.known, answer.nll_BK, answer.lead_BK)
+        cache = self.incumbent.cache.keys_values
+        answer = yield self._texts(candidates_B, places, cache, 0, self.num_first)
+        return _Reading(candidates_B, answer.keys_values, answer.nll_BK, answer.lead_BK)
 
     def _to_the_end(self, reading: _Reading, loss: float, doubt: float = 0.0) -> Reads[_Reading]:
         """Return the candidates whose replies were read to the end, because their known part did not exceed a loss."""
         num_read, stage = reading.nll_BT.shape[1], 1
         while num_read < len(self.target):
-            left_b = self._left(reading, loss, doubt)
+            # Others cost more than the loss in any case.
+            left_b = (self._bound(reading, -doubt) <= loss + _ROUNDING * max(1.0, loss)).nonzero()[:, 0]
             if 1 - len(left_b) / max(1, len(reading.candidates)) < WORTH:
                 stage = len(self.target)
             if len(left_b) < len(reading.candidates):
                 reading = reading.of(left_b)
             if not len(left_b):
                 break
-            assert reading.known is not None, "there is something left to read"
+            assert reading.keys_values is not None, "there is something left to read"
             num = min(stage, len(self.target) - num_read)
             places = [self.ids_GS.shape[1] + num_read - 1] * len(left_b)
-            answer = yield self._texts(reading.candidates, places, reading.known, num_read, num)
+            answer = yield self._texts(reading.candidates, places, reading.keys_values, num_read, num)
             nll_BT = torch.cat([reading.nll_BT, answer.nll_BK], dim=1)
             lead_BT = torch.cat([reading.lead_BT, answer.lead_BK], dim=1)
-            reading = _Reading(reading.candidates, answer.known, nll_BT, lead_BT)
+            reading = _Reading(reading.candidates, answer.keys_values, nll_BT, lead_BT)
             num_read += num
             stage = num_read
         return reading
 
-    def _texts(self, candidates_B: Tensor, places: Sequence[int], known: KeysValues, num_read: int, num: int) -> ReadPlan:
+    def _texts(self, candidates_B: Tensor, places: Sequence[int], cache: KeysValues, num_read: int, num: int) -> ReadPlan:
         """Return the next plan of candidates from these places on: the next words of the reply."""
         first, stop = self.prompt.places[0], num_read + num
         said_BL = self.target[: stop - 1].expand(len(candidates_B), -1)
         return ReadPlan(
             ids_BL=torch.cat([self.ids_GS[candidates_B, first:], said_BL], dim=1),
             starts=[position - first for position in places],
-            prompt=self.prompt.known,
-            known=known,
+            prompt=self.prompt.keys_values,
+            keys_values=cache,
             wanted_K=self.target[num_read:stop],
             keeps=stop < len(self.target),
         )
-
-    def _left(self, reading: _Reading, loss: float, doubt: float) -> Tensor:
-        """Return the rows that may still cost less than a loss."""
-        return (self._bound(reading, -doubt) <= loss + _ROUNDING * max(1.0, loss)).nonzero()[:, 0]
 
     def _bound(self, reading: _Reading, off: float = 0.0) -> Tensor:
         """Return the least cost of candidates (B,): the loss if the unread words were certain.
@@ -497,16 +501,11 @@ class SwapList:
         loss_B = self.scorer.objective.loss(nll_BT, likeliest_BT, torch.ones_like(likeliest_BT), None)
         return loss_B if self.input_G is None else loss_B + self.input_G[reading.candidates]
 
-    def _input_terms(self) -> Tensor | None:
-        """Return the language model's term (G,) of the candidates; None if it weighs nothing."""
-        nll_G = self.scorer.input_nll(self.tried_GN)
-        return None if nll_G is None else self.scorer.objective.input_weight(nll_G) * nll_G
-
 
 FEW = 8
 """Candidates of a list that float32 reads in any case."""
 SPREADS = 4.0
-"""How many standard deviations of its differences bfloat16 may be off."""
+"""Largest error of bfloat16, in standard deviations of its differences."""
 SLACK = 0.1
 """Nats above what is to be beaten from which on candidates are left out before it is known how far bfloat16 is off."""
 

@@ -10,7 +10,7 @@ convex in h, so the plane that touches it at h0 lies below it everywhere:
 Near h0 the bound is tight to the second order, and it costs |S| + |c| products instead of V. The planes fall out of the
 gradient at h0, which needs the mean of all w_v anyway. Ours; no source.
 
-All products over the whole vocabulary have `ROWS` rows, so that a figure does not depend on what else is asked.
+All products over the whole vocabulary have `ROWS` rows, so that a figure does not depend on the rest of the batch.
 
 Shapes: B incumbents, G candidates each, n states, T words of a target, V words, W words of a segment, C segments, S words of
 the subset, H hidden
@@ -41,7 +41,7 @@ class Nats(NamedTuple):
     nll: Tensor
     """Nats, or a lower bound."""
     likeliest: Tensor
-    """Whether the word is the likeliest, or may be."""
+    """True if the word is the likeliest, or may be."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class Touched(NamedTuple):
     """A softmax at the T states of one incumbent."""
 
     nats: Nats
-    """Of the words of its target (T,), exact."""
+    """Nats of the words of its target (T,), exact."""
     log_whole_T: Tensor
     """log Z."""
     pull_TH: Tensor
@@ -158,8 +158,9 @@ class OutputLayer:
         for row, (subset_S, words_T) in enumerate(zip(subsets, words_BT, strict=True)):
             rows = slice(row * length, (row + 1) * length)
             nats = Nats((log_n - said_n)[rows], (said_n >= most_n)[rows])
-            half_spaces = self._half_spaces(subset_S, words_T, slopes_nCH[rows].clone(), heights_nC[rows])
-            touched.append(Touched(nats, log_n[rows], pull_nH[rows], half_spaces))
+            targets_T = (subset_S == words_T[:, None]).int().argmax(1)
+            lines = (self._weight_VH[subset_S], self._bias_V[subset_S], targets_T, slopes_nCH[rows].clone(), heights_nC[rows])
+            touched.append(Touched(nats, log_n[rows], pull_nH[rows], HalfSpaces(*(part[None] for part in lines))))
         return touched
 
     def _subset(self, share_TV: Tensor, words_T: Tensor) -> Tensor:
@@ -175,11 +176,6 @@ class OutputLayer:
             parts = zip(self._segments, block.chunk(SEGMENTS, 1), strict=True)
             sums.append(torch.stack([segment(part) for segment, part in parts], 1))
         return torch.cat(sums)[: len(mass_nV)], tails_nC
-
-    def _half_spaces(self, subset_S: Tensor, words_T: Tensor, slopes_TCH: Tensor, heights_TC: Tensor) -> HalfSpaces:
-        targets_T = (subset_S == words_T[:, None]).int().argmax(1)
-        parts = (self._weight_VH[subset_S], self._bias_V[subset_S], targets_T, slopes_TCH, heights_TC)
-        return HalfSpaces(*(part[None] for part in parts))
 
 
 def _blocks(rows_nX: Tensor) -> list[Tensor]:

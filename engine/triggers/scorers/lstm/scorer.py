@@ -48,7 +48,7 @@ from torch.nn.functional import pad
 from parley.engine.triggers.hits import Reading
 from parley.engine.triggers.methods.objective import TriggerObjective
 from parley.engine.triggers.scorers.lstm.half_spaces import HalfSpaces, OutputLayer
-from parley.engine.triggers.scorers.lstm.seq2seq import Past, Read, Replies, Seq2SeqReader, Swapped, WordCache, WordLstm
+from parley.engine.triggers.scorers.lstm.seq2seq import Past, Replies, Seq2SeqReader, Swapped, WordCache, WordLstm
 from parley.engine.triggers.scorers.scorer import BestInput, Swaps
 from parley.engine.triggers.victims import Seq2SeqVictim
 from parley.envs.core.errors import ConfigError
@@ -151,13 +151,13 @@ class InputReader:
 
     def exact(self, lookahead: Sequence[Lookahead]) -> list[Tensor]:
         """Return the measured R(x) of candidates."""
-        counted = [each.counted_nK.flatten() for each in lookahead]
-        states_xH = torch.cat([each.states_nKH.flatten(0, 1)[rows] for each, rows in zip(lookahead, counted, strict=True)])
-        said_x = torch.cat([each.said_nK.flatten()[rows] for each, rows in zip(lookahead, counted, strict=True)])
+        counted = [ahead.counted_nK.flatten() for ahead in lookahead]
+        states_xH = torch.cat([ahead.states_nKH.flatten(0, 1)[rows] for ahead, rows in zip(lookahead, counted, strict=True)])
+        said_x = torch.cat([ahead.said_nK.flatten()[rows] for ahead, rows in zip(lookahead, counted, strict=True)])
         parts = self.output.exact(states_xH, said_x).nll.split([int(rows.sum()) for rows in counted])
         return [
-            each.mean(torch.zeros_like(each.said_nK, dtype=part.dtype).masked_scatter_(each.counted_nK, part))
-            for each, part in zip(lookahead, parts, strict=True)
+            ahead.mean(torch.zeros_like(ahead.said_nK, dtype=part.dtype).masked_scatter_(ahead.counted_nK, part))
+            for ahead, part in zip(lookahead, parts, strict=True)
         ]
 
     def lookahead(
@@ -192,9 +192,9 @@ class FeasibleSet(NamedTuple):
     """The candidates that may cost less than the loss to beat."""
 
     rows_c: Tensor
-    """Which they are."""
+    """Their rows."""
     least_c: Tensor
-    """What they cost at least."""
+    """Their least losses."""
     states_cTH: Tensor
     """Decoder states that predict the words of the target."""
 
@@ -265,26 +265,26 @@ class SwapBound:
 
     @classmethod
     def of(
-        cls, incumbent: BestInput, found: FeasibleSet, first: int, lookahead: Lookahead | None, beat: float, stays: list[int]
+        cls, incumbent: BestInput, feasible: FeasibleSet, first: int, lookahead: Lookahead | None, beat: float, stays: list[int]
     ) -> SwapBound:
         """Return the bound of an incumbent's swaps.
 
         Args:
             incumbent: where the swaps start from.
-            found: its candidates that may win.
-            first: the row of its first candidate; in `lookahead` and `found` the rows of a whole group are numbered.
+            feasible: its candidates that may win.
+            first: the row of its first candidate; in `lookahead` and `feasible` the rows of a whole group are numbered.
             lookahead: candidates under the language model.
             beat: the loss that must be undercut.
             stays: candidates that are the incumbent itself.
         """
-        order_c = found.least_c.argsort(stable=True)
-        rows_c = found.rows_c[order_c]
+        order_c = feasible.least_c.argsort(stable=True)
+        rows_c = feasible.rows_c[order_c]
         stay = stays and incumbent.loss < beat
         return cls(
             incumbent.target,
             (rows_c - first).tolist(),
-            found.least_c[order_c].tolist(),
-            found.states_cTH[order_c],
+            feasible.least_c[order_c].tolist(),
+            feasible.states_cTH[order_c],
             None if lookahead is None else lookahead.of(rows_c),
             incumbent.loss if stay else beat,
             stays[0] if stay else -1,
@@ -332,15 +332,15 @@ def require_bfloat16(device: torch.device, width: int) -> None:
         _LOG.warning("bfloat16 takes %.0f %% of float32's time: a screened search may be slower than an exact one", 100 * cost)
 
 
-def few(found: FeasibleSet, known_BG: Tensor) -> Tensor:
+def few(feasible: FeasibleSet, known_BG: Tensor) -> Tensor:
     """Return the candidates (B, K) that may be the best, in rising order; of one incumbent alone, maybe fewer than `FEW`.
 
     Args:
-        found: those that may undercut what is to be beaten, with what they cost roughly.
+        feasible: those that may undercut what is to be beaten, with what they cost roughly.
         known_BG: what candidates cost that need not be read; infinity for the others.
     """
     rough_n = known_BG.flatten()
-    rough_n[found.rows_c] = found.least_c
+    rough_n[feasible.rows_c] = feasible.least_c
     best_BG = rough_n.view_as(known_BG).sort(dim=1, stable=True)
     chosen_BK = best_BG.indices[:, :FEW]
     if len(known_BG) == 1:
@@ -465,14 +465,10 @@ class LstmScorer:
             loss_R[rows] = self.objective.loss(nll_BT, likeliest_BT, torch.ones_like(likeliest_BT), input_nll_B)
         return loss_R
 
-    def _read(self, targets_BT: Tensor, words_BN: Tensor) -> Read:
-        """Read at most `INPUTS` inputs and their targets."""
-        return self._replies.read(_filled(targets_BT), _filled(words_BN))
-
     def _measure(self, targets: Sequence[Tensor], words_BN: Tensor) -> list[BestInput]:
         """Measure at most `INPUTS` inputs, whose targets are of one length."""
         said_BT = torch.stack(list(targets))
-        read, output = self._read(said_BT, words_BN), self._replies.output
+        read, output = self._replies.read(_filled(said_BT), _filled(words_BN)), self._replies.output
         states_nH = read.decoded_BTH.detach()[: len(targets)].flatten(0, 1)
         touched = output.touch(states_nH, output.logits(states_nH), said_BT)
         pull_BTH = torch.zeros_like(read.decoded_BTH)
@@ -576,8 +572,8 @@ class LstmScorer:
         if self.objective.lm_weight == 0:
             return None
         assert self._inputs is not None
-        kept = [trace.input for trace in traces if trace.input is not None]
-        return self._inputs.lookahead(kept, swaps.positions_BG, swaps.words_BG, dtype)
+        input_traces = [trace.input for trace in traces if trace.input is not None]
+        return self._inputs.lookahead(input_traces, swaps.positions_BG, swaps.words_BG, dtype)
 
     def _exact(self, taken: Sequence[tuple[SwapBound, Tensor]]) -> list[list[float]]:
         """Return the losses of some contenders of each bound."""

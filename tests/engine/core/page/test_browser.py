@@ -19,7 +19,7 @@ from parley.engine.core.tables.table import EstimateTable
 from parley.engine.negotiation.metrics.attack import attack_metrics
 from parley.engine.negotiation.page.populations import Match
 from parley.engine.triggers.metrics.hits import search_metrics
-from parley.engine.triggers.page.sections import ShownSearch, Triggers
+from parley.engine.triggers.page.chapter import ShownSearch, Triggers
 from tests.engine.negotiation.metrics.attacks import attempt
 from tests.engine.negotiation.page.dialogues import attack_row, negotiations, page_of
 from tests.engine.triggers.metrics.searches import KINDS, restart, searched

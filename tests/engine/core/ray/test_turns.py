@@ -62,9 +62,9 @@ def test_every_shard_makes_its_steps_beside_others(num_workers: int, log: Path, 
         assert numbers(run) == {f"{number:02d}": max(1, number) for number in range(8)}
         assert not read_unfinished(run.path)
     assert steps(log) == {f"{number:05d}": max(1, number) for number in range(8)}
-    assert all(0 <= progress.under_way <= 0.5 * ROOM * max(1, num_workers) for progress, _ in seen)
+    assert all(0 <= progress.work - progress.num_done <= 0.5 * ROOM * max(1, num_workers) for progress, _ in seen)
     assert max(counts["steps"] for _, counts in seen) > 1, "what is under way is counted"
-    assert (seen[-1][0].num_done, seen[-1][0].under_way, seen[-1][1]["steps"]) == (8, 0, 0)
+    assert (seen[-1][0].num_done, seen[-1][0].work, seen[-1][1]["steps"]) == (8, 8, 0)
 
 
 def test_a_shard_that_was_interrupted_goes_on_from_what_was_kept(log: Path, tmp_path: Path) -> None:

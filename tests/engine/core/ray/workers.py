@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from parley.engine.core.ray.record import Work
 from parley.engine.core.ray.worker import Shard, TurnResult, UnderWay, make_shards
 from parley.engine.core.runs.parts import OK, SCHEMA_VERSION, error_row, with_base
 from parley.envs.core.errors import CheckpointError, RefusedModelError
@@ -81,7 +82,7 @@ class WaitsForAnother:
         return len([*self.folder.iterdir()])
 
 
-class By:
+class By(Work[Any]):
     """Work that a class of worker does."""
 
     def __init__(self, worker_class: Callable[..., Any], *args: Any) -> None:

@@ -21,7 +21,7 @@ from parley.engine.core.verbs.sharded import Sharded, ShardedConfig, run_items, 
 from parley.engine.negotiation.verbs.match import SELFPLAY, MatchConfig, Roster
 from parley.engine.negotiation.verbs.whitebox import ATTACK_REACTIVE, SearchRoster
 from tests.engine.core.ray.workers import NUMBERS, seed_of
-from tests.engine.core.verbs.made_up import Notes, rows
+from tests.engine.core.verbs.made_up import Listening, Notes, rows
 
 
 @pytest.fixture
@@ -209,3 +209,20 @@ def test_what_is_done_again_is_counted_once(tmp_path: Path) -> None:
     with RunFolder.open(tmp_path / "run", ShardedConfig(), **asked) as run:
         run_items(run, work, ITEMS, ShardedConfig(), Heard(), "numbers")
     assert (told[0], told[-1]) == ((0, "0 of all, 0 now"), (20, "20 of all, 20 now"))
+
+
+@dataclass(frozen=True)
+class Uneven(Numbers):
+    """Numbers, each as much work as it says."""
+
+    def effort(self, item: int) -> float:
+        return item
+
+
+def test_of_items_of_unequal_work_the_share_of_the_work_is_shown(tmp_path: Path) -> None:
+    notes = Listening()
+    with RunFolder.open(tmp_path, ShardedConfig(), job="test", schema=NUMBERS) as run:
+        run_items(run, Uneven([]), {key: ITEMS[key] for key in list(ITEMS)[:8]}, ShardedConfig(shard_size=4), notes, "numbers")
+    assert notes.stages == [("numbers", 100, "%")]
+    assert notes.steps == pytest.approx([0, 100 * (0 + 1 + 2 + 3) / 28, 100])
+    assert [note.split(",")[0] for note in notes.said] == ["0 of 8 numbers", "4 of 8 numbers", "8 of 8 numbers"]

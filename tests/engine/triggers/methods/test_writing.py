@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from parley.engine.triggers.methods.evolution import ToldReply
+from parley.engine.triggers.methods.evolution import RatedReply
 from parley.engine.triggers.methods.writing import TriedInput, Writing, WritingSettings, asked_for_words, questions, read_words
 from parley.policies.chat.model import Answer, Chat, ChatDecoding, ChatTooLongError
 from parley.policies.chat.questions import WrittenLine, written_lines
 
 SETTINGS = WritingSettings(streams=2, memory=2, max_words=3)
 TRIED = [
-    TriedInput((word,), ToldReply(fitness, f"reply {word}")) for word, fitness in (("one", 0.9), ("two", 0.1), ("three", 0.2))
+    TriedInput((word,), RatedReply(fitness, f"reply {word}")) for word, fitness in (("one", 0.9), ("two", 0.1), ("three", 0.2))
 ]
 
 
@@ -43,7 +43,7 @@ def test_streams_write_until_the_budget_is_used_and_nothing_is_tried_twice() -> 
     rounds = []
     while not search.finished:
         rounds.append([" ".join(words) for words in search.ask()])
-        search.tell([ToldReply(0.1 * len(rounds), "no") for _ in rounds[-1]], success=False)
+        search.tell([RatedReply(0.1 * len(rounds), "no") for _ in rounds[-1]], success=False)
     assert rounds == [["words 2"], ["words 3", "words 4"], ["words 5", "words 6"]]
     assert search.num_asked == 5
     assert search.num_answers == 6 + 3, "three questions told of earlier tries"

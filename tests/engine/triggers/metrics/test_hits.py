@@ -19,7 +19,7 @@ from parley.engine.triggers.metrics.hits import (
     unread_failure,
     unread_note,
 )
-from parley.engine.triggers.metrics.text import losses_told, methods_table
+from parley.engine.triggers.metrics.text import loss_figures, methods_table
 from parley.envs.core.errors import RunError
 from tests.engine.triggers.metrics.searches import KINDS, failed, restart, searched
 
@@ -108,9 +108,9 @@ def test_restarts_that_have_ended_stay_at_their_last_loss() -> None:
 
 def test_a_method_none_of_whose_inputs_could_be_judged_has_a_line_without_figures() -> None:
     lost = search_metrics([failed("a", "the judge does not answer")], PACE, 0)
-    told = losses_told(lost, GREEDY)
+    figures = loss_figures(lost, GREEDY)
     table = methods_table(
-        {f"gcg | {name}": figure for name, figure in told.items()}, {"gcg": "gradients"}, "that is the target"
+        {f"gcg | {name}": figure for name, figure in figures.items()}, {"gcg": "gradients"}, "that is the target"
     )
     assert table.rows == (("gcg", "gradients", ABSENT, ABSENT, ABSENT, ABSENT, ABSENT),)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from parley.engine.core.stats.statistics import count, rate
-from parley.engine.triggers.metrics.hits import HIT_RATES, LISTS, MAL, NORMAL, SearchedModel, figures_of, search_table
+from parley.engine.triggers.metrics.hits import LISTS, MAL, NORMAL, SearchedModel, he2018, published_rates, search_table
 
 MARKDOWN = """\
 | model | normal o-greedy | mal o-greedy | mal o-sample-min {k1, k2} | mal o-sample-avg {k1, k2} | mal io-sample-min {k1, k2} \
@@ -21,7 +21,7 @@ LISTED = {
 
 
 def test_measured_rates_stand_over_the_published_ones() -> None:
-    table = search_table([SearchedModel("mine", LISTED, figures_of("ubuntu", "general"))], "o-greedy")
+    table = search_table([SearchedModel("mine", LISTED, published_rates("ubuntu", "general"))], "o-greedy")
     text = table.to_markdown()
     assert text.startswith(MARKDOWN)
     assert "Published: He & Glass 2018" in text
@@ -50,7 +50,7 @@ def test_models_stand_one_below_the_other_and_without_published_lines_where_ther
 
 def test_normal_lists_that_were_sampled_are_read_by_their_own_type() -> None:
     sampled = {NORMAL: {"hit_rate.o-sample-min-k1": rate(30, 40)}}
-    table = search_table([SearchedModel("a", sampled, figures_of("switchboard", "none"))], "o-sample-min-k1")
+    table = search_table([SearchedModel("a", sampled, published_rates("switchboard", "none"))], "o-sample-min-k1")
     assert [row[1] for row in table.rows] == ["75.0", "[59.8, 85.8]", "99.4", "40"]
     assert "Few" not in table.note
 
@@ -60,24 +60,27 @@ def test_continuous_inputs_stand_beside_the_words_nearest_to_them() -> None:
         NORMAL: {"hit_rate.o-greedy": rate(30, 40), "hit_rate.projected-o-greedy": rate(1, 40)},
         MAL: {"hit_rate.o-greedy": rate(0, 40), "hit_rate.projected-o-greedy": rate(0, 40)},
     }
-    table = search_table([SearchedModel("a", lists, figures_of("ubuntu", "general", "one-hot"))], "o-greedy", "one-hot")
+    table = search_table([SearchedModel("a", lists, published_rates("ubuntu", "general", "one-hot"))], "o-greedy", "one-hot")
     assert table.columns[1:5] == ("normal o-greedy", "normal projected-o-greedy", "mal o-greedy", "mal projected-o-greedy")
     assert table.rows[0][:5] == ("a", "75.0", "2.5", "0.0", "0.0")
     assert table.rows[2][:5] == ("published", "63.4", "0.0", "1.7", "0.0")
-    free = search_table([SearchedModel("a", lists, figures_of("ubuntu", "general", "embedding"))], "o-greedy", "embedding")
+    free = search_table([SearchedModel("a", lists, published_rates("ubuntu", "general", "embedding"))], "o-greedy", "embedding")
     assert free.columns == ("model", "normal o-greedy", "mal o-greedy", "random o-greedy")
     assert free.rows[2] == ("published", "95.0", "7.2", "–")
     assert "the same relaxation" in free.note
 
 
 def test_continuous_inputs_were_measured_on_one_model() -> None:
-    assert figures_of("ubuntu", "none", "one-hot") is None
-    assert figures_of("switchboard", "general", "embedding") is None
+    assert published_rates("ubuntu", "none", "one-hot") is None
+    assert published_rates("switchboard", "general", "embedding") is None
 
 
 def test_published_figures_follow_the_corpus_and_the_attention() -> None:
-    assert figures_of("ubuntu", "none") is HIT_RATES["ubuntu"]["last-h"]
-    assert figures_of("ubuntu", "released") is HIT_RATES["ubuntu"]["attention"]
-    assert figures_of("none", "general") is None
-    assert all(set(figures) == set(LISTS) for kinds in HIT_RATES.values() for figures in kinds.values())
-    assert HIT_RATES["opensubtitles"]["attention"][MAL]["o-sample-avg-k2"] == 88.2
+    tables = {name: lists for name, lists in he2018().items() if name.endswith(("last-h", "attention"))}
+    assert published_rates("ubuntu", "none") is tables["ubuntu last-h"]
+    assert published_rates("ubuntu", "released") is tables["ubuntu attention"]
+    assert published_rates("none", "general") is None
+    assert published_rates("ubuntu", "") is None, "another kind of model"
+    assert len(tables) == 6
+    assert all(set(lists) == set(LISTS) for lists in tables.values())
+    assert tables["opensubtitles attention"][MAL]["o-sample-avg-k2"] == 0.882

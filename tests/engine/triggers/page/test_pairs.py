@@ -19,6 +19,8 @@ from parley.engine.triggers.methods.settings import CANDIDATES, SearchSettings
 from parley.engine.triggers.metrics.hits import describe, search_metrics
 from parley.engine.triggers.page.chapter import (
     NUM_SHOWN,
+    ShownSearch,
+    Triggers,
     TriggerSearches,
     note_of,
     ranked,
@@ -27,7 +29,6 @@ from parley.engine.triggers.page.chapter import (
     search_items,
     word_figures,
 )
-from parley.engine.triggers.page.sections import ShownSearch, Triggers
 from parley.engine.triggers.verbs.config import TRIGGERS, TriggerConfig
 from parley.engine.triggers.verbs.search import SEARCH
 from parley.envs.core.errors import RunError
@@ -94,11 +95,11 @@ def test_hits_come_first_then_the_lower_loss() -> None:
     late = searched("late", restart(0, 5.0, (GREEDY,)))
     search = section(*section().rows, late)
     found = [read_pair(row, GREEDY) for row in ranked(search)]
-    assert [pair.loss for pair in found] == ["0.20", "5.00", "1.00", "3.00"]
+    assert [pair["loss"] for pair in found] == ["0.20", "5.00", "1.00", "3.00"]
     best = found[0]
-    assert [(hit.name, hit.wanted) for hit in best.hits] == [(GREEDY, True), (LIKELY, False)]
-    assert (best.least, best.mean, best.input) == ("−3.00", "−1.50", "−4.25")
-    assert (found[2].hits, found[2].input) == ((), "–")
+    assert [(hit["name"], hit["wanted"]) for hit in best["hits"]] == [(GREEDY, True), (LIKELY, False)]
+    assert (best["least"], best["mean"], best["input"]) == ("−3.00", "−1.50", "−4.25")
+    assert (found[2]["hits"], found[2]["input"]) == ([], "–")
     assert "after the trigger: trigger 0" in word_figures(search)[0].caption
     tags = [item.tags for item in search_items(search)]
     assert tags == [("as wanted", GREEDY, LIKELY), ("as wanted", GREEDY), ("missed",), ("missed",)]
@@ -124,7 +125,7 @@ def test_hostile_words_stay_text() -> None:
 
 def test_a_continuous_input_has_no_words() -> None:
     (row,) = ranked(section(searched("a", restart(0, 1.0, words=None))))
-    assert read_pair(row, GREEDY).trigger == "(a continuous input)"
+    assert read_pair(row, GREEDY)["trigger"] == "(a continuous input)"
 
 
 def test_searches_side_by_side_share_their_curves() -> None:

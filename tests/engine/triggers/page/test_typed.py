@@ -17,8 +17,7 @@ from parley.engine.triggers.metrics.text import text_metrics
 from parley.engine.triggers.metrics.transfer import BETWEEN as SEPARATOR
 from parley.engine.triggers.metrics.transfer import transfer_metrics
 from parley.engine.triggers.metrics.universal import universal_metrics
-from parley.engine.triggers.page.chapter import TriggerSearches
-from parley.engine.triggers.page.sections import Triggers
+from parley.engine.triggers.page.chapter import Triggers, TriggerSearches
 from parley.engine.triggers.verbs.config import TextSearchConfig
 from parley.engine.triggers.verbs.text_search import SEARCH_TEXT
 from parley.engine.triggers.verbs.transfer import SEARCH_TRANSFER, TriggerTransferConfig

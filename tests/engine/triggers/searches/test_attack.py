@@ -169,7 +169,7 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
     "an empty target": ({"targets": [[]]}, "a target is empty"),
     "a victim that is none": ({"victim": 3}, "the victim lacks embedding_VE, searchable_V, input_length, reply_logits"),
     "a victim's class": ({"victim": Seq2SeqVictim}, "the class Seq2SeqVictim"),
-    "nobody to judge": ({"objective": TriggerObjective(lm_weight=1.0, t_in=-3.0)}, "nobody judges the inputs"),
+    "nobody to judge": ({"objective": TriggerObjective(lm_weight=1.0, t_in=-3.0)}, "no model judges the inputs"),
     "no words to judge": (
         {"method": Relaxation(), "input_model": tiny_input_model(), "objective": TriggerObjective(lm_weight=1.0)},
         "a continuous input has no words to judge",

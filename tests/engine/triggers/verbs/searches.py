@@ -47,7 +47,7 @@ STEP_BY_STEP = """
 from parley.engine.triggers.verbs import turns
 from parley.engine.core.ray import pool
 from parley.engine.core.ray import actors
-actors.TURN_S = pool.TURN_S = turns.KEPT_EVERY_S = 0.0
+actors.TURN_S = pool.TURN_S = turns.SAVED_EVERY_S = 0.0
 """
 """Code that makes turns end after a step, with what is kept: a fast machine may do all that there is in a longer one."""
 

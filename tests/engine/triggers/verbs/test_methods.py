@@ -127,7 +127,7 @@ def test_what_cannot_work_is_refused_before_anything_is_loaded(tmp_path: Path) -
     server = "openai:http://127.0.0.1:9/v1#m"
     refused = {
         "gcg .gradients., beast .logits.": asked(tmp_path, server, method="gcg,beast,evolution"),
-        "told by what chat models reply": asked(tmp_path, str(tmp_path / "lstm"), method="gcg"),
+        "compared by the replies of chat models": asked(tmp_path, str(tmp_path / "lstm"), method="gcg"),
         "no words that could be typed": asked(tmp_path, "hf:nowhere", method="relaxation[search.relaxation.mode=embedding]"),
         "random does not read search.buffer": asked(tmp_path, "hf:nowhere", method="random[search.buffer=2]"),
         "no model is named": replace(asked(tmp_path, "hf:nowhere"), model=""),

@@ -134,7 +134,7 @@ def all_ended(worker: SearchWorker, todo: Sequence[Shard[Any]]) -> dict[str, Any
 def test_a_worker_goes_on_with_what_another_has_kept(
     asked: TriggerConfig, method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(turns_module, "KEPT_EVERY_S", 0.0)
+    monkeypatch.setattr(turns_module, "SAVED_EVERY_S", 0.0)
     config = replace(asked, method=method, search=replace(LONG, max_sweeps=2))
     models, todo = open_models(config), shards(config)
     expected = all_ended(SearchWorker(config, models), todo)
@@ -149,7 +149,7 @@ def test_a_worker_goes_on_with_what_another_has_kept(
 
 
 def test_a_relaxation_goes_on_with_whole_restarts(asked: TriggerConfig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turns_module, "KEPT_EVERY_S", 0.0)
+    monkeypatch.setattr(turns_module, "SAVED_EVERY_S", 0.0)
     config = replace(asked, method="relaxation", search=replace(LONG, relaxation=SMALL), shard_size=5)
     models, targets = open_models(config), choose_targets(config, open_models(config)).targets
     shard = Shard("00000", tuple(target.key for target in targets), targets)

@@ -98,7 +98,7 @@ def test_fluency_weighs_in_any_hits_objective_where_it_is_asked_for(tmp_path: Pa
     assert rows(tmp_path / "named") == found["fluent"]
     fluent_nats, free_nats = (-sum(row["input_log_probability"] for row in each) for each in found.values())
     assert fluent_nats < free_nats
-    with pytest.raises(ConfigError, match=r"nobody judges inputs(.|\n)*lm_weight(.|\n)*--lm"):
+    with pytest.raises(ConfigError, match=r"no model judges inputs(.|\n)*lm_weight(.|\n)*--lm"):
         run(replace(fluent, lm=""), tmp_path / "run", Silent())
 
 

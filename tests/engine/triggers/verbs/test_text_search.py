@@ -390,7 +390,7 @@ def test_what_cannot_work_is_refused_before_anything_is_asked(tmp_path: Path) ->
         ({"model": "nothing"}, "no chat model"),
         ({"targets": "normal"}, "no such list"),
         ({"template": "user"}, "does not fit"),
-        ({"template": "<s>{prompt} {}"}, "asked by messages"),
+        ({"template": "<s>{prompt} {}"}, "takes messages"),
         ({"success": SuccessSettings(by="judge", judge="nobody")}, "no chat model"),
         ({"fitness": FitnessSettings(by="rating", judge="nobody")}, "no chat model"),
     ):

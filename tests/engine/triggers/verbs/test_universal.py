@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from parley.engine.core.page.page import report_from_run
+from parley.engine.core.ray import pool
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.verbs.job import ATTACK, Silent
 from parley.engine.triggers.methods.settings import SearchSettings
@@ -19,7 +20,7 @@ from parley.engine.triggers.verbs.config import HuggingFaceSettings, ObjectiveSe
 from parley.engine.triggers.verbs.transfer import typed_triggers
 from parley.engine.triggers.verbs.universal import SEARCH_UNIVERSAL, UniversalConfig, split_by_prompt
 from parley.envs.core.errors import ConfigError, DataError
-from tests.engine.core.verbs.made_up import kill_at, rows
+from tests.engine.core.verbs.made_up import Listening, kill_at, rows
 
 pytest.importorskip("transformers", reason="the extra hugging-face is not installed")
 
@@ -248,3 +249,22 @@ def test_what_cannot_work_is_refused_before_anything_is_loaded(tmp_path: Path, f
         with pytest.raises(ConfigError, match=message):
             run(replace(config, **changes), tmp_path / "run", Silent())
     assert not (tmp_path / "run").exists()
+
+
+def test_the_time_left_weighs_a_search_by_its_candidates_and_an_input_by_its_replies(
+    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool, "TURN_S", 0.0)
+    notes = Listening()
+    run(asked(folder, tmp_path), tmp_path / "run", notes)
+    # A search reads at most 6 sweeps of 4 visits of 24 candidates behind 3 prompts; all 6 replies have 2 words at most.
+    search, replies = 6 * 4 * 24 * 3, 6 * 2
+    only_replies = 3 * replies / (2 * search + 5 * replies)
+    assert notes.stages[-1][1:] == (100, "%")
+    assert notes.steps == sorted(notes.steps)
+    assert notes.steps[-1] == pytest.approx(100)
+    counted = [int(note[0]) for note in notes.said if " of 5 inputs" in note]
+    assert counted[-1] == 5
+    assert len(counted) == len(notes.steps)
+    first = notes.steps[counted.index(3)]
+    assert 100 * only_replies <= first < 50, "three inputs of five are done, and most of the work is left"
