@@ -86,7 +86,6 @@ def blotted(text: str) -> str:
 
 
 def _secrets() -> list[str]:
-    """Return the keys of this process that are long enough to be secrets, the longest first."""
     named = (value.strip() for name, value in os.environ.items() if name in KEYS or name.startswith(f"{KEYS[0]}_"))
     return sorted({key for key in named if len(key) >= _SHORTEST and key.isascii()}, key=len, reverse=True)
 
@@ -404,7 +403,6 @@ class Refusal:
         return RefusalReading(RefusalKind.TOO_LONG) if self.status != 500 and self._says_too_many_tokens() else None
 
     def _field(self, request: Mapping[str, Any]) -> str:
-        """Return the field of the request that it is about; empty for none."""
         given = [name for name in request if name not in ("model", "messages")]
         named = [name for name in given if name in self.params]
         mentioned = [name for name in given if re.search(rf"\b{re.escape(name)}\b", self.text, re.IGNORECASE)]
@@ -441,7 +439,6 @@ class Refusal:
         return None
 
     def _says_too_many_tokens(self) -> bool:
-        """Return whether it names two numbers of tokens and a bound."""
         numbers = {_whole(number) for number in re.findall(r"\d[\d,]*", self.text)}
         return "token" in self.text.lower() and len(numbers) >= 2 and _BOUND.search(self.text) is not None
 
@@ -522,7 +519,6 @@ def _whole(number: str) -> int:
 
 
 def _seconds_in(text: str) -> float | None:
-    """Return the seconds that a message asks to wait; None if it names none."""
     match = _SOON.search(text)
     if match is None:
         return None

@@ -149,7 +149,6 @@ def cost_of_bfloat16(device: torch.device, what: Mapping[str, Any], measure: Cal
 
 
 def _kept(path: Path) -> float | None:
-    """Return the cost in the file; None if it is missing or damaged."""
     try:
         cost = json.loads(path.read_bytes())["cost"]
     except (OSError, ValueError, KeyError, TypeError):
@@ -604,7 +603,6 @@ class _LstmRecurrence(torch.autograd.Function):
 
 
 def _earlier(after_SH: Tensor, counts: list[int]) -> Tensor:
-    """Return the values before each step, 0 before the first one."""
     rows = zip(after_SH.split(counts), counts[1:], strict=False)
     return torch.cat([after_SH.new_zeros(counts[0], after_SH.shape[1]), *(after[:num] for after, num in rows)])
 

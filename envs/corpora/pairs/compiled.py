@@ -459,7 +459,6 @@ def _with_unknowns(line: str) -> str:
 
 
 def _as_written(line: str) -> tuple[list[list[str]], list[list[str]]]:
-    """Return the words between blanks of each turn and each reply."""
     require_utf8(line)
     *columns, last = line.split("\t")
     if not columns:
@@ -476,7 +475,6 @@ def _split_texts(turns: Sequence[str], texts: Sequence[str], shown: str) -> tupl
 
 
 def _counted(pairs: Sequence[RepliedPair]) -> tuple[int, int]:
-    """Return the number of words, and of `<unk>` among them."""
     utterances = [words for pair in pairs for words in (*pair.context, pair.reply)]
     return sum(map(len, utterances)), sum(words.count(UNKNOWN) for words in utterances)
 
