@@ -403,6 +403,7 @@ class Refusal:
         return RefusalReading(RefusalKind.TOO_LONG) if self.status != 500 and self._says_too_many_tokens() else None
 
     def _field(self, request: Mapping[str, Any]) -> str:
+        """Return the field of the request that it is about; empty for none."""
         given = [name for name in request if name not in ("model", "messages")]
         named = [name for name in given if name in self.params]
         mentioned = [name for name in given if re.search(rf"\b{re.escape(name)}\b", self.text, re.IGNORECASE)]
@@ -519,6 +520,7 @@ def _whole(number: str) -> int:
 
 
 def _seconds_in(text: str) -> float | None:
+    """Return the seconds that a message asks to wait; None if it names none."""
     match = _SOON.search(text)
     if match is None:
         return None

@@ -149,6 +149,7 @@ def cost_of_bfloat16(device: torch.device, what: Mapping[str, Any], measure: Cal
 
 
 def _kept(path: Path) -> float | None:
+    """Return the cost in the file; None if it is missing or damaged."""
     try:
         cost = json.loads(path.read_bytes())["cost"]
     except (OSError, ValueError, KeyError, TypeError):

@@ -79,6 +79,7 @@ def run_job(verb: Verb, arguments: Sequence[str]) -> int:
 
 
 def _without_figures(result: Result) -> Result:
+    """Return the result without empty tables if every item failed."""
     if not result.failure or any(estimate.n for estimate in result.metrics.values()):
         return result
     hint = "" if "--debug" in result.failure else "; the same command with --debug shows the traceback"

@@ -459,6 +459,7 @@ def _with_unknowns(line: str) -> str:
 
 
 def _as_written(line: str) -> tuple[list[list[str]], list[list[str]]]:
+    """Return the words between blanks of each turn and each reply."""
     require_utf8(line)
     *columns, last = line.split("\t")
     if not columns:
