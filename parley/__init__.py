@@ -109,9 +109,5 @@ def after_import(name: str, action: Callable[[ModuleType], None]) -> Callable[[]
     return cancel
 
 
-def _register_environments(gymnasium: ModuleType) -> None:
-    importlib.import_module("parley.envs").register_environments()
-
-
 # The command line starts without Gymnasium.
-after_import("gymnasium", _register_environments)
+after_import("gymnasium", lambda _: importlib.import_module("parley.envs").register_environments())

@@ -351,13 +351,11 @@ class Configuration:
 
 @cache
 def _ranges(kind: type) -> tuple[tuple[str, Range], ...]:
-    """Return the name and range of each setting of a configuration that has one."""
     hints = get_type_hints(kind, include_extras=True)
     return tuple((name, range_) for name, hint in hints.items() for range_ in _ranges_in(hint))
 
 
 def _ranges_in(hint: Any) -> Iterator[Range]:
-    """Yield the ranges in the annotations of a type or a union."""
     for part in get_args(hint):
         if isinstance(part, Range):
             yield part

@@ -170,7 +170,6 @@ def _spellings(name: str) -> set[str]:
 
 
 def _run_around(path: Path) -> Path | None:
-    """Return the run folder that contains a file, or None."""
     return next((folder for folder in path.resolve().parents if _is_run(folder)), None)
 
 

@@ -89,7 +89,6 @@ class OwnChatModel:
         return scores
 
     def _of_text(self, text: str) -> Answer:
-        """Return the answer that a text is, its reasoning parted from its reply."""
         if not self._parts_thinking:
             return Answer(text)
         reply, reasoning, closed = part_thinking(text)

@@ -131,7 +131,6 @@ class ChatFriendSession:
         return talk(self._view, row, self._said[row])
 
     def _read(self, row: int, text: str) -> Act | None:
-        """Return the move of an answer; None for no move."""
         selected = _SELECTION.fullmatch(text)
         if selected is None:
             return None if _SEEMS.match(text) else chat_words(text)

@@ -405,7 +405,6 @@ class ChatResponder:
 
 
 def _forms(turns: Turns) -> list[Chat]:
-    """Return the messages of a context, and the same without its oldest turns."""
     texts = [" ".join(map(detokenise, turn)) for turn in turns]
     return [chat_of_turns(texts[start:]) for start in range(len(texts))]
 

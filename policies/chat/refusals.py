@@ -86,7 +86,6 @@ def blotted(text: str) -> str:
 
 
 def _secrets() -> list[str]:
-    """Return the keys of this process that are long enough to be secrets, the longest first."""
     named = (value.strip() for name, value in os.environ.items() if name in KEYS or name.startswith(f"{KEYS[0]}_"))
     return sorted({key for key in named if len(key) >= _SHORTEST and key.isascii()}, key=len, reverse=True)
 
@@ -441,7 +440,6 @@ class Refusal:
         return None
 
     def _says_too_many_tokens(self) -> bool:
-        """Return whether it names two numbers of tokens and a bound."""
         numbers = {_whole(number) for number in re.findall(r"\d[\d,]*", self.text)}
         return "token" in self.text.lower() and len(numbers) >= 2 and _BOUND.search(self.text) is not None
 

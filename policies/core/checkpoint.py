@@ -291,7 +291,6 @@ def _damaged_state(path: Path, got: str) -> CheckpointError:
 
 
 def _state_digest(tensors: Mapping[str, Tensor], counted: str) -> str:
-    """Return the SHA-256 of a state: every name, type, shape and byte, and the counters."""
     digest = hashlib.sha256(counted.encode())
     for name, value in sorted(tensors.items()):
         digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())

@@ -604,7 +604,6 @@ class _LstmRecurrence(torch.autograd.Function):
 
 
 def _earlier(after_SH: Tensor, counts: list[int]) -> Tensor:
-    """Return the values before each step, 0 before the first one."""
     rows = zip(after_SH.split(counts), counts[1:], strict=False)
     return torch.cat([after_SH.new_zeros(counts[0], after_SH.shape[1]), *(after[:num] for after, num in rows)])
 

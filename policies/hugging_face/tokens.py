@@ -351,7 +351,6 @@ def num_positions(model: Any) -> int | float:
 
 
 def _limit(value: Any) -> int | float:
-    """Return a number of tokens of a configuration; infinity for an absurd one."""
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value < _ABSURD else math.inf
 
 

@@ -119,7 +119,6 @@ class HuggingFaceVictim:
 
     @property
     def _num_before_reply(self) -> int:
-        """Number of positions before a reply where it is predicted."""
         raise NotImplementedError
 
     def words(self, ids: Sequence[int]) -> list[str]:
@@ -252,7 +251,6 @@ class HuggingFaceVictim:
         return math.inf if self.longest_reply is None else self.longest_reply
 
     def _embedded(self, ids: list[int], like_BNE: Tensor) -> Tensor:
-        """Return the embeddings (B, P, E) of fixed tokens beside every input."""
         return self.embedding_VE[ids].expand(len(like_BNE), -1, -1)
 
 

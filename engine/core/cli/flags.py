@@ -163,7 +163,6 @@ def _finite(text: str) -> float:
 
 
 def _value_of(flag: str, words: Sequence[str]) -> str | None:
-    """Return the value typed after a flag, the last one of several."""
     values = [word.partition("=")[2] for word in words if word.startswith(f"{flag}=")]
     values += [value for word, value in itertools.pairwise(words) if word == flag]
     return repr(values[-1]) if values else None
@@ -360,7 +359,6 @@ def _parse(
 
 
 def _of_a_flag(error: OutOfRangeError) -> OutOfRangeError:
-    """Return the error of a setting with the name of its flag."""
     name, _, rest = error.what.partition(" ")
     what = f"--{name.replace('_', '-')} {rest}"
     return OutOfRangeError(what, where=error.where, got=error.got, fix=error.fix)

@@ -189,7 +189,6 @@ class ReproducibleAlgorithm(Algorithm):
         return {STEPS_BEFORE: before, NUM_ENV_STEPS_SAMPLED_LIFETIME: before + size}
 
     def _newer(self, number: int) -> int:
-        """Return a number of weights above this one and that of the runners."""
         return 1 + max(number, self.env_runner.weights_seq_no())
 
 
@@ -436,7 +435,6 @@ def _entries(tensors: dict[str, Tensor]) -> dict[int, dict[str, Tensor]]:
 
 
 def _prefixes(algorithm: ReproducibleAlgorithm) -> dict[str, str]:
-    """Return the prefix of the names of tensors, by module."""
     return {role: f"{role}." if len(algorithm.roles) > 1 else "" for role in algorithm.roles}
 
 
@@ -465,7 +463,6 @@ class ChooserModule(TorchRLModule):
         self.net = self.load(Path(self.model_config["checkpoint"]))
 
     def _forward(self, batch: dict[str, Any], **_: Any) -> dict[str, Any]:
-        """Return scores (B, A) whose softmax is the policy."""
         observations = batch[Columns.OBS]
         return {Columns.ACTION_DIST_INPUTS: self.net(observations["actions"], observations["action_mask"])}
 
@@ -556,7 +553,6 @@ class ActionReinforceConfig(ReproducibleConfig):
 
 
 def _chooser(*_: Any, **__: Any) -> str:
-    """Return the only module; RLlib's own runners alone call this."""
     return CHOOSER
 
 

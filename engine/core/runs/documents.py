@@ -206,7 +206,6 @@ def relocated(path: Path, before: str, value: Any) -> Any:
 
 
 def _is_unmoved(path: Path, before: str) -> bool:
-    """Return whether a run still lies where it was started."""
     now = display_path(path)
     return now == before or (not is_uri(now) and not is_uri(before) and _absolute(now) == _absolute(before))
 
@@ -274,7 +273,6 @@ def _relative(folders: list[str], shared: int, down: list[str]) -> str | None:
 
 
 def _parts(name: str) -> tuple[str, list[str]]:
-    """Return the root of a name, empty for a relative one, and its folders."""
     if is_uri(name):
         root, inside = split_uri(name)
         return root, list(PurePosixPath(inside).parts)
@@ -441,7 +439,6 @@ def refuse_strangers(path: Path, names: Collection[str]) -> None:
 
 
 def _columns(schema: pa.Schema) -> dict[str, str]:
-    """Return the types of the columns by name, as text that tells two schemas apart."""
     return {field.name: f"{field.type}{'' if field.nullable else ' not null'}" for field in schema}
 
 
@@ -512,7 +509,6 @@ def describe_environment() -> dict[str, Any]:
 
 @cache
 def _code_versions() -> dict[str, Any]:
-    """Return packages and commit of this process; read once, before files are edited."""
     return {"packages": {name: _version(name) for name in PACKAGES}, "git_commit": git_commit(Path(__file__))}
 
 

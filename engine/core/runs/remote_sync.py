@@ -492,7 +492,6 @@ def _is_in_a_run(file: Path, top: Path) -> bool:
 
 
 def _owner(name: str, runs: set[str]) -> str | None:
-    """Return the innermost run folder that a file is in; None if it is in none."""
     return next((folder for folder in map(_spelled, PurePosixPath(name).parents) if folder in runs), None)
 
 

@@ -197,7 +197,6 @@ def refit_spread(num_folds: int) -> float:
 
 
 def _student(freedom: float) -> float:
-    """Return the half-width of a 95 % interval in estimated standard errors."""
     from scipy.special import stdtrit
 
     return float(stdtrit(freedom, 0.975))
@@ -264,7 +263,6 @@ def _trials_as_one(residuals: np.ndarray, off: np.ndarray) -> float:
 
 
 def _wilson(share: float, size: float, n: int) -> Estimate:
-    """Return a share of `size` independent trials with its Wilson interval."""
     z2 = INTERVAL_Z * INTERVAL_Z
     centre = (share + z2 / (2 * size)) / (1 + z2 / size)
     half = INTERVAL_Z / (1 + z2 / size) * math.sqrt(share * (1 - share) / size + z2 / (4 * size * size))

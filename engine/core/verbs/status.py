@@ -183,7 +183,6 @@ def _items(session: list[dict[str, Any]], done: int, total: int) -> Pace:
 
 
 def _steps_of(job: str) -> Steps | None:
-    """Return the numbered steps of a job; None if it has none, or belongs to another version."""
     try:
         return find(job).load().steps
     except RunError:

@@ -476,7 +476,6 @@ def _split_texts(turns: Sequence[str], texts: Sequence[str], shown: str) -> tupl
 
 
 def _counted(pairs: Sequence[RepliedPair]) -> tuple[int, int]:
-    """Return the number of words, and of `<unk>` among them."""
     utterances = [words for pair in pairs for words in (*pair.context, pair.reply)]
     return sum(map(len, utterances)), sum(words.count(UNKNOWN) for words in utterances)
 

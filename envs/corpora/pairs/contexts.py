@@ -164,13 +164,11 @@ def examples(
 
 
 def _row_bytes(rows: Ragged) -> Iterator[bytes]:
-    """Yield the ids of each row as bytes."""
     offsets = rows.offsets.tolist()
     return (rows.values[start:end].tobytes() for start, end in pairwise(offsets))
 
 
 def _fits(split: PairSplit, least: int, most: int | None) -> np.ndarray:
-    """Return whether the reply of each pair (P,) has `least` to `most` words."""
     words_before = np.concatenate([[0], np.cumsum(split.utterances.values != EOU_ID)])[split.utterances.offsets]
     lengths_P = np.diff(words_before)[split.pairs[:, 1]]
     fits: np.ndarray = (lengths_P >= least) & (lengths_P <= (lengths_P if most is None else most))

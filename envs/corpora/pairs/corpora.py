@@ -157,7 +157,6 @@ def _ways(topic: Topic) -> Iterator[tuple[str, str]]:
 
 
 def _forms(phrase: str) -> Phrases:
-    """Return the phrase with all combinations of its choices."""
     pieces = _CHOICE.split(phrase)
     # Every second piece stood between brackets.
     ways = product(*(piece.split("|") if number % 2 else (piece,) for number, piece in enumerate(pieces)))

@@ -282,7 +282,6 @@ def _records(path: Path, broken: list[DataError]) -> Iterator[tuple[int, Any]]:
 
 
 def _next(content: str, position: int) -> int:
-    """Return the first position after blanks."""
     while content[position : position + 1].isspace():
         position += 1
     return position

@@ -191,7 +191,6 @@ def format_turns(turns: Turns) -> str:
 
 
 def _between(mark: re.Pattern[str], text: str, start: int, end: int) -> list[tuple[int, int]]:
-    """Return the spans of a part of a text between marks."""
     marks = list(mark.finditer(text, start, end))
     return list(zip([start, *(match.end() for match in marks)], [*(match.start() for match in marks), end], strict=True))
 

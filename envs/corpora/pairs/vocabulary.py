@@ -350,5 +350,4 @@ def _length(word: str) -> int:
 
 
 def _letters(spelled: bytes) -> str:
-    """Return the text of bytes without blanks, with invalid UTF-8 replaced."""
     return "".join(spelled.decode(errors="replace").split())

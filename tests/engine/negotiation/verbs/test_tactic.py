@@ -235,7 +235,7 @@ def test_tactics_of_another_run_are_played_with_another_target(tmp_path: Path) -
 
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
-    "nobody writes": ({"attacker": ""}, "no attacker is named writes"),
+    "nobody writes": ({"attacker": ""}, "no attacker is named to write"),
     "no chat model writes": ({"attacker": "scripted"}, "no chat model is called so"),
     "nothing is at the address": ({"attacker": "hf:nowhere"}, "needs a folder and there is none"),
     "no chat model plays": ({"speaker": "scripted"}, "a tactic needs a chat model"),
