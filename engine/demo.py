@@ -379,7 +379,7 @@ class Demo(Composite[DemoConfig, DemoConfig, DemoConfig]):
             run_stages(planned, run.path, reporter, before)
         return prepared
 
-    def measure(self, run: RunFolder, found: DemoConfig) -> Summary:
+    def measure(self, run: RunFolder, config: DemoConfig) -> Summary:
         """Return the metrics of all stages."""
         measured = {name: RunFolder.load(run.path / name).metrics() for name in STAGES}
         searched = measured["reactive"]
@@ -398,7 +398,7 @@ class Demo(Composite[DemoConfig, DemoConfig, DemoConfig]):
         }
         return Summary(
             "A trained adversary against the agent it was trained on",
-            f"Embedded corpus, {found.dialogues} dialogues a match on the same scenarios, seed {found.seed}; "
+            f"Embedded corpus, {config.dialogues} dialogues a match on the same scenarios, seed {config.seed}; "
             "side 1 alone chooses in both matches.",
             metrics,
         )

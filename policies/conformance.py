@@ -52,7 +52,7 @@ def _answers_nothing_to_nothing(responder: Responder) -> None:
 
 
 def _takes_its_decoders(responder: Responder) -> None:
-    """Takes decoder= and seeds= if it declares decoders: rules and options of `parley.policies.core.responder`."""
+    """Take decoder= and seeds= if it declares decoders: rules and options of `parley.policies.core.responder`."""
     for text in ("beam:2", "sample:0.7", "diverse:3,rate=1", "greedy:repeat=1", "greedy:forbid=the"):
         decoder = DecoderSettings.parse(text)
         if all(part in getattr(responder, "decoders", ()) for part in decoder.parts):
@@ -97,7 +97,7 @@ def _ranker(named: Any) -> Ranker:
 
 
 def _scores_every_candidate(ranker: Ranker) -> None:
-    """Gives one finite number to each candidate, an empty reply and an empty context included."""
+    """Give one finite number to each candidate, an empty reply and an empty context included."""
     for failure in (outcome for outcome in outcomes_of(ranker, _PAIRS) if isinstance(outcome, Exception)):
         expect(False, "a list or an array of one finite number for each candidate", f"{failure.what}: {failure.got}")
 
@@ -204,7 +204,7 @@ def _answers_every_chat(model: OwnChatModel) -> None:
 
 
 def _takes_temperature_and_seeds(model: OwnChatModel) -> None:
-    """Takes a temperature and a seed for each chat, and draws the same from the same seeds."""
+    """Take a temperature and a seed for each chat, and draw the same from the same seeds."""
     decoding = ChatDecoding(temperature=0.7, max_tokens=16)
     first, second = (model.answer(_CHATS, decoding=decoding, seeds=[1, 2, 3]) for _ in range(2))
     expect(first == second, "the same answers from the same seeds", f"{first} and {second}")

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import ast
-import json
 import re
-import subprocess
-import sys
 from collections import Counter
 from functools import cache
 from pathlib import Path
 
 import grimp
-import pytest
 
 from tests.test_house import ROOT, SOURCES
 
@@ -28,11 +24,6 @@ MOST_SHORT_HELPERS = 522
 """Private functions of at most five lines that are called once."""
 QUESTIONS = {"What", "Whether", "How", "Which", "Who", "Where", "Of", "Those"}
 IDIOMS = {"found", "told", "said", "asked", "each"}
-JOURNEYS = {
-    "evaluate ranking --corpus helpdesk --model tfidf --limit 20": 165,
-    "selfplay --dialogues 20": 125,
-}
-"""Modules of the project that a verb loads at most, from its command to its page."""
 
 
 @cache
@@ -83,20 +74,3 @@ def test_short_private_functions_that_are_called_once_do_not_grow() -> None:
             if isinstance(node, ast.FunctionDef) and re.match(r"_[a-z]", node.name) and names[node.name] == 1:
                 short += (node.end_lineno or 0) - node.body[0].lineno < 5
     assert short <= MOST_SHORT_HELPERS
-
-
-LOADED = """
-import json, sys
-from parley.engine.core.cli.main import main
-status = main(json.loads(sys.argv[1]))
-print(json.dumps([status, sum(name.startswith("parley.") for name in sys.modules)]), file=sys.stderr)
-"""
-
-
-@pytest.mark.parametrize("words", JOURNEYS)
-def test_a_verb_loads_its_own_system_and_the_core(words: str, tmp_path: Path) -> None:
-    command = [sys.executable, "-c", LOADED, json.dumps([*words.split(), "--run", str(tmp_path / "run")])]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    status, modules = json.loads(done.stderr.splitlines()[-1])
-    assert status == 0
-    assert modules <= JOURNEYS[words]

@@ -83,12 +83,12 @@ class Checks:
             broken = True if answer.kind in MODERATED else None
             return RuleVerdict(rule.name, broken, f"no reply: {answer.kind.value}")
         verdicts = [self._finders[check](answer, prompt) for check in rule.checks]
-        found = [verdict.found for verdict in verdicts]
+        findings = [verdict.found for verdict in verdicts]
         if rule.must:
             missing = [_told(check) for check, verdict in zip(rule.checks, verdicts, strict=True) if verdict.found is False]
-            broken = True if missing else None if None in found else False
+            broken = True if missing else None if None in findings else False
             return RuleVerdict(rule.name, broken, f"not found: {'; '.join(missing)}" if missing else "")
-        broken = True if True in found else None if None in found else False
+        broken = True if True in findings else None if None in findings else False
         evidence = next((verdict.evidence for verdict in verdicts if verdict.found), "")
         return RuleVerdict(rule.name, broken, evidence)
 

@@ -86,7 +86,7 @@ def scan_tables(metrics: Mapping[str, Estimate]) -> dict[str, EstimateTable]:
     rows += [TableRow(_title(name), {"name": f"{BREACH}.{name}", "attack": name}) for name in ordered]
     columns = [
         Column("breaches", "{name}", PERCENT),
-        Column("above no attack", cell=lambda found, row: _above_cell(found, row)),
+        Column("above no attack", cell=lambda metrics, row: _above_cell(metrics, row)),
     ]
     tables = {"Breaches by attack": metric_table(metrics, "attack", rows, columns, _NOTE, n="{name}", unit="prompts")}
     rules = [name for name in metrics if name.startswith(f"{RULE}.")]

@@ -20,19 +20,19 @@ JUNIT, SARIF = "junit.xml", "results.sarif"
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
-def junit(policy: Policy, rows: Sequence[Row], asked: Mapping[str, tuple[str, str]], limits: Sequence[LimitVerdict]) -> str:
+def junit(policy: Policy, rows: Sequence[Row], questions: Mapping[str, tuple[str, str]], limits: Sequence[LimitVerdict]) -> str:
     """Return a scan as JUnit XML.
 
     Args:
         policy: the policy.
         rows: all rows, failed ones too.
-        asked: attack and prompt by key of a row.
+        questions: attack and prompt by key of a row.
         limits: verdicts of its limits, a suite of their own.
     """
     suites = ElementTree.Element("testsuites", name=visible(policy.name))
     by_key = {row["item_key"]: row for row in rows}
     by_attack: dict[str, dict[str, list[Row]]] = {}
-    for key, (attack, prompt) in asked.items():
+    for key, (attack, prompt) in questions.items():
         if key in by_key:
             by_attack.setdefault(attack, {}).setdefault(prompt, []).append(by_key[key])
     for attack, prompts in by_attack.items():
@@ -40,13 +40,13 @@ def junit(policy: Policy, rows: Sequence[Row], asked: Mapping[str, tuple[str, st
         _suite(suites, attack, cases)
     if limits:
         states = {"kept": ("", ""), "broken": ("failure", ""), "undecided": ("error", "")}
-        _suite(suites, "limits", {each.metric: (states[each.state][0], str(each)) for each in limits})
+        _suite(suites, "limits", {limit.metric: (states[limit.state][0], str(limit)) for limit in limits})
     ElementTree.indent(suites)
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{ElementTree.tostring(suites, encoding="unicode")}\n'
 
 
 def _suite(suites: ElementTree.Element, name: str, cases: Mapping[str, tuple[str, str]]) -> None:
-    counts = {kind: sum(found == kind for found, _ in cases.values()) for kind in ("failure", "error")}
+    counts = {kind: sum(outcome == kind for outcome, _ in cases.values()) for kind in ("failure", "error")}
     suite = ElementTree.SubElement(
         suites,
         "testsuite",

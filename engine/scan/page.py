@@ -32,9 +32,9 @@ class Scans(Chapter[Sequence[Run]]):
     def collect(self, runs: Sequence[Run]) -> Sequence[Run] | None:
         return [run for run in runs if run.rows] or None
 
-    def verdict(self, found: Sequence[Run]) -> Verdict | None:
+    def verdict(self, runs: Sequence[Run]) -> Verdict | None:
         """Say how many prompts were broken, and what breaks them without an attack."""
-        measured = [run for run in found if run.metrics]
+        measured = [run for run in runs if run.metrics]
         if not measured:
             return None
         run = measured[0]
@@ -48,14 +48,12 @@ class Scans(Chapter[Sequence[Run]]):
             sentence += f" Undecided: {number(SHARE, undecided.value)} of the answers."
         return Verdict(sentence=sentence + caveat(broken, unit="prompts"), metric=_SHARE, marks=first_marks(_marks(run)))
 
-    def render(self, found: Sequence[Run]) -> Section:
-        done = [run for run in found if run.done and run.metrics]
+    def render(self, runs: Sequence[Run]) -> Section:
+        done = [run for run in runs if run.done and run.metrics]
         return Section(
-            measured=[
-                ShownRun.of(run, metrics={}, legend={name: describe_scan(name) for name in run.metrics}) for run in found
-            ],
+            measured=[ShownRun.of(run, metrics={}, legend={name: describe_scan(name) for name in run.metrics}) for run in runs],
             tables=tables_of([(run.heading, SCAN.tables(run.folder)) for run in done]),
-            items=(item for run in found for item in _items(run)),
+            items=(item for run in runs for item in _items(run)),
         )
 
 

@@ -359,8 +359,8 @@ class Scan(Job[ScanConfig, ScanPlan, ScanPlan]):
         run_items(run, task, prepared.items, prepared.config, reporter, "asking")
         return prepared
 
-    def measure(self, run: RunFolder, found: ScanPlan) -> Summary:
-        config, policy, rows = found.config, found.policy, run.read_rows().to_pylist()
+    def measure(self, run: RunFolder, plan: ScanPlan) -> Summary:
+        config, policy, rows = plan.config, plan.policy, run.read_rows().to_pylist()
         metrics = scan_metrics(rows)
         limits = [decide_limit(metric, share, metrics.get(metric, NOTHING)) for metric, share in policy.limits]
         lost = sum(row["status"] != "ok" or row["breach"] is None for row in rows)
@@ -368,7 +368,7 @@ class Scan(Job[ScanConfig, ScanPlan, ScanPlan]):
         undecided = [str(limit) for limit in limits if limit.state == "undecided"]
         if too_many:
             undecided = [f"{lost:,} of {len(rows):,} answers have no verdict, more than {100 * policy.max_undecided:g} %"]
-        _write(run.path / JUNIT, junit(policy, rows, found.asked, limits))
+        _write(run.path / JUNIT, junit(policy, rows, plan.asked, limits))
         _write(run.path / SARIF, sarif(policy, finished(rows), config.policy, version("parley-redteam")))
         num = len(policy.prompts)
         return Summary(
@@ -376,7 +376,7 @@ class Scan(Job[ScanConfig, ScanPlan, ScanPlan]):
             f"{num:,} prompts, {len(policy.attacks)} attacks, {policy.repeats} answers each, seed {config.seed}.",
             metrics,
             {
-                NUM_ANSWERS: len(found.items),
+                NUM_ANSWERS: len(plan.items),
                 POLICY: {"name": policy.name, "tags": list(policy.tags)},
                 LIMITS: [_limit_entry(limit) for limit in limits],
                 UNDECIDED_REASON: "; ".join(undecided),

@@ -195,13 +195,13 @@ class EndpointChatModel(ServedChatModel):
     def _refusal(self, raw: bytes) -> Answer | None:
         """Return the answer of a response with words of an error; None if it has none; raise if another attempt may succeed."""
         text = raw.decode("utf-8", "replace").casefold()
-        found = next((kind for kind, words in self._endpoint.errors.items() if words.casefold() in text), None)
-        if found == "busy":
+        kind_named = next((kind for kind, words in self._endpoint.errors.items() if words.casefold() in text), None)
+        if kind_named == "busy":
             raise AgainError(ModelError("the server is busy", where=self.name, got=blotted(excerpt(raw)), fix="resume later"))
-        if found == "too_long":
+        if kind_named == "too_long":
             refusal = Refusal.of_response(400, raw)
             raise self._error_of(refusal, RefusalReading(RefusalKind.TOO_LONG))
-        return Answer("", "content_filter", withheld=blotted(excerpt(raw))) if found == "filtered" else None
+        return Answer("", "content_filter", withheld=blotted(excerpt(raw))) if kind_named == "filtered" else None
 
     def _at(self, path: str, text: str) -> str:
         """Return the text at a path of a JSON document, such as "choices.0.text"; empty for null."""

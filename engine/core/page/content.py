@@ -506,11 +506,11 @@ class Chapter(ABC, Generic[Found]):
         """Return the content of its runs; None if there is nothing."""
 
     @abstractmethod
-    def verdict(self, found: Found) -> Verdict | None:
+    def verdict(self, content: Found) -> Verdict | None:
         """Return its verdict; None if nothing was measured."""
 
     @abstractmethod
-    def render(self, found: Found) -> Section:
+    def render(self, content: Found) -> Section:
         """Return its content as the page shows it, with drawings."""
 
 

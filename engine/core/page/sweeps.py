@@ -272,9 +272,9 @@ class Sweeps(Chapter[list[ShownSweep]]):
     def collect(self, runs: Sequence[Run]) -> list[ShownSweep] | None:
         return [_sweep(run) for run in runs if run.done] or None
 
-    def verdict(self, found: list[ShownSweep]) -> Verdict | None:
+    def verdict(self, sweeps: list[ShownSweep]) -> Verdict | None:
         """Return the best trial of the first sweep, and the value of its settings in runs that chose nothing."""
-        first = found[0]
+        first = sweeps[0]
         ranked = first.ranked()
         best = ranked[0]
         metric = Metric(first.objective, f"{'higher' if first.direction == 'max' else 'lower'}: better", "of the best trials")
@@ -283,7 +283,7 @@ class Sweeps(Chapter[list[ShownSweep]]):
         else:
             lead = f"The best of {sum(trial.whole for trial in ranked)} whole trials"
         settings = ", ".join(f"{key} = {told(value)}" for key, value in best.parameters.items())
-        more = f" {len(found) - 1} more sweeps are below." if len(found) > 1 else ""
+        more = f" {len(sweeps) - 1} more sweeps are below." if len(sweeps) > 1 else ""
         return Verdict(
             sentence=f"{lead} has {first.objective} = {number(POINTS, best.value.value)} with {settings}.{caveat(best.value)} "
             f"{_again(first)}{more}",
@@ -292,11 +292,11 @@ class Sweeps(Chapter[list[ShownSweep]]):
             | {f"trial {trial.number}": trial.value for trial in ranked[:SHOWN]},
         )
 
-    def render(self, found: list[ShownSweep]) -> Section:
+    def render(self, sweeps: list[ShownSweep]) -> Section:
         return Section(
-            notes=[note_of(sweep) for sweep in found],
-            tables=[(f"Best trials, {sweep.name}", best_trials(sweep)) for sweep in found],
-            figures=[figure for sweep in found for figure in figures_of(sweep)],
+            notes=[note_of(sweep) for sweep in sweeps],
+            tables=[(f"Best trials, {sweep.name}", best_trials(sweep)) for sweep in sweeps],
+            figures=[figure for sweep in sweeps for figure in figures_of(sweep)],
         )
 
 

@@ -131,9 +131,9 @@ class Hardenings(Chapter[Sequence[ShownCampaign]]):
         campaigns = [self._campaign(run) for run in runs]
         return [campaign for campaign in campaigns if campaign.tables or campaign.curves] or None
 
-    def verdict(self, found: Sequence[ShownCampaign]) -> Verdict | None:
+    def verdict(self, campaigns: Sequence[ShownCampaign]) -> Verdict | None:
         """Return the verdict on the first campaign, with its best adversary and the number of those that learned nothing."""
-        ended = [campaign for campaign in found if campaign.metrics]
+        ended = [campaign for campaign in campaigns if campaign.metrics]
         if not ended:
             return None
         verdict, known = self.verdict_of(ended[0].metrics), ended[0].known
@@ -145,10 +145,10 @@ class Hardenings(Chapter[Sequence[ShownCampaign]]):
         unhelped = f"{self.unhelped[:1].upper()}{self.unhelped[1:]}. " if is_start and self.unhelped else ""
         return replace(verdict, sentence=f"{unhelped}{verdict.sentence} {known.best_and_idle(after)}")
 
-    def render(self, found: Sequence[ShownCampaign]) -> Section:
+    def render(self, campaigns: Sequence[ShownCampaign]) -> Section:
         return Section(
-            tables=[table for campaign in found for table in campaign.tables],
-            figures=[curve_figure(curve) for campaign in found for curve in campaign.curves],
+            tables=[table for campaign in campaigns for table in campaign.tables],
+            figures=[curve_figure(curve) for campaign in campaigns for curve in campaign.curves],
         )
 
     def _campaign(self, run: Run) -> ShownCampaign:
@@ -218,9 +218,9 @@ class Trainings(Chapter[ShownTraining]):
         tables = [table for run in runs for table in run.trainings]
         return ShownTraining(curves=curves, measured=measured, tables=tables) if curves or measured else None
 
-    def verdict(self, found: ShownTraining) -> Verdict | None:
+    def verdict(self, training: ShownTraining) -> Verdict | None:
         """Return the figures of the first training, by the main metrics of its job."""
-        measured = [run for run in found.measured if run.metrics]
+        measured = [run for run in training.measured if run.metrics]
         if not measured:
             return None
         first = measured[0]
@@ -237,9 +237,9 @@ class Trainings(Chapter[ShownTraining]):
             minor=True,
         )
 
-    def render(self, found: ShownTraining) -> Section:
-        drawn = [curve for curve in found.curves if any(curve.series.values())]
-        return Section(tables=found.tables, measured=found.measured, figures=[curve_figure(curve) for curve in drawn])
+    def render(self, training: ShownTraining) -> Section:
+        drawn = [curve for curve in training.curves if any(curve.series.values())]
+        return Section(tables=training.tables, measured=training.measured, figures=[curve_figure(curve) for curve in drawn])
 
 
 class Measurements(Chapter[list[ShownRun]]):
@@ -254,9 +254,9 @@ class Measurements(Chapter[list[ShownRun]]):
         shown = [ShownRun.of(run, description="") for run in runs if run.shown]
         return [run for run in shown if run.metrics or run.failures] or None
 
-    def verdict(self, found: list[ShownRun]) -> None:
+    def verdict(self, runs: list[ShownRun]) -> None:
         """Return None: the metric that matters is unknown."""
         return None
 
-    def render(self, found: list[ShownRun]) -> Section:
-        return Section(measured=found)
+    def render(self, runs: list[ShownRun]) -> Section:
+        return Section(measured=runs)
