@@ -16,7 +16,7 @@ from parley.engine.responders.corpus_info import (
     CandidateInfo,
     ChatCheck,
     ChatInfo,
-    Check,
+    DataCheck,
     Info,
     PairCheck,
     PairInfo,
@@ -85,7 +85,7 @@ class CorpusDelivery:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CorpusCheck(Check):
+class CorpusCheck(DataCheck):
     """The result of `parley data check`."""
 
     num_dialogues: dict[str, int]

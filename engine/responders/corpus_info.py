@@ -110,7 +110,7 @@ class Problem:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Check:
+class DataCheck:
     """The result of `parley data check` for a corpus of any kind."""
 
     name: str
@@ -178,7 +178,7 @@ def spread(values: np.ndarray) -> Spread:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PairCheck(Check):
+class PairCheck(DataCheck):
     """The result of `parley data check` for a corpus of pairs."""
 
     num_utterances: dict[str, int]
@@ -261,7 +261,7 @@ def _split_info(name: str, split: PairSplit) -> PairSplitInfo:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CandidateCheck(Check):
+class CandidateCheck(DataCheck):
     """The result of `parley data check` for a corpus of candidates."""
 
     num_groups: dict[str, int]
@@ -384,7 +384,7 @@ def _split_info_candidates(split: CandidateSplit, trained: Collection[Context]) 
 
 
 @dataclass(frozen=True, kw_only=True)
-class ChatCheck(Check):
+class ChatCheck(DataCheck):
     """The result of `parley data check` for a corpus of chats."""
 
     num_chats: dict[str, int]
