@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parley.engine.negotiation.page.dialogues import Dialogue, MarkedWords, MarkedTurn, extremes, read_dialogue
+from parley.engine.negotiation.page.dialogues import Dialogue, MarkedTurn, MarkedWords, extremes, read_dialogue
 from parley.envs.core.visible import visible
 from tests.engine.negotiation.metrics.attacks import attempt
 from tests.engine.negotiation.page.dialogues import attack_row, row
