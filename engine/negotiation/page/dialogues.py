@@ -140,7 +140,7 @@ _PLUGGED_IN = "transfer"
 
 
 @dataclass(frozen=True)
-class Span:
+class MarkedWords:
     """A part of an utterance.
 
     Args:
@@ -155,7 +155,7 @@ class Span:
 
 
 @dataclass(frozen=True)
-class Turn:
+class MarkedTurn:
     """One utterance.
 
     Args:
@@ -168,7 +168,7 @@ class Turn:
     """
 
     side: str
-    words: tuple[Span, ...]
+    words: tuple[MarkedWords, ...]
     ends: bool
     attempt: str = ""
     instead_of: str = ""
@@ -209,7 +209,7 @@ class Dialogue:
     agreed: bool
     notes: tuple[str, ...]
     items: tuple[ItemType, ...]
-    turns: tuple[Turn, ...]
+    turns: tuple[MarkedTurn, ...]
 
 
 def extremes(rows: Sequence[Row], limit: int = BEST_AND_WORST) -> tuple[list[Row], list[Row]]:
@@ -311,19 +311,19 @@ def _rank(row: Row) -> tuple[bool, str]:
     return not row.get("attempts"), str(row["item_key"])
 
 
-def _turn(side: str, words: str, forced: bool, attempt: Attempt | None) -> Turn:
+def _turn(side: str, words: str, forced: bool, attempt: Attempt | None) -> MarkedTurn:
     if words.strip() == SELECTION:
-        return Turn(side, (Span("a limit ends the talk" if forced else f"the {side} ends the talk"),), ends=True)
+        return MarkedTurn(side, (MarkedWords("a limit ends the talk" if forced else f"the {side} ends the talk"),), ends=True)
     if attempt is None:
-        return Turn(side, (Span(visible(words) or "(says nothing)"),), ends=False)
+        return MarkedTurn(side, (MarkedWords(visible(words) or "(says nothing)"),), ends=False)
     spoken, base = (words or "(says nothing)").split(" "), str(attempt["base"]).split(" ")
     # Only in a sentence of equal length does each word replace one word.
     aligned = len(spoken) == len(base)
     marked = set(attempt["replaced"]) if aligned else set()
-    return Turn(
+    return MarkedTurn(
         side,
         tuple(
-            Span(visible(word), index in marked, visible(base[index]) if index in marked else "")
+            MarkedWords(visible(word), index in marked, visible(base[index]) if index in marked else "")
             for index, word in enumerate(spoken)
         ),
         ends=False,

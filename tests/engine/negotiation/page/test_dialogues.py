@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parley.engine.negotiation.page.dialogues import Dialogue, Span, Turn, extremes, read_dialogue
+from parley.engine.negotiation.page.dialogues import Dialogue, MarkedTurn, MarkedWords, extremes, read_dialogue
 from parley.envs.core.visible import visible
 from tests.engine.negotiation.metrics.attacks import attempt
 from tests.engine.negotiation.page.dialogues import attack_row, row
@@ -37,7 +37,7 @@ def test_among_equal_dialogues_those_with_an_attack_sentence_come_first() -> Non
     assert [row["item_key"] for row in best + worst] == ["y", "z"]
 
 
-def first_turn(said: str, **changes: object) -> Turn:
+def first_turn(said: str, **changes: object) -> MarkedTurn:
     """The first turn of an attacked dialogue."""
     turns = [{"side": 0, "words": said}, {"side": 1, "words": "<selection>"}]
     return shown(attempts=[attempt(**changes)], turns=turns).turns[0]
@@ -49,13 +49,18 @@ def shown(**changes: object) -> Dialogue:
 
 def test_replaced_words_are_marked_with_what_stood_there() -> None:
     turn = first_turn("i need two hats", base="i want the hats", replaced=[1, 2])
-    assert turn.words == (Span("i"), Span("need", True, "want"), Span("two", True, "the"), Span("hats"))
+    assert turn.words == (
+        MarkedWords("i"),
+        MarkedWords("need", True, "want"),
+        MarkedWords("two", True, "the"),
+        MarkedWords("hats"),
+    )
     assert turn.instead_of == ""
 
 
 def test_other_turns_are_left_in_one_piece() -> None:
     dialogue = shown()
-    assert dialogue.turns[1].words == (Span("fine , the rest for me"),)
+    assert dialogue.turns[1].words == (MarkedWords("fine , the rest for me"),)
     assert dialogue.turns[1].attempt == ""
     assert read_dialogue(row()).forced is None
     assert dialogue.forced == (9, 1)
@@ -64,7 +69,7 @@ def test_other_turns_are_left_in_one_piece() -> None:
 def test_a_sentence_of_another_length_is_set_against_the_whole_base() -> None:
     """What the game does not let through, such as a speaker's marker, leaves no place in the sentence."""
     turn = first_turn("i need hats", base="i want the hats", replaced=[1, 2])
-    assert turn.words == (Span("i"), Span("need"), Span("hats"))
+    assert turn.words == (MarkedWords("i"), MarkedWords("need"), MarkedWords("hats"))
     assert turn.instead_of == "i want the hats"
 
 

@@ -160,7 +160,7 @@ def test_a_step_that_is_lost_is_made_again_and_the_page_is_the_same(whole: Path,
     assert (tmp_path / "page.md").read_text() == (whole / TABLE_FILE).read_text()
     assert json.loads((tmp_path / "page.json").read_text()) == json.loads((whole / FIGURES).read_text())
     (shown,) = collect_run(whole).found["negotiation"].reproductions
-    assert without_seconds(dict(shown.tables)) == before
+    assert without_seconds(shown.tables()) == before
 
 
 def test_each_training_has_seeds_of_its_own_and_all_the_same_scenarios(tmp_path: Path, root: Path) -> None:
