@@ -22,7 +22,7 @@ from parley.envs.core.errors import ConfigError
 from parley.envs.core.play import Session, Utterances, agent_errors
 from parley.envs.core.registry import Registry, TimedCalls, nearest, own_start, takes_messages
 from parley.envs.core.storage.copies import fetched_model
-from parley.envs.core.storage.uris import CHAT_MODELS
+from parley.envs.core.storage.uris import has_chat_prefix
 from parley.envs.negotiation.domain import Vocabulary
 from parley.envs.negotiation.game import Agent, SideView
 
@@ -243,8 +243,8 @@ def is_chat_model(spec: str) -> bool:
     Raises:
         ConfigError: a user's file cannot be imported.
     """
-    if ".py:" not in spec or spec.startswith(CHAT_MODELS):
-        return spec.startswith(CHAT_MODELS)
+    if ".py:" not in spec or has_chat_prefix(spec):
+        return has_chat_prefix(spec)
     named = agents.get(spec)
     answers = isclass(named) and not hasattr(named, "join") and (hasattr(named, "answer") or hasattr(named, "reply"))
     return answers or takes_messages(named)

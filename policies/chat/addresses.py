@@ -7,21 +7,22 @@ from urllib.parse import urlsplit
 
 from parley.envs.core.errors import ConfigError
 from parley.envs.core.registry import Registry
-from parley.envs.core.storage.uris import CHAT_MODELS, HUGGING_FACE, is_uri
+from parley.envs.core.storage.uris import CHAT_MODELS, HUGGING_FACE, has_chat_prefix, is_uri
 
 chat_models = Registry("chat model", "parley.chat_models")
 """Chat models that installed packages bring; each is made like a user's own (`answers.py`)."""
 CHAT = CHAT_MODELS
 """Prefixes of the addresses of chat models, those of a user's own apart."""
-_, GGUF, OPENAI = CHAT
-"""Prefixes of the address of a file of weights for llama.cpp, and of a server that speaks OpenAI's protocol."""
+_, GGUF, OPENAI, ENDPOINT = CHAT
+"""Prefixes of the address of a file of weights for llama.cpp, of a server that speaks OpenAI's protocol, and of a file that
+describes any other bot behind HTTP."""
 
 _COMPLETIONS = "/chat/completions"
 
 
 def is_chat_address(name: str) -> bool:
     """Return whether a name begins like the address of a chat model."""
-    return name.startswith(CHAT)
+    return has_chat_prefix(name)
 
 
 def is_local(name: str) -> bool:
@@ -31,7 +32,10 @@ def is_local(name: str) -> bool:
 
 def weights_of(name: str) -> str:
     """Return the folder, file or URI of the weights of an address; empty for a server."""
-    return "" if name.startswith(OPENAI) else name.removeprefix(HUGGING_FACE).removeprefix(GGUF)
+    if name.startswith(OPENAI):
+        return ""
+    prefix = next((kind for kind in CHAT if has_chat_prefix(name) and name.startswith(kind)), "")
+    return name.removeprefix(prefix)
 
 
 def absolute_address(name: str) -> str:
@@ -46,7 +50,7 @@ def short_address(name: str) -> str:
     """Return the last part of an address, for labels: a server's model, or the folder or file of weights."""
     whole = name.rpartition("#")[2] if name.startswith(OPENAI) else weights_of(name)
     parts = [part for part in whole.split("/") if part]
-    return parts[-1].removesuffix(".gguf").replace(".", "_") if parts else "model"
+    return parts[-1].removesuffix(".gguf").removesuffix(".yaml").replace(".", "_") if parts else "model"
 
 
 def server_of(name: str) -> tuple[str, str]:

@@ -8,7 +8,7 @@ from typing import Any
 from parley.envs.core.errors import ConfigError
 from parley.envs.core.storage.copies import fetched_model
 from parley.envs.core.storage.uris import HUGGING_FACE, is_uri
-from parley.policies.chat.addresses import CHAT, GGUF, OPENAI, chat_models
+from parley.policies.chat.addresses import CHAT, ENDPOINT, GGUF, OPENAI, chat_models
 from parley.policies.chat.answers import kept_answers, load_own
 from parley.policies.chat.model import ChatModel
 from parley.policies.chat.settings import DEFAULT, ChatModelSettings
@@ -17,6 +17,7 @@ CHAT_MODEL_KINDS = {
     f"{HUGGING_FACE}FOLDER": "a causal model of Hugging Face, as save_pretrained wrote it",
     f"{GGUF}FILE": "weights of llama.cpp, read by transformers",
     f"{OPENAI}URL#MODEL": "a server that speaks OpenAI's protocol: vLLM, llama.cpp, Ray Serve",
+    f"{ENDPOINT}FILE.yaml": "any bot behind HTTP, described by a file: url, headers, body, path of the reply",
     "path/file.py:Name": "a class or function of your own",
     "RUN": "a response model that Parley trained, or a run of parley train hardened; a folder or a URI",
 }
@@ -49,6 +50,10 @@ def _model_of(name: str, settings: ChatModelSettings) -> ChatModel:
         from parley.policies.chat.server import ServedChatModel
 
         return ServedChatModel(name, settings)
+    if name.startswith(ENDPOINT) and not is_uri(name):
+        from parley.policies.chat.endpoint import EndpointChatModel
+
+        return EndpointChatModel(name, settings)
     if name.startswith((HUGGING_FACE, GGUF)):
         from parley.policies.chat.local import load_local
 

@@ -18,7 +18,7 @@ from parley.envs.core.config import PositiveInt
 from parley.envs.core.errors import CheckpointError, ConfigError
 from parley.envs.core.storage.uris import HUGGING_FACE, is_uri
 from parley.envs.negotiation.domain import Vocabulary
-from parley.policies.chat.addresses import GGUF, OPENAI
+from parley.policies.chat.addresses import ENDPOINT, GGUF, OPENAI
 from parley.policies.chat.answers import kept_answers
 from parley.policies.chat.loading import load_chat_model
 from parley.policies.chat.model import Access, Chat, ChatModel, ScoringChatModel, require_access
@@ -88,7 +88,11 @@ def require_address(name: str) -> None:
         _, mark, model = name.partition("#")
         if not mark or not model or not is_uri(name):
             raise ConfigError("the address of a served model names a URL and a model", got=name, fix=f"{OPENAI}URL#MODEL")
-    for kind, what, is_there in ((HUGGING_FACE, "folder", Path.is_dir), (GGUF, "file", Path.is_file)):
+    for kind, what, is_there in (
+        (HUGGING_FACE, "folder", Path.is_dir),
+        (GGUF, "file", Path.is_file),
+        (ENDPOINT, "file", Path.is_file),
+    ):
         if not name.startswith(kind) or is_uri(name):
             continue
         path = Path(name.removeprefix(kind)).expanduser()
@@ -143,7 +147,7 @@ def require_chat_judge(spec: str, instead: str = "") -> None:
         CheckpointError: no such folder or file is there.
         ConfigError: it is a server, or a model of a user's own without likelihoods.
     """
-    if spec.startswith(OPENAI):
+    if spec.startswith((OPENAI, ENDPOINT)):
         fix = f"name weights that are here, hf:FOLDER or gguf:FILE{instead}"
         what = "a judge of fluency says how likely words are, and a server does not"
         raise ConfigError(what, where="--judge", got=spec, fix=fix)

@@ -50,6 +50,7 @@ from parley.policies.chat.refusals import (
     AgainError,
     Refusal,
     RefusalKind,
+    RefusalReading,
     UnsuitedError,
     answer_without_keys,
     api_key,
@@ -217,8 +218,8 @@ class ServedChatModel:
 
     access = Access.TEXT
 
-    def __init__(self, name: str, settings: ChatModelSettings) -> None:
-        self._url, self._model = server_of(name)
+    def __init__(self, name: str, settings: ChatModelSettings, *, url: str = "") -> None:
+        self._url, self._model = (url, "") if url else server_of(name)
         self.name, self._settings, self.usage = name, settings, ChatUsage()
         self.answers_depend_on = settings.answers_depend_on
         self._opener, self._proxy = opener_of(self._url)
@@ -368,12 +369,20 @@ class ServedChatModel:
         logger.warning("%s: %s (%s); %s", self.name, unsuited.error.what, unsuited.error.got, suited.told(unsuited.reading))
         return True
 
-    def _attempt(self, body: dict[str, Any], max_tokens: int | None) -> Answer:
+    def _request(self, body: dict[str, Any]) -> Request:
+        """Return the request of a body."""
         headers = {"Content-Type": "application/json", "Accept": "application/json", "User-Agent": "parley"}
         if key := api_key(self._url):
             self._require_no_proxy_reads_it()
             headers["Authorization"] = f"Bearer {key}"
-        request = Request(self._url, json.dumps(body).encode(), headers, method="POST")
+        return Request(self._url, json.dumps(body).encode(), headers, method="POST")
+
+    def _answer(self, raw: bytes, max_tokens: int | None) -> Answer:
+        """Return the answer of a response without keys."""
+        return answer_of(raw, self.name, max_tokens=max_tokens, thinking=self._settings.thinking)
+
+    def _attempt(self, body: dict[str, Any], max_tokens: int | None) -> Answer:
+        request = self._request(body)
         deadline = time.monotonic() + self._settings.timeout_s
         texts = [message["content"] for message in body["messages"]]
         try:
@@ -396,7 +405,7 @@ class ServedChatModel:
         self._was_reached = True
         try:
             # A server that repeats the key must not bring it into a row.
-            answer = answer_of(without_keys(raw), self.name, max_tokens=max_tokens, thinking=self._settings.thinking)
+            answer = self._answer(without_keys(raw), max_tokens)
             self._num_forbidden = 0
             return answer_without_keys(answer)
         except HalfAnswerError as half:
@@ -459,7 +468,10 @@ class ServedChatModel:
             return answer_without_keys(Answer("", "content_filter", withheld=withheld, notes=notes))
         if reading.kind is RefusalKind.CUT_IN_THINKING:
             return Answer("", "length")
-        raise error_of(refusal, reading, self.name, self._url, self._proxy)
+        raise self._error_of(refusal, reading)
+
+    def _error_of(self, refusal: Refusal, reading: RefusalReading) -> Exception:
+        return error_of(refusal, reading, self.name, self._url, self._proxy)
 
     def _answers_others(self, body: dict[str, Any]) -> bool:
         """Return whether the server answers other texts, so that a refusal without a reason is about the text.

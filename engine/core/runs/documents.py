@@ -40,7 +40,7 @@ from parley.envs.core.errors import ConfigError, ParleyError, RunError, sync
 from parley.envs.core.registry import RUN_FORMAT
 from parley.envs.core.storage.copies import LOCK
 from parley.envs.core.storage.files import entries
-from parley.envs.core.storage.uris import CHAT_MODELS, display_path, is_uri, local_copy, split_uri, uri_of
+from parley.envs.core.storage.uris import CHAT_MODELS, display_path, has_chat_prefix, is_uri, local_copy, split_uri, uri_of
 
 CONFIG, ENVIRONMENT, EVENTS, SUMMARY, ROWS = "config.json", "environment.json", "events.jsonl", "summary.json", "rows"
 UNFINISHED = "unfinished"
@@ -224,7 +224,7 @@ def _relocated_value(path: Path, before: str, value: Any) -> Any:
 
 
 def _name_now(path: Path, before: str, name: str) -> str:
-    prefix = next((kind for kind in CHAT_MODELS if name.startswith(kind)), "")
+    prefix = next((kind for kind in CHAT_MODELS if has_chat_prefix(name) and name.startswith(kind)), "")
     file, colon, part = name.removeprefix(prefix).rpartition(":") if _PYTHON in name else (name.removeprefix(prefix), "", "")
     below = _from_run(before, file.strip())
     if below is None:

@@ -67,8 +67,13 @@ _MARK = "@"
 
 HUGGING_FACE = "hf:"
 """Prefix of a folder from Hugging Face's `save_pretrained`, in verbs that also take Parley's own models."""
-CHAT_MODELS = (HUGGING_FACE, "gguf:", "openai:")
+CHAT_MODELS = (HUGGING_FACE, "gguf:", "openai:", "http:")
 """Prefixes of the addresses of chat models (`policies/chat/addresses.py`), except a user's own."""
+
+
+def has_chat_prefix(name: str) -> bool:
+    """Return whether a name begins like the address of a chat model; a web address is none."""
+    return name.startswith(CHAT_MODELS) and not name.startswith("http://")
 
 
 def is_uri(name: str) -> bool:
