@@ -172,7 +172,9 @@ def clustered_rate(
     if not total:
         return NOTHING
     share = float(tops.sum()) / total
-    variance = float(np.square(tops - share * sizes).sum()) / total**2
+    off = tops - share * sizes
+    # What rounding leaves of equal shares is no variance.
+    variance = float(off @ off) / total**2 if np.abs(off).max() > _ROUNDING * sizes.max() else 0.0
     if not 0 < share < 1 or num == 1:
         return _wilson(share, num / spread**2, num)
     if not np.array_equal(values, np.round(values)):
