@@ -422,7 +422,7 @@ def _sum_by_cluster(
         labels = np.asarray(clusters)
         assert labels.shape == top.shape, f"one cluster per value, got {labels.shape} for {top.shape}"
         names, index = np.unique(labels, return_inverse=True)
-        top, bottom = np.bincount(index, top, len(names)), np.bincount(index, bottom, len(names))
+        top, bottom = (np.asarray(np.bincount(index, sums, len(names)), dtype=np.float64) for sums in (top, bottom))
     has_trials = (bottom > 0) | (top != 0)
     return top[has_trials], bottom[has_trials]
 
