@@ -268,7 +268,7 @@ def audit_tables(metrics: Metrics, max_ratio: float, likelihood: str) -> dict[st
     if (agreed := metrics.get(AGREEMENT, NOTHING)).n:
         share = PERCENT.cell(agreed).replace("\n", " ")
         kappa = figure(metrics[KAPPA].value)
-        note += f" Of lines with several labels ({agreed.n:,}) {share} agree, kappa {kappa}."
+        note += f" Of lines with several labels ({metrics[KAPPA].n:,}) {share} agree, kappa {kappa}."
     of_changes = "Touched: something was changed. Words changed: in a touched utterance, mean. Brackets: 95 % intervals."
     return {"How it reads": _table(metrics, reads, note), "How much is changed": _table(metrics, changes, of_changes)}
 
