@@ -144,6 +144,12 @@ class ItemMetrics:
     subjects: Callable[[Sequence[Row], Mapping[str, Any]], Collection[str]] = lambda rows, config: ()
     unit_alone: str = ""
 
+    def units(self, keys: Sequence[str], clusters: Sequence[str]) -> tuple[str, np.ndarray]:
+        """Return the name of the independent units, and the unit of each item (V,), from the items' keys and clusters."""
+        if self.unit_alone and len(set(clusters)) == 1:
+            return self.unit_alone, np.array(keys)
+        return self.unit, np.array(clusters)
+
 
 @dataclass(frozen=True)
 class Sample:

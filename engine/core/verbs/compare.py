@@ -266,9 +266,7 @@ def compare_runs(
     if unequal := [f"{name} ({', '.join(several)})" for name, several in values.items() if len(several) > 1]:
         warnings.append(f"the runs differ in {', '.join(unequal)}: not all items are the same")
     keys, items = _common_items(runs)
-    unit, clusters = rule.unit, np.array([every[0].clusters[every[0].positions[key]] for key in keys])
-    if rule.unit_alone and len(set(clusters.tolist())) == 1:
-        unit, clusters = rule.unit_alone, np.array(keys)
+    unit, clusters = rule.units(keys, [every[0].clusters[every[0].positions[key]] for key in keys])
     warnings += [*_items_warnings(items), *_not_shared(runs, rule)]
     shown = _chosen(runs, rule, metrics, conditions)
     reporter.stage("computing differences, their intervals and significances", len(shown), "metrics")

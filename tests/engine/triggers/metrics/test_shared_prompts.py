@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from parley.engine.core.stats.statistics import clustered_rate, count, rate
-from parley.engine.triggers.metrics.hits import clusters_of, hits_by_restarts, search_metrics
-from parley.engine.triggers.metrics.text import text_metrics, text_table
+from parley.engine.core.stats.pairs import ItemMetrics, Sample, key_of
+from parley.engine.core.stats.statistics import Estimate, clustered_rate, count, rate
+from parley.engine.triggers.metrics.hits import TARGET_ITEMS, clusters_of, hits_by_restarts, search_metrics
+from parley.engine.triggers.metrics.text import TEXT_ITEMS, text_metrics, text_table
 from parley.engine.triggers.metrics.transfer import NO_INPUT, KnownInputs, transfer_metrics
 from tests.engine.triggers.metrics.searches import KINDS, restart, searched
 
@@ -79,3 +80,21 @@ def test_known_inputs_are_clustered_by_prompt() -> None:
     assert figures["start.exploitability"] == TOGETHER
     assert figures["start.gain_over_control"].n == 2
     assert figures["start.gain_over_control"].value == pytest.approx(0)
+
+
+@pytest.mark.parametrize("prompts", [PROMPTS, ["the same"] * 8], ids=["several", "one"])
+def test_runs_are_compared_by_the_units_of_their_metrics(prompts: list[str]) -> None:
+    tries = list(enumerate(zip(prompts, HITS, strict=True)))
+    searches = [searched(str(i), restart(hits=(KINDS[0],) if hit else ()), prompt=prompt) for i, (prompt, hit) in tries]
+    name = f"hit_rate.{KINDS[0]}"
+    assert compared(TARGET_ITEMS, searches, name) == search_metrics(searches, count(1.0, 1), 0)[name]
+    texts = [text_row(prompt, str(i), hit) for i, (prompt, hit) in tries]
+    for name in ("verified", "queries", "no_reply"):
+        assert compared(TEXT_ITEMS, texts, name) == text_metrics(texts)[name]
+
+
+def compared(rule: ItemMetrics, rows: list[dict[str, Any]], metric: str) -> Estimate:
+    unit, clusters = rule.units([key_of(row) for row in rows], [rule.cluster(row) for row in rows])
+    figures = rule.figures(rows, {})[metric]
+    assert (unit, figures.rows.tolist()) == ("prompts" if len(set(clusters)) == 2 else "targets", list(range(len(rows))))
+    return Sample(figures.tops, figures.bottoms, figures.rows >= 0, clusters, figures.form).estimate()
