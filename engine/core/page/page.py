@@ -53,7 +53,7 @@ from parley.engine.core.stats.statistics import FEW, NEITHER, Estimate, Metric
 from parley.engine.core.tables.table import ABSENT, EstimateTable
 from parley.engine.core.verbs.catalogue import find
 from parley.engine.core.verbs.job import USAGE, WARNINGS
-from parley.engine.core.verbs.status import FINISHED, run_status
+from parley.engine.core.verbs.status import FINISHED, has_lost_rows, run_status
 from parley.envs.core.errors import RunError
 from parley.envs.core.storage.uris import display_path
 from parley.envs.core.visible import visible
@@ -585,7 +585,8 @@ def _state(run: Run) -> str:
     if outcomes.failed and not outcomes.done:
         ((reason, times),) = outcomes.errors.most_common(1)
         return f"{_ALL_FAILED}, {times:,} of {outcomes.failed:,} with: {reason}"
-    if run.summary and is_summarised(run.folder.events()):
+    events = run.folder.events()
+    if run.summary and is_summarised(events) and not has_lost_rows(events, outcomes):
         return ""
     status = run_status(run.folder.path)
     resume = "" if status.writer else f"; go on with: {shlex.join(['parley', 'resume', display_path(status.run)])}"

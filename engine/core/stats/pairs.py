@@ -99,16 +99,22 @@ class RowMetric:
         entries = ((number, self.top(row), 1.0 if self.bottom is None else self.bottom(row)) for number, row in chosen)
         return ItemFigures.of(entries, self.form)
 
-    def estimate(self, rows: Sequence[Row]) -> Estimate:
-        """Return the metric of rows that worked, each its own unit."""
-        chosen = [row for row in rows if self.among is None or self.among(row)]
-        tops = np.array([self.top(row) for row in chosen], dtype=np.float64)
+    def estimate(self, rows: Sequence[Row], clusters: Sequence[str] | None = None) -> Estimate:
+        """Return the metric of rows that worked.
+
+        Args:
+            rows: rows that worked.
+            clusters: the independent unit of each row; every row is its own if not given.
+        """
+        chosen = [number for number, row in enumerate(rows) if self.among is None or self.among(row)]
+        tops = np.array([self.top(rows[number]) for number in chosen], dtype=np.float64)
+        units = None if clusters is None else [clusters[number] for number in chosen]
         if self.bottom is None:
             if self.form == "share":
-                return rate(int(tops.sum()), len(tops))
-            return mean_count(tops) if self.form == "count" else mean(tops)
-        bottoms = np.array([self.bottom(row) for row in chosen], dtype=np.float64)
-        return clustered_rate(tops, trials=bottoms) if self.form == "share" else ratio_of_sums(tops, bottoms)
+                return rate(int(tops.sum()), len(tops)) if units is None else clustered_rate(tops, units)
+            return mean_count(tops, units) if self.form == "count" else mean(tops, units)
+        bottoms = np.array([self.bottom(rows[number]) for number in chosen], dtype=np.float64)
+        return clustered_rate(tops, units, bottoms) if self.form == "share" else ratio_of_sums(tops, bottoms, units)
 
 
 def key_of(row: Row) -> str:
@@ -127,6 +133,7 @@ class ItemMetrics:
         cluster: returns the independent unit that a row belongs to.
         content: returns the task of a row; rows of one key are the same item if their tasks are equal.
         subjects: returns the labels of the measured models in metrics' names, without controls, from rows and settings.
+        unit_alone: name of the units if all items share one cluster: each item is its own unit then. Empty: they stay one unit.
     """
 
     unit: str
@@ -135,6 +142,13 @@ class ItemMetrics:
     cluster: Callable[[Row], str] = key_of
     content: Callable[[Row], Any] = key_of
     subjects: Callable[[Sequence[Row], Mapping[str, Any]], Collection[str]] = lambda rows, config: ()
+    unit_alone: str = ""
+
+    def units(self, keys: Sequence[str], clusters: Sequence[str]) -> tuple[str, np.ndarray]:
+        """Return the name of the independent units, and the unit of each item (V,), from the items' keys and clusters."""
+        if self.unit_alone and len(set(clusters)) == 1:
+            return self.unit_alone, np.array(keys)
+        return self.unit, np.array(clusters)
 
 
 @dataclass(frozen=True)

@@ -164,7 +164,7 @@ def clustered_rate(
         spread: factor by which the standard error exceeds that of the clusters (`refit_spread`).
 
     Returns:
-        The estimate; n is the number of clusters.
+        The estimate; n is the number of clusters that have a trial.
     """
     values = np.asarray(hits, dtype=np.float64)
     tops, sizes = _sum_by_cluster(values, np.ones_like(values) if trials is None else trials, clusters)
@@ -172,7 +172,9 @@ def clustered_rate(
     if not total:
         return NOTHING
     share = float(tops.sum()) / total
-    variance = float(np.square(tops - share * sizes).sum()) / total**2
+    off = tops - share * sizes
+    # What rounding leaves of equal shares is no variance.
+    variance = float(off @ off) / total**2 if np.abs(off).max() > _ROUNDING * sizes.max() else 0.0
     if not 0 < share < 1 or num == 1:
         return _wilson(share, num / spread**2, num)
     if not np.array_equal(values, np.round(values)):
@@ -409,17 +411,18 @@ def _ends_of_ratio(ratio: float, top: np.ndarray, bottom: np.ndarray) -> tuple[f
 def _sum_by_cluster(
     numerators: ArrayLike, denominators: ArrayLike, clusters: ArrayLike | None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return both sums within each cluster, (G,) and (G,); clusters in sorted order."""
+    """Return both sums within each cluster, (G,) and (G,), in sorted order; clusters without a trial or a sum are left out."""
     top, bottom = np.asarray(numerators, dtype=np.float64), np.asarray(denominators, dtype=np.float64)
     assert top.shape == bottom.shape == (len(top),), f"one list of pairs is wanted, got {top.shape} and {bottom.shape}"
     assert np.isfinite([top, bottom]).all(), "every number must be finite"
     assert (bottom >= 0).all(), "denominators are counts, not below 0"
-    if clusters is None:
-        return top, bottom
-    labels = np.asarray(clusters)
-    assert labels.shape == top.shape, f"one cluster per value, got {labels.shape} for {top.shape}"
-    names, index = np.unique(labels, return_inverse=True)
-    return np.bincount(index, top, len(names)), np.bincount(index, bottom, len(names))
+    if clusters is not None:
+        labels = np.asarray(clusters)
+        assert labels.shape == top.shape, f"one cluster per value, got {labels.shape} for {top.shape}"
+        names, index = np.unique(labels, return_inverse=True)
+        top, bottom = (np.asarray(np.bincount(index, sums, len(names)), dtype=np.float64) for sums in (top, bottom))
+    has_trials = (bottom > 0) | (top != 0)
+    return top[has_trials], bottom[has_trials]
 
 
 def _resampled_totals(values: np.ndarray, num_resamples: int, rng: np.random.Generator) -> np.ndarray:
@@ -601,17 +604,20 @@ def is_no_reply(row: Row) -> bool:
     return row.get("kind") in NO_REPLY_KINDS
 
 
-def no_reply_metrics(kinds: Sequence[Mapping[str, int]], answers: Sequence[int]) -> dict[str, Estimate]:
+def no_reply_metrics(
+    kinds: Sequence[Mapping[str, int]], answers: Sequence[int], clusters: ArrayLike | None = None
+) -> dict[str, Estimate]:
     """Return the share of answers that are no replies, and counts by kind.
 
     Args:
-        kinds: for each independent unit, such as a target, the number of its answers of each kind without a reply.
+        kinds: for each unit, such as a target, the number of its answers of each kind without a reply.
         answers: for each unit, the number of answers.
+        clusters: the cluster of each unit; every unit is its own cluster if not given.
     """
     totals = Counter[str]()
     for of_unit in kinds:
         totals.update(of_unit)
-    metrics = {NO_REPLY: clustered_rate([sum(of_unit.values()) for of_unit in kinds], trials=answers)}
+    metrics = {NO_REPLY: clustered_rate([sum(of_unit.values()) for of_unit in kinds], clusters, answers)}
     return metrics | {_count_name(kind): count(totals[kind], sum(answers)) for kind in NO_REPLY_KINDS if totals[kind]}
 
 

@@ -266,7 +266,7 @@ def compare_runs(
     if unequal := [f"{name} ({', '.join(several)})" for name, several in values.items() if len(several) > 1]:
         warnings.append(f"the runs differ in {', '.join(unequal)}: not all items are the same")
     keys, items = _common_items(runs)
-    clusters = np.array([every[0].clusters[every[0].positions[key]] for key in keys])
+    unit, clusters = rule.units(keys, [every[0].clusters[every[0].positions[key]] for key in keys])
     warnings += [*_items_warnings(items), *_not_shared(runs, rule)]
     shown = _chosen(runs, rule, metrics, conditions)
     reporter.stage("computing differences, their intervals and significances", len(shown), "metrics")
@@ -285,7 +285,7 @@ def compare_runs(
         warnings.append("a group of one training has no spread over trainings: its part is missing in the intervals")
     return ComparedRuns(
         job=every[0].job,
-        unit=rule.unit,
+        unit=unit,
         groups={label: [run.name for run in group] for label, group in runs.items()},
         items=items,
         num_units=len(set(clusters.tolist())),

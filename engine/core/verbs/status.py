@@ -7,7 +7,7 @@ lock tells the two apart, the parts hold the saved items, and the event log give
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import Any
 
 from parley.engine.core.ray.record import WORK
 from parley.engine.core.runs.documents import CONFIG
+from parley.engine.core.runs.parts import Outcomes
 from parley.engine.core.runs.run_folder import RunFolder, is_summarised, last_session
 from parley.engine.core.verbs.catalogue import find
 from parley.engine.core.verbs.job import Steps
@@ -26,7 +27,7 @@ from parley.policies.chat.model import RunUsage
 logger = logging.getLogger(__name__)
 
 RUNNING, FINISHED, FAILED, INTERRUPTED = "running", "finished", "failed items", "interrupted"
-"""States: a process writes the run; it has its summary; the same with failed items; neither."""
+"""States: a process writes the run; it has its summary and all rows; the same with failed items; neither."""
 DAMAGED = "damaged summary"
 """State of a run whose summary cannot be read; a resume writes it again."""
 ITEMS = "items"
@@ -119,7 +120,7 @@ def run_status(path: Path, now: datetime | None = None) -> RunStatus:
     return RunStatus(
         run=path,
         job=run.job,
-        state=_state(run, writer, events, outcomes.failed),
+        state=_state(run, writer, events, outcomes),
         writer=writer,
         pace=pace,
         left_s=left_s,
@@ -161,15 +162,21 @@ def _answers(path: Path) -> dict[str, int]:
     return dict(total.kinds.most_common())
 
 
-def _state(run: RunFolder, writer: str | None, events: list[dict[str, Any]], num_failed: int) -> str:
+def _state(run: RunFolder, writer: str | None, events: list[dict[str, Any]], outcomes: Outcomes) -> str:
     if writer is not None:
         return RUNNING
     try:
-        if run.summary() is None or not is_summarised(events):
+        if run.summary() is None or not is_summarised(events) or has_lost_rows(events, outcomes):
             return INTERRUPTED
     except RunError:
         return DAMAGED
-    return FAILED if num_failed else FINISHED
+    return FAILED if outcomes.failed else FINISHED
+
+
+def has_lost_rows(events: Sequence[Mapping[str, Any]], outcomes: Outcomes) -> bool:
+    """Return whether a run has fewer rows than the items of its work, as after a part was deleted or damaged."""
+    items = [event["items"] for event in events if event["kind"] == WORK and isinstance(event.get("items"), int)]
+    return bool(items) and outcomes.done + outcomes.failed < items[-1]
 
 
 def _items(session: list[dict[str, Any]], done: int, total: int) -> Pace:

@@ -2,8 +2,8 @@
 
 Metrics are called KIND.STRATEGY; one more strategy is `CONTROL`, which shows the same figures where words are
 replaced at random. A row is a context and its utterances that were touched
-(`parley.engine.perturb.verbs.config.AUDIT`). Means and ratios are clustered by context. Rates have Wilson intervals, as if
-utterances were independent: those of one context and contexts that share one are not, so these are a little narrow.
+(`parley.engine.perturb.verbs.config.AUDIT`). All figures are clustered by context, rates of labelled
+lines too. Contexts that share an utterance count as independent, so intervals are a little narrow.
 
 Agreement of labellers: Cohen 1960, "A coefficient of agreement for nominal scales"; Light 1971, "Measures of response
 agreement for qualitative data": of several labellers, the mean over their pairs.
@@ -175,13 +175,17 @@ class _Tally:
         return estimates
 
 
-def label_metrics(lines: Mapping[str, str], labels: Mapping[str, Mapping[str, bool]]) -> dict[str, Estimate]:
+def label_metrics(
+    lines: Mapping[str, str], labels: Mapping[str, Mapping[str, bool]], contexts: Mapping[str, str] | None = None
+) -> dict[str, Estimate]:
     """Return the rates of wrong lines by strategy, and the agreement of several labellers; empty without a label.
 
     Args:
         lines: the strategy of each line by its key.
         labels: whether a line is wrong, by labeller and key; a line that one labeller at least calls wrong is wrong.
+        contexts: the context of each line by its key; lines of one are one cluster. Each line has its own if not given.
     """
+    contexts = contexts or {key: key for key in lines}
     votes: dict[str, list[bool]] = {}
     for votes_of_line in labels.values():
         for key, wrong in votes_of_line.items():
@@ -190,11 +194,12 @@ def label_metrics(lines: Mapping[str, str], labels: Mapping[str, Mapping[str, bo
         return {}
     metrics: dict[str, Estimate] = {}
     for strategy in dict.fromkeys(lines.values()):
-        of_lines = [any(votes_of_line) for key, votes_of_line in votes.items() if lines[key] == strategy]
-        metrics[f"{WRONG}.{strategy}"] = rate(sum(of_lines), len(of_lines))
-    several = [votes_of_line for votes_of_line in votes.values() if len(votes_of_line) > 1]
+        keys = [key for key in votes if lines[key] == strategy]
+        metrics[f"{WRONG}.{strategy}"] = clustered_rate([any(votes[key]) for key in keys], [contexts[key] for key in keys])
+    several = [key for key, votes_of_line in votes.items() if len(votes_of_line) > 1]
     if several:
-        metrics[AGREEMENT] = rate(sum(len({*votes_of_line}) == 1 for votes_of_line in several), len(several))
+        are_equal = [len({*votes[key]}) == 1 for key in several]
+        metrics[AGREEMENT] = clustered_rate(are_equal, [contexts[key] for key in several])
         metrics[KAPPA] = count(_mean_kappa([*labels.values()]), len(several))
     return metrics
 
@@ -263,7 +268,7 @@ def audit_tables(metrics: Metrics, max_ratio: float, likelihood: str) -> dict[st
     if (agreed := metrics.get(AGREEMENT, NOTHING)).n:
         share = PERCENT.cell(agreed).replace("\n", " ")
         kappa = figure(metrics[KAPPA].value)
-        note += f" Of lines with several labels ({agreed.n:,}) {share} agree, kappa {kappa}."
+        note += f" Of lines with several labels ({metrics[KAPPA].n:,}) {share} agree, kappa {kappa}."
     of_changes = "Touched: something was changed. Words changed: in a touched utterance, mean. Brackets: 95 % intervals."
     return {"How it reads": _table(metrics, reads, note), "How much is changed": _table(metrics, changes, of_changes)}
 

@@ -185,9 +185,11 @@ class English:
     def _bases_of(self, word: str, letter: str, choice: SynonymChoice) -> Iterable[str]:
         """Return the base forms of a word's synonyms, as the part of speech that tags with this letter name."""
         base, kind = self.lexicon.inflect(word, BASE_TAGS[letter]), PARTS_OF_SPEECH[letter]
-        if base is None:
+        if base is None or (choice.same_class and not _FUNCTION_LIKE.isdisjoint((word, base))):
             return ()
         bases = self.lexicon.synonyms(base, kind, every_sense=choice.sense == "any", names=not choice.known_names)
+        if choice.same_class:
+            bases = tuple(other for other in bases if other not in _FUNCTION_LIKE)
         return bases if choice.sense != "shared" else [other for other in bases if self.lexicon.same_sense(base, other, kind)]
 
 
@@ -201,6 +203,22 @@ _CLASSES: Mapping[str, WordClass] = {
     **dict.fromkeys(("RB", "RBR", "RBS"), "adverb"),
 }
 """Of Penn Treebank tags."""
+_HELPING_VERBS = """
+go come get give make take put let keep set leave help want need say tell ask know think mean see look seem try
+"""
+"""Verbs that stand before other verbs and particles, or whose meaning their object has."""
+_COURTESY = """
+please thank thanks sorry welcome hello hi hey bye goodbye cheers congratulations congrats pardon excuse sure ok okay fine
+right yes yeah mind worry
+"""
+"""Words that answer, or open a turn, or are polite."""
+_PRO_FORMS = """
+someone somebody anyone anybody everyone everybody something anything everything nothing nobody none somewhere anywhere
+everywhere nowhere nil nix person people one thing way kind first second last next same other such instead else
+"""
+"""Words that stand for a person, a thing, a place, a manner or a number."""
+_FUNCTION_LIKE = frozenset(f"{_HELPING_VERBS} {_COURTESY} {_PRO_FORMS}".split())
+"""Words that are mostly function words, base forms; dictionaries list them as verbs, nouns, adjectives or adverbs."""
 _ALONE = {"N": ("noun",), "V": ("verb", "noun"), "J": ("adjective",), "R": ("adverb",)}
 """By the first letter of a word's tag, the classes that the tagger may take a synonym for by itself: many verbs are nouns."""
 

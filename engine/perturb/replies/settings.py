@@ -78,7 +78,8 @@ class ReplySettings(Configuration):
     form: Form | None = None
     """RSW: a synonym in the form of the word that it replaces ("inflected"; careful), or as WordNet has it (paper)."""
     same_class: bool | None = None
-    """RSW: nouns, verbs, adjectives and adverbs alone, by their own kind (careful); or any word (paper)."""
+    """RSW: nouns, verbs, adjectives and adverbs alone, by their own kind, no verb like "go" or "please" (careful); or any word
+    (paper)."""
     tagged_alone: bool | None = None
     """RSW: only synonyms that the tagger takes for the word's part of speech when it reads them alone (careful)."""
     usual: bool | None = None

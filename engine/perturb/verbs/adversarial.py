@@ -25,7 +25,7 @@ import numpy as np
 from parley.engine.core.runs.documents import SUMMARY
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.stats.known import AGAINST, BEFORE
-from parley.engine.core.stats.statistics import Estimate, mean, rate, ratio_of_sums
+from parley.engine.core.stats.statistics import Estimate, clustered_rate, mean, ratio_of_sums
 from parley.engine.core.verbs.checkpoints import checkpoint_folder, require_checkpoint, require_device, threads
 from parley.engine.core.verbs.job import Job, Reporter, Summary, command_line, drawn
 from parley.engine.core.verbs.supervised import (
@@ -340,7 +340,8 @@ def _figures(
                 estimates[f"{split}_nll{kind}"] = ratio_of_sums(fitness.nll_sums, fitness.num_targets)
     gaps = objective.gaps(made["test"].should_change)
     if len(gaps):
-        estimates |= {"margin": mean(gaps), "margin_met": rate(int((gaps >= objective.margin).sum()), len(gaps))}
+        dialogues, is_met = made["test"].contrasted, gaps >= objective.margin
+        estimates |= {"margin": mean(gaps, dialogues), "margin_met": clustered_rate(is_met, dialogues)}
     return estimates
 
 

@@ -495,11 +495,12 @@ class PerturbAudit(Job[AuditConfig, PreparedAudit, PreparedAudit]):
         drawn = Counter(line.strategy for line in lines.values())
         labelled = Counter(lines[key].strategy for key in set().union(*labels.values()))
         metrics = audit_metrics(rows, strategies, config.max_ratio)
+        contexts = {key: line.context for key, line in lines.items()}
         return Summary(
             f"audit of perturbations on {config.corpus}",
             f"{len(rows):,} {config.split} contexts, {len(strategies)} {'strategy' if len(strategies) == 1 else 'strategies'}, "
             f"seed {config.seed}.",
-            {**label_metrics({key: line.strategy for key, line in lines.items()}, labels), **metrics},
+            {**label_metrics({key: line.strategy for key, line in lines.items()}, labels, contexts), **metrics},
             {
                 NUM_EXAMPLES: len(rows),
                 AUDITED: list(strategies),

@@ -124,12 +124,14 @@ class AdversarialSplit:
         should_change: replies to be learned from recorded contexts, with contrasts where there is one.
         met: examples by the strategy that they met.
         unchanged: those of them that it could not change.
+        contrasted: for each example of `should_change` with a contrast its dialogue; its key if it is of no dialogue.
     """
 
     should_not_change: Sequence[AdversarialExample]
     should_change: Sequence[AdversarialExample]
     met: Counter[str]
     unchanged: Counter[str]
+    contrasted: Sequence[str]
 
     @property
     def examples(self) -> Sequence[AdversarialExample]:
@@ -185,6 +187,7 @@ def make_adversarial_split(
     unchanged: Counter[str] = Counter()
     should_not_change: list[AdversarialExample] = []
     should_change: list[AdversarialExample] = []
+    contrasted: list[str] = []
     reporter.stage(title, len(examples), "examples")
     done = 0
     for number, strategy in enumerate(strategies):
@@ -199,10 +202,11 @@ def make_adversarial_split(
                     should_not_change.append(AdversarialExample(context, example.reply))
                 else:
                     should_change.append(AdversarialExample(example.context, example.reply, context if is_changed else None))
+                    contrasted += [example.key if example.dialogue is None else str(example.dialogue)] * is_changed
             done += len(block)
             reporter.advance(done)
         met[strategy.name] += len(of_strategy)
-    return AdversarialSplit(should_not_change, should_change, met, unchanged)
+    return AdversarialSplit(should_not_change, should_change, met, unchanged, contrasted)
 
 
 ADVERSARIAL = "adversarial"

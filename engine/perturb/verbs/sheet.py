@@ -43,6 +43,11 @@ class DrawnLine(NamedTuple):
     log_ratio: float
 
     @property
+    def context(self) -> str:
+        """Return the key of the context that holds the utterance."""
+        return self.key.removeprefix(f"{self.strategy}/").rsplit("/", 2)[0]
+
+    @property
     def spans(self) -> list[Span]:
         """Return the changed spans."""
         return spans(((self.before,),), ((self.after,),))

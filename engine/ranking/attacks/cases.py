@@ -15,8 +15,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, Self, cast
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from parley.engine.core.stats.statistics import Estimate, rate
+from parley.engine.core.stats.statistics import Estimate, clustered_rate
 from parley.engine.ranking.metrics.searched import QUERIES
 from parley.envs.core.errors import RankerError
 from parley.envs.corpora.pairs.turns import Utterance
@@ -553,17 +554,22 @@ class AttackOutcome:
         return float(before), float(after)
 
 
-def success_curve(outcomes: Sequence[AttackOutcome], budget: int, at: Sequence[int] = QUERIES) -> list[tuple[int, Estimate]]:
-    """Return success rates against queries, with Wilson intervals; skipped and failed examples do not count.
+def success_curve(
+    outcomes: Sequence[AttackOutcome], budget: int, at: Sequence[int] = QUERIES, dialogues: ArrayLike | None = None
+) -> list[tuple[int, Estimate]]:
+    """Return success rates against queries, with intervals; skipped and failed examples do not count.
 
     Args:
         outcomes: of one attack.
         budget: which it had; nothing is known of more queries than that.
         at: numbers of queries.
+        dialogues: of the outcomes, in their order, as in `CandidateSplit.dialogues`; each has its own if not given.
     """
-    tried = [outcome for outcome in outcomes if outcome.was_tried]
+    tried = np.array([outcome.was_tried for outcome in outcomes], dtype=bool)
+    clusters = None if dialogues is None else np.asarray(dialogues)[tried]
     budgets = sorted({queries for queries in at if queries <= budget} | {budget})
-    return [(queries, rate(sum(outcome.succeeded_by(queries) for outcome in tried), len(tried))) for queries in budgets]
+    successes = {queries: np.array([outcome.succeeded_by(queries) for outcome in outcomes])[tried] for queries in budgets}
+    return [(queries, clustered_rate(successes[queries], clusters)) for queries in budgets]
 
 
 def transferred(

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from parley.engine.core.stats.pairs import ItemFigures, ItemMetrics
-from parley.engine.core.stats.statistics import Estimate, Metric, Row, count, finished, lost, mean_count, rate
+from parley.engine.core.stats.statistics import Estimate, Metric, Row, clustered_rate, count, finished, lost, mean_count
 from parley.engine.ranking.metrics.erasure import KeptPoint, WordReading, kept_points
 from parley.engine.ranking.metrics.ranks import (
     KS,
@@ -201,10 +201,10 @@ class RankedRows:
         kinds = {kind for row in self.rows for kind, label in zip(row["kinds"], row["labels"], strict=True) if not label}
         return [kind for kind in CandidateKind if kind in kinds]
 
-    def num_untouched(self, rule: str) -> tuple[int, int]:
-        """Count the contexts that a rule left unchanged, and the contexts that can be ranked."""
+    def untouched(self, rule: str) -> tuple[list[bool], list[int]]:
+        """Return for each context that can be ranked whether a rule changed nothing, and its dialogue."""
         numbers = [number for number, row in enumerate(self.rows) if self._unranked == "zero" or _can_rank(row)]
-        return sum(not self.changed[number, rule] for number in numbers), len(numbers)
+        return [not self.changed[number, rule] for number in numbers], [self.clusters[number] for number in numbers]
 
     def words_changed(self, rule: str) -> tuple[list[int], list[int]]:
         """Return the number of changed words of each reply that a rule changed, and its dialogue."""
@@ -221,7 +221,7 @@ def ranking_metrics(ranked: RankedRows) -> dict[str, Estimate]:
         num_unranked = sum(not _can_rank(row) for row in ranked.rows)
         metrics[UNRANKED] = count(num_unranked, len(ranked.rows))
     for rule in ranked.rules:
-        metrics[f"{UNTOUCHED}.{rule}"] = rate(*ranked.num_untouched(rule))
+        metrics[f"{UNTOUCHED}.{rule}"] = clustered_rate(*ranked.untouched(rule))
         metrics[f"{WORDS}.{rule}"] = mean_count(*ranked.words_changed(rule))
     at_first = first_place(ranked.several)
     for model in ranked.models:

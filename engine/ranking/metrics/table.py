@@ -354,7 +354,7 @@ def _rules(metrics: Metrics, info: EvaluationInfo) -> EstimateTable:
     columns = [
         Column("untouched", f"{UNTOUCHED}.{{rule}}", Form(places=1, factor=100.0, unit=" %", bounded=False)),
         Column("words", f"{WORDS}.{{rule}}"),
-        Column("contexts", cell=lambda metrics, row: f"{metrics.get(f'{UNTOUCHED}.{row.label}', NOTHING).n:,}"),
+        Column("dialogues", cell=lambda metrics, row: f"{metrics.get(f'{UNTOUCHED}.{row.label}', NOTHING).n:,}"),
     ]
     note = f"Untouched: contexts in which the rule changed nothing, {_UNTOUCHED[info.untouched]}. "
     note += "Words: changed of a changed reply, mean."

@@ -6,7 +6,8 @@ inputs:
   # Paper: the restart of least loss. Ours: a restart that ended because it was a hit of the wanted type comes before others,
   # because the averages are hits at losses above 0, which another restart may undercut without being one.
 
-Targets are the independent units; averages over restarts are clustered by target.
+Prompts are the independent units: targets of one prompt, and all restarts behind it, are one cluster. If all targets share one
+prompt, or have none, targets are the units.
 
 The table has the layout of the paper: tables 3 and 11 for searches for words, table 1 for continuous inputs. A model has up to
 four lines: its hit rates in percent, their 95 % intervals, the published rates, the number of targets. The paper's mal-list
@@ -41,7 +42,6 @@ from parley.engine.core.stats.statistics import (
     mean,
     mean_count,
     no_reply_metrics,
-    rate,
 )
 from parley.engine.core.tables.table import (
     ABSENT,
@@ -223,6 +223,19 @@ def is_hit(entry: Row | Restart, kind: str) -> bool:
     return hit
 
 
+def clusters_of(rows: Sequence[Row]) -> list[str]:
+    """Return the cluster of each row: its prompt; the row's own key if all rows share one prompt, or have none."""
+    column = "prompt" if len({row.get("prompt") for row in rows}) > 1 else "item_key"
+    return [str(row[column]) for row in rows]
+
+
+def shared_note(num_targets: int, estimate: Estimate) -> str:
+    """Return a sentence on targets that share their prompts; empty if each has its own."""
+    if not 0 < estimate.n < num_targets:
+        return ""
+    return f" Targets of one prompt are no independent trials: n counts {estimate.n:,} prompts of {num_targets:,} targets."
+
+
 def kinds(rows: Sequence[Row]) -> list[str]:
     """Return the types of hit that were read; the same for every row of a run."""
     return [str(hit["type"]) for row in rows[:1] for hit in row["hits"]]
@@ -231,7 +244,7 @@ def kinds(rows: Sequence[Row]) -> list[str]:
 def search_metrics(rows: Iterable[Row], candidates_per_s: Estimate, num_skipped: int) -> dict[str, Estimate]:
     """Return hit rates (Wilson intervals) by "hit_rate.TYPE", then all of `COST_METRICS`.
 
-    Rows are read once and not stored, so that a run may have millions.
+    Rows are read once, and only their figures stored, so that a run may have millions.
 
     Args:
         rows: rows of one search; those with status "error" are left out with a warning.
@@ -239,54 +252,60 @@ def search_metrics(rows: Iterable[Row], candidates_per_s: Estimate, num_skipped:
         num_skipped: sentences that were left out of the list.
     """
     num_rows = candidates = refused = 0
-    verified: list[bool] = []
-    drawn: list[tuple[int, int]] = []
+    requests: list[Row] = []
+    verified: list[tuple[int, bool]] = []
+    drawn: list[tuple[int, int, int]] = []
     judged: Counter[str] = Counter()
     kinds: list[Counter[str]] = []
-    hits: Counter[str] = Counter()
+    hits: dict[str, list[bool]] = {}
     losses: list[float] = []
-    sweeps: list[int] = []
-    clusters: list[str] = []
+    sweeps: list[tuple[int, int]] = []
     for row in rows:
         num_rows += 1
         if row["status"] != "ok":
             continue
+        index = len(losses)
+        requests.append({"prompt": row.get("prompt"), "item_key": row["item_key"]})
         losses.append(row["loss"])
-        # Types without a hit are metrics too.
-        hits.update({str(hit["type"]): int(hit["hit"]) for hit in row["hits"]})
+        for hit in row["hits"]:
+            hits.setdefault(str(hit["type"]), []).append(bool(hit["hit"]))
         for restart in row["restarts"]:
-            sweeps.append(restart["sweeps"])
-            clusters.append(str(row["item_key"]))
+            sweeps.append((index, restart["sweeps"]))
             candidates += int(restart["candidates"])
             refused += int(restart.get("refused") or 0)
         # Rows of older runs have no such columns.
         if row.get("verified") is not None:
-            verified.append(bool(row["verified"]))
+            verified.append((index, bool(row["verified"])))
             judged.update({name: int(row.get(name) or 0) for name in JUDGE_METRICS})
             kinds += kinds_of_rows([row])
             if row["samples"]:
-                drawn.append((row["sampled"], row["samples"]))
-    num_targets = len(losses)
+                drawn.append((index, row["sampled"], row["samples"]))
+    num_targets, clusters = len(losses), clusters_of(requests)
+
+    def of(indexes: Iterable[int]) -> list[str]:
+        return [clusters[index] for index in indexes]
+
     if num_targets < num_rows:
         logger.warning("%d of %d targets failed and are left out of the metrics", num_rows - num_targets, num_rows)
     costs = {
-        "loss": mean(losses),
+        "loss": mean(losses, clusters),
         "candidates_per_s": candidates_per_s,
         "targets": count(num_targets, num_targets),
         "skipped": count(num_skipped, num_targets + num_skipped),
         "restarts": count(len(sweeps), num_targets),
-        "sweeps": mean_count(sweeps, clusters),
+        "sweeps": mean_count([number for _, number in sweeps], of(index for index, _ in sweeps)),
         "candidates": count(candidates, num_targets),
     }
     assert list(costs) == list(COST_METRICS), "the table and the computation name the same metrics"
-    claimed = {f"{HIT_RATE}{kind}": rate(number, num_targets) for kind, number in hits.items()}
+    claimed = {f"{HIT_RATE}{kind}": clustered_rate(of_kind, clusters) for kind, of_kind in hits.items()}
     typed: dict[str, Estimate] = {}
     if verified:
-        typed = {VERIFIED: rate(sum(verified), len(verified)), REFUSED: count(refused, num_targets)}
-        typed |= no_reply_metrics(kinds, [1] * len(kinds))
+        rows_read, successes = zip(*verified, strict=True)
+        typed = {VERIFIED: clustered_rate(successes, of(rows_read)), REFUSED: count(refused, num_targets)}
+        typed |= no_reply_metrics(kinds, [1] * len(kinds), of(rows_read))
         if drawn:
-            successes, samples = zip(*drawn, strict=True)
-            typed[SAMPLED] = clustered_rate(successes, trials=samples)
+            rows_drawn, sampled, samples = zip(*drawn, strict=True)
+            typed[SAMPLED] = clustered_rate(sampled, of(rows_drawn), samples)
         if judged[JUDGE_ANSWERS]:
             typed |= {name: count(judged[name], num_targets) for name in JUDGE_METRICS}
     return {**claimed, **typed, **costs}
@@ -318,7 +337,12 @@ def target_task(row: Row) -> tuple[Any, ...]:
     return row["target"], row["prompt"]
 
 
-TARGET_ITEMS = ItemMetrics("targets", target_figures, describe, content=target_task)
+def prompt_of(row: Row) -> str:
+    """Return the independent unit of a row, as `clusters_of` does for rows of several prompts."""
+    return str(row["prompt"])
+
+
+TARGET_ITEMS = ItemMetrics("prompts", target_figures, describe, prompt_of, target_task, unit_alone="targets")
 """Figures of single targets of a search by likelihoods."""
 
 
@@ -331,23 +355,27 @@ def hits_by_restarts(rows: Sequence[Row], kind: str) -> Points:
         rows: finished rows of one search.
         kind: a type of hit that was read.
     """
-    most = max((len(row["restarts"]) for row in rows), default=0)
+    most, clusters = max((len(row["restarts"]) for row in rows), default=0), clusters_of(rows)
     return [
-        (number, rate(sum(is_hit(choose_restart(row["restarts"][:number]), kind) for row in rows), len(rows)))
+        (number, clustered_rate([is_hit(choose_restart(row["restarts"][:number]), kind) for row in rows], clusters))
         for number in range(1, most + 1)
     ]
 
 
 def loss_by_sweep(rows: Sequence[Row]) -> Points:
-    """Return the mean loss over restarts after 0, 1, 2, ... sweeps (figure 4), clustered by target.
+    """Return the mean loss over restarts after 0, 1, 2, ... sweeps (figure 4), clustered as hits are.
 
     A restart that has ended keeps its last loss, so that every point is over the same restarts.
 
     Args:
         rows: finished rows of one search.
     """
-    paths = [(str(row["item_key"]), restart["loss_by_sweep"]) for row in rows for restart in row["restarts"]]
-    clusters = [key for key, _ in paths]
+    paths = [
+        (cluster, restart["loss_by_sweep"])
+        for row, cluster in zip(rows, clusters_of(rows), strict=True)
+        for restart in row["restarts"]
+    ]
+    clusters = [cluster for cluster, _ in paths]
     most = max((len(losses) for _, losses in paths), default=0)
     return [(sweep, mean([losses[min(sweep, len(losses) - 1)] for _, losses in paths], clusters)) for sweep in range(most)]
 
@@ -423,8 +451,14 @@ def search_table(models: Sequence[SearchedModel], normal: str, relaxed: str | No
     published = any(model.published is not None for model in models)
     few = any(cell.endswith(FEW_MARK) for row in rows if row[0] == "n" for cell in row)
     note += (len(columns) > untyped) * _NOTE_TYPED + published * _NOTE_PUBLISHED.format(method) + few * few_note("targets")
+    note += "".join(dict.fromkeys(_shared(figures) for model in models for figures in model.lists.values()))
     note += unread_note(*(figures for model in models for figures in model.lists.values()))
     return EstimateTable(("model", *columns), tuple(rows), note)
+
+
+def _shared(metrics: Mapping[str, Estimate]) -> str:
+    rates = [rate for name, rate in metrics.items() if name.startswith(HIT_RATE)]
+    return shared_note(metrics.get("targets", NOTHING).n, rates[0]) if rates else ""
 
 
 def published_rates(corpus: str, attention: str, relaxed: str | None = None) -> Rates | None:

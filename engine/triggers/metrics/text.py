@@ -51,8 +51,11 @@ from parley.engine.triggers.metrics.hits import (
     SAMPLED,
     TYPED_METRICS,
     VERIFIED,
+    clusters_of,
     he2018,
     judge_counts,
+    prompt_of,
+    shared_note,
     success_note,
     target_task,
     unread_note,
@@ -250,19 +253,20 @@ _NOTE_TEXT = (
 def text_metrics(rows: Sequence[Row]) -> dict[str, Estimate]:
     """Return `TEXT_METRICS`, kinds of answers without a reply only where they occur."""
     done = finished(rows)
-    metrics = {name: _ROW_METRICS[name].estimate(done) for name in (VERIFIED, RANDOM, EMPTY, SAMPLED)}
-    metrics[OVER] = rate_difference([bool(row[VERIFIED]) for row in done], [bool(row[RANDOM]) for row in done])
-    metrics |= {name: _ROW_METRICS[name].estimate(done) for name in (QUERIES, RANDOM_QUERIES, ATTACKER)}
+    clusters = clusters_of(done)
+    metrics = {name: _ROW_METRICS[name].estimate(done, clusters) for name in (VERIFIED, RANDOM, EMPTY, SAMPLED)}
+    metrics[OVER] = rate_difference([bool(row[VERIFIED]) for row in done], [bool(row[RANDOM]) for row in done], clusters)
+    metrics |= {name: _ROW_METRICS[name].estimate(done, clusters) for name in (QUERIES, RANDOM_QUERIES, ATTACKER)}
     queries = [row[QUERIES] + row[RANDOM_QUERIES] for row in done]
     metrics[NUM_QUERIES] = count(sum(queries), len(done))
-    metrics |= no_reply_metrics([_without_reply(row) for row in done], queries)
+    metrics |= no_reply_metrics([_without_reply(row) for row in done], queries, clusters)
     searched = [row[QUERIES] - 1 - row["samples"] for row in done]
     for name, sort, trials in (
         (FOUND_NO_REPLY, "found", searched),
         (RANDOM_NO_REPLY, "random", [row[RANDOM_QUERIES] for row in done]),
         (EMPTY_NO_REPLY, "empty", [1] * len(done)),
     ):
-        metrics[name] = clustered_rate([_without_reply(row, sort).total() for row in done], trials=trials)
+        metrics[name] = clustered_rate([_without_reply(row, sort).total() for row in done], clusters, trials)
     lost = sum(entry["answers"] for row in done for entry in row.get("attacker_no_replies") or ())
     metrics[ATTACKER_NO_REPLY] = count(lost, len(done))
     return metrics | judge_counts(done, len(done))
@@ -285,7 +289,7 @@ def text_figures(rows: Sequence[Row], config: Mapping[str, Any]) -> dict[str, It
     return {name: metric.figures(rows) for name, metric in _ROW_METRICS.items()}
 
 
-TEXT_ITEMS = ItemMetrics("targets", text_figures, TEXT_METRICS.__getitem__, content=target_task)
+TEXT_ITEMS = ItemMetrics("prompts", text_figures, TEXT_METRICS.__getitem__, prompt_of, target_task, unit_alone="targets")
 """Figures of single targets of a search by replies."""
 
 
@@ -299,7 +303,7 @@ def text_table(metrics: Mapping[str, Estimate], clause: str) -> EstimateTable:
     note = success_note(clause) + _NOTE_TEXT + bool(metrics[SAMPLED].n) * DRAWN_NOTE + no_reply_note(metrics, "success.tokens")
     if lost := metrics[ATTACKER_NO_REPLY].value:
         note += f" The attacker gave {lost:,.0f} answers that are no reply."
-    note += unread_note(metrics)
+    note += shared_note(metrics[NUM_QUERIES].n, metrics[VERIFIED]) + unread_note(metrics)
     return metric_table(metrics, "input", _LINES, _COLUMNS_TEXT, note, n="{success}", n_heading="targets", unit="targets")
 
 

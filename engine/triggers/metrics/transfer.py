@@ -1,7 +1,8 @@
 """Metrics and tables of transfer: the share of one model's triggers that work on others, and of known inputs after hardening.
 
 Transfer (Zou et al. 2023, arXiv 2307.15043, section 3.2): a cell of the matrix is the share of a source's triggers after which
-a model's greedy reply is a success; "no input" is the same prompts with empty slots, beside each cell. Triggers are the units.
+a model's greedy reply is a success; "no input" is the same prompts with empty slots, beside each cell. Prompts are the units;
+if all triggers share one prompt, triggers are. A prompt without input that several triggers share is one unit.
 
 Hardening by rounds: a model a line, searched anew each time, and typed all known inputs. A greedy model answers alike each
 time, so an attacker may type every known input for a target: the targets that any of them reaches can be reached, without luck.
@@ -32,7 +33,6 @@ from parley.engine.core.stats.statistics import (
     kinds_of_rows,
     no_reply_metrics,
     no_reply_note,
-    rate,
     rate_difference,
 )
 from parley.engine.core.tables.table import Column, EstimateTable, TableRow, metric_table, num_measured
@@ -44,6 +44,7 @@ from parley.engine.triggers.metrics.hits import (
     SAMPLED,
     TYPED_METRICS,
     VERIFIED,
+    clusters_of,
     describe,
     judge_counts,
     success_note,
@@ -63,7 +64,7 @@ COSTS = {
 _COLUMNS = {VERIFIED: "", SAMPLED: ", drawn", EMPTY: f", {NO_INPUT}", NO_REPLY: ", no reply"}
 _NOTE = (
     " Share of the triggers of a line after which the likeliest reply of a column's model is one, as they are typed. "
-    "No input: the prompts of the line with empty slots. Brackets: 95 % intervals."
+    "No input: the prompts of the line with empty slots. Brackets: 95 % intervals; triggers behind one prompt are one unit."
 )
 
 
@@ -77,18 +78,19 @@ def transfer_metrics(rows: Sequence[Row]) -> dict[str, Estimate]:
     cells = {cell: rows for cell, rows in cells.items() if cell[0] != NO_INPUT}
     metrics: dict[str, Estimate] = {}
     for (source, model), of_cell in cells.items():
-        name = f"{source}{BETWEEN}{model}{BETWEEN}"
-        metrics[f"{name}{VERIFIED}"] = rate(sum(bool(row[VERIFIED]) for row in of_cell), len(of_cell))
+        name, clusters = f"{source}{BETWEEN}{model}{BETWEEN}", clusters_of(of_cell)
+        metrics[f"{name}{VERIFIED}"] = clustered_rate([bool(row[VERIFIED]) for row in of_cell], clusters)
         controls = [empty[key] for row in of_cell if (key := (model, row["control"])) in empty]
-        metrics[f"{name}{EMPTY}"] = rate(sum(bool(row[VERIFIED]) for row in controls), len(controls))
+        metrics[f"{name}{EMPTY}"] = clustered_rate([bool(row[VERIFIED]) for row in controls], clusters_of(controls))
         if any(row["samples"] for row in of_cell):
             samples = [row["samples"] for row in of_cell]
-            metrics[f"{name}{SAMPLED}"] = clustered_rate([row[SAMPLED] for row in of_cell], trials=samples)
+            metrics[f"{name}{SAMPLED}"] = clustered_rate([row[SAMPLED] for row in of_cell], clusters, samples)
         kinds, answers = list(map(_no_replies, of_cell)), [1 + row["samples"] for row in of_cell]
         if any(kinds):
-            metrics[f"{name}{NO_REPLY}"] = no_reply_metrics(kinds, answers)[NO_REPLY]
+            metrics[f"{name}{NO_REPLY}"] = no_reply_metrics(kinds, answers, clusters)[NO_REPLY]
     answers = [1 + row["samples"] for row in done]
-    metrics |= {ANSWERS: count(sum(answers), len(done))} | no_reply_metrics(list(map(_no_replies, done)), answers)
+    metrics |= {ANSWERS: count(sum(answers), len(done))}
+    metrics |= no_reply_metrics(list(map(_no_replies, done)), answers, clusters_of(done))
     return metrics | judge_counts(done, len(done))
 
 
@@ -249,11 +251,13 @@ class KnownInputs:
         models: their names.
         attacks: the typed inputs, by the names of the models whose search found them, and no input.
         reached_MAT: True if the model says the target, models first; False if the search found no input for a target.
+        clusters_T: the cluster of each target; each is its own if not given.
     """
 
     models: Sequence[str]
     attacks: Sequence[str]
     reached_MAT: np.ndarray
+    clusters_T: Sequence[str] | None = None
 
     @classmethod
     def of(cls, rows: Sequence[Row], models: Mapping[str, str], attacks: Mapping[str, str]) -> KnownInputs:
@@ -271,29 +275,30 @@ class KnownInputs:
         for row in done:
             cell = indexes[0][row["model"]], indexes[1][row["source"]], targets[row["prompt"], row["target"]]
             reached_MAT[cell] |= bool(row[VERIFIED])
-        return cls(list(models.values()), list(sources.values()), reached_MAT)
+        clusters_T = clusters_of([{"prompt": prompt, "item_key": key} for key, (prompt, _) in enumerate(targets)])
+        return cls(list(models.values()), list(sources.values()), reached_MAT, clusters_T)
 
     def figures(self) -> dict[str, Estimate]:
         """Return by "MODEL.FIGURE" the rate that any input reaches, and its distance from the control."""
         any_MT = {model: reached_AT.any(axis=0) for model, reached_AT in zip(self.models, self.reached_MAT, strict=True)}
-        figures = {f"{model}.{EXPLOITABILITY}": clustered_rate(any_T) for model, any_T in any_MT.items()}
+        figures = {f"{model}.{EXPLOITABILITY}": clustered_rate(any_T, self.clusters_T) for model, any_T in any_MT.items()}
         for model in self.models:
             if model != CONTROL:
-                figures[f"{model}.{LESS_THAN_CONTROL}"] = rate_difference(any_MT[CONTROL], any_MT[model])
+                figures[f"{model}.{LESS_THAN_CONTROL}"] = rate_difference(any_MT[CONTROL], any_MT[model], self.clusters_T)
         return figures
 
     def adversaries(self) -> KnownAdversaries:
         """Return the inputs of each search as adversaries of each model, with their rates and the best of them."""
-        shares_MA = self.reached_MAT.mean(axis=2)
+        shares_MA, clusters_T = self.reached_MAT.mean(axis=2), self.clusters_T
         by_own = {model: self.reached_MAT[i, self.attacks.index(model)] for i, model in enumerate(self.models)}
         empty = {model: self.reached_MAT[i, self.attacks.index(NO_INPUT)] for i, model in enumerate(self.models)}
         return KnownAdversaries(
             targets=self.models,
             adversaries=self.attacks,
-            gains_TA=[[clustered_rate(reached_T) for reached_T in reached_AT] for reached_AT in self.reached_MAT],
+            gains_TA=[[clustered_rate(reached_T, clusters_T) for reached_T in reached_AT] for reached_AT in self.reached_MAT],
             best=shares_MA.argmax(axis=1).tolist(),
-            measured=[clustered_rate(reached_AT.any(axis=0)) for reached_AT in self.reached_MAT],
-            learned={model: rate_difference(by_own[model], empty[model]) for model in self.models},
-            gained={model: clustered_rate(by_own[model]) for model in self.models},
+            measured=[clustered_rate(reached_AT.any(axis=0), clusters_T) for reached_AT in self.reached_MAT],
+            learned={model: rate_difference(by_own[model], empty[model], clusters_T) for model in self.models},
+            gained={model: clustered_rate(by_own[model], clusters_T) for model in self.models},
             words=INPUTS,
         )

@@ -64,6 +64,22 @@ def afterwards(split: PairSplit) -> np.ndarray:
     return children[split.pairs[:, 1]]
 
 
+def dialogues(split: PairSplit) -> np.ndarray:
+    """Return the dialogue of each pair (P,) int64: all pairs that are linked, directly or not, have one number."""
+    edges, size = np.concatenate([split.pairs, split.links]), len(split.utterances)
+    roots_N = np.arange(size)
+    while True:
+        # The least number that either end knows goes to both, and to the utterances that they took their own from.
+        least_E = roots_N[edges].min(axis=1)
+        before_N = roots_N.copy()
+        for side in (0, 1):
+            np.minimum.at(roots_N, before_N[edges[:, side]], least_E)
+            np.minimum.at(roots_N, edges[:, side], least_E)
+        roots_N = roots_N[roots_N]
+        if np.array_equal(roots_N, before_N):
+            return roots_N[split.pairs[:, 0]].astype(np.int64)
+
+
 def contexts(split: PairSplit, turns: int, eot_id: int) -> Ragged:
     """Return the context of each reply, in the order of the pairs, oldest turn first.
 
@@ -191,6 +207,7 @@ class _Examples(Sequence[Example]):
     def __init__(self, corpus: PairCorpus, split: str, chains_PK: np.ndarray, rows: np.ndarray) -> None:
         self._corpus, self._name, self._split = corpus, split, corpus.splits[split]
         self._chains, self._rows, self._after = chains_PK, rows, afterwards(self._split)
+        self._dialogues = dialogues(self._split)
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -205,7 +222,8 @@ class _Examples(Sequence[Example]):
         row = int(self._rows[index])
         context = tuple(self._turn(turn) for turn in self._chains[row, ::-1] if turn != NOBODY)
         after = None if (turn := self._after[row]) == NOBODY else self._turn(turn)
-        return Example(f"{self._name}-{row:06d}", context, self._turn(self._split.pairs[row, 1]), after)
+        reply, dialogue = self._turn(self._split.pairs[row, 1]), int(self._dialogues[row])
+        return Example(f"{self._name}-{row:06d}", context, reply, after, dialogue)
 
     def _turn(self, utterance: int) -> Turn:
         return turn_of(self._corpus.vocabulary.decode(self._split.utterances[utterance]))

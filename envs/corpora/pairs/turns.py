@@ -119,12 +119,14 @@ class Example:
         context: the turns before, oldest first; at least one.
         reply: the turn that followed.
         after: the first turn that followed the reply; None if the corpus has none.
+        dialogue: number of its dialogue in the split; None if it is of no corpus.
     """
 
     key: str
     context: Turns
     reply: Turn
     after: Turn | None = field(default=None, compare=False)
+    dialogue: int | None = field(default=None, compare=False)
 
 
 def parse_turns(line: str) -> Turns:

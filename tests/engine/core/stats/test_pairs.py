@@ -105,6 +105,7 @@ def test_a_row_metric_gives_an_estimate_and_figures_of_the_same_numbers() -> Non
     figures = metric.figures(rows)
     assert (figures.rows.tolist(), figures.tops.tolist(), figures.bottoms.tolist()) == ([0, 2], [1, 2], [2, 3])
     assert metric.estimate(rows) == clustered_rate([1, 2], trials=[2, 3])
+    assert metric.estimate([*rows, rows[0]], ["a", "b", "b", "a"]) == clustered_rate([2, 2], trials=[4, 3])
 
 
 def test_entries_of_one_row_are_added_up() -> None:

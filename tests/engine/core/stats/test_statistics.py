@@ -65,6 +65,20 @@ def test_draws_of_few_clusters_have_an_interval_and_count_no_more_than_they_tell
     assert math.isnan(clustered_rate([], trials=[]).value)
 
 
+def test_equal_shares_have_no_variance_whatever_rounding_leaves_of_them() -> None:
+    for share in (0.1, 0.3, 0.5):
+        estimate, trials = clustered_rate([share] * 250), rate(round(share * 250), 250)
+        assert (estimate.low, estimate.high) == pytest.approx((trials.low, trials.high), rel=5e-3)
+
+
+def test_clusters_without_a_trial_are_no_units() -> None:
+    some, all_of_them = clustered_rate([2, 0, 1], trials=[3, 2, 3]), clustered_rate([2, 0, 0, 1, 0], trials=[3, 0, 2, 3, 0])
+    assert some == all_of_them
+    assert all_of_them.n == 3
+    assert clustered_rate([1, 0, 0], ["a", "b", "c"], [1, 0, 0]) == rate(1, 1)
+    assert ratio_of_sums([4.0, 0.0, 9.0], [2, 0, 3]) == ratio_of_sums([4.0, 9.0], [2, 3])
+
+
 def test_draws_of_clusters_cover_their_rate() -> None:
     rng = np.random.default_rng(3)
     for num in (3, 10):

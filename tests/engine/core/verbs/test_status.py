@@ -179,6 +179,24 @@ def test_sharded_work_says_how_much_it_is(tmp_path: Path) -> None:
     assert found.errors == {"OSError: no such thing": 2}
 
 
+def test_a_run_whose_part_was_deleted_is_not_finished(tmp_path: Path) -> None:
+    shards = make_shards({key: key for key in "abcdef"}, 2)
+
+    def finish() -> None:
+        with start(tmp_path) as run:
+            write_shards(run, By(_Worker), shards, num_workers=0)
+            run.write_summary({"agreement": rate(1, 1)})
+
+    finish()
+    assert run_status(tmp_path).state == FAILED, "the worker fails at its second shard, whose rows say so"
+    assert collect_run(tmp_path).state == ""
+    (tmp_path / "rows" / "part-00000.parquet").unlink()
+    assert run_status(tmp_path).state == INTERRUPTED
+    assert "2 of 6 items are done; go on with: parley resume" in collect_run(tmp_path).state
+    finish()
+    assert run_status(tmp_path).state == FAILED
+
+
 def test_steps_of_a_training_are_counted(tmp_path: Path, clock: Clock) -> None:
     config = TrainReinforceConfig(target="there", reinforce=ReinforceConfig(dialogues=80, dialogues_per_update=16))
     with RunFolder.open(tmp_path, config, job="train-rl", schema=DIALOGUES) as run:

@@ -99,6 +99,15 @@ def test_a_line_is_wrong_when_one_labeller_says_so() -> None:
     assert "kappa" not in label_metrics(LINES, {"alice": {"a": False}, "bob": {"b": False}})
 
 
+def test_labelled_lines_of_a_context_are_one_unit() -> None:
+    lines = dict.fromkeys("abcdefgh", ANTONYM)
+    labels = {name: {key: key < "e" for key in lines} for name in ("alice", "bob")}
+    contexts = {key: "one" if key < "e" else "two" for key in lines}
+    found = label_metrics(lines, labels, contexts)
+    assert found[f"wrong.{ANTONYM}"] == clustered_rate([1, 1, 1, 1, 0, 0, 0, 0], [0, 0, 0, 0, 1, 1, 1, 1])
+    assert (found[f"wrong.{ANTONYM}"].n, found["agreement"].n) == (2, 2)
+
+
 def test_kappa_is_cohens() -> None:
     # Of 50 lines both say yes to 20 and no to 15: po = 0.7, pe = 0.5 (the example of many textbooks).
     pairs = [(True, True)] * 20 + [(True, False)] * 5 + [(False, True)] * 10 + [(False, False)] * 15

@@ -126,6 +126,13 @@ def test_what_should_not_change_the_answer_is_learned_and_what_should_is_contras
     assert changed.unchanged == {"changed": 2}
 
 
+def test_margins_of_a_dialogue_are_one_unit() -> None:
+    examples = [replace(example, dialogue=number // 4) for number, example in enumerate(EXAMPLES)]
+    changed = Turned("changed", Expectation.SHOULD_CHANGE)
+    assert make_adversarial_split(examples, [changed], 1, Silent(), "perturbing").contrasted == ["0", "0", "1", "1", "1", "1"]
+    assert lessons(changed).contrasted == [example.key for example in EXAMPLES[2:]], "each of its own where none is known"
+
+
 def test_each_example_meets_one_strategy_that_its_key_draws() -> None:
     both = Turned("kept", Expectation.SHOULD_NOT_CHANGE), Turned("changed", Expectation.SHOULD_CHANGE)
     made = lessons(*both)

@@ -202,7 +202,8 @@ def test_labels_become_rates_that_the_run_keeps(tmp_path: Path, asked: AuditConf
     labelled(path, bob, ["wrong", "wrong", "ok", "ok"])
     both = PERTURB_AUDIT.label(path, [bob], notes)
     assert both.metrics[f"wrong.{SWAP}"].value == pytest.approx(2 / 4)
-    assert (both.metrics["agreement"].value, both.metrics["agreement"].n) == (pytest.approx(4 / 6), 6)
+    assert (both.metrics["agreement"].value, both.metrics["kappa"].n) == (pytest.approx(4 / 6), 6)
+    assert both.metrics["agreement"].n == 3, "two strategies changed the utterances of each context"
     again = PERTURB_AUDIT.label(path, [labelled(path, alice, ["ok", "wrong", "ok"])], notes)
     assert again.metrics["agreement"].value == pytest.approx(4 / 6)
     assert notes.said[-1].endswith("which replace those of before")

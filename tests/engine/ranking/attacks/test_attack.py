@@ -363,6 +363,14 @@ def test_success_is_read_off_one_trace_at_every_budget() -> None:
     assert success_curve(made[3:], 500)[0][1].n == 0
 
 
+def test_contexts_of_a_dialogue_are_one_unit_of_a_success_curve() -> None:
+    made = [AttackOutcome(str(i), "success" if i < 4 else "failure", queries=5) for i in range(8)]
+    ((_, alone),) = success_curve(made, budget=10)
+    ((_, together),) = success_curve([*made, AttackOutcome("x", "skipped")], budget=10, dialogues=[0] * 4 + [1] * 4 + [2])
+    assert (alone.n, together.n, together.value) == (8, 2, 0.5)
+    assert together.high - together.low > 1.4 * (alone.high - alone.low)
+
+
 def test_edits_are_taken_to_other_rankers() -> None:
     groups = [group(["top", "n7"], key=f"test-{i}") for i in range(2)]
     first = attack(Sum({"top": 2.0, "n1": 3.0}), moves=CONTEXT_ONLY)

@@ -91,7 +91,8 @@ def test_triggers_are_typed_to_each_model_and_prompts_without_them(tmp_path: Pat
     assert not any(row["verified"] for row in found if (row["model"], row["source"]) == ("parrot", NO_INPUT))
     assert result.metrics["found | parrot | verified"].value == pytest.approx(2 / 3)
     assert result.metrics["found | parrot | empty"].value == 0
-    assert result.metrics["found | parrot | empty"].n == result.metrics["found | parrot | verified"].n == 3
+    numbers = [result.metrics[f"found | parrot | {name}"].n for name in ("empty", "verified")]
+    assert numbers == [2, 2], "three targets behind two prompts"
     table = (tmp_path / "run" / "table.md").read_text()
     assert "| found on | chat | chat, no input | parrot | parrot, no input | triggers |" in table
     page = report_from_run(tmp_path / "run").read_text()
@@ -179,13 +180,15 @@ def test_no_input_is_of_the_prompts_of_its_own_line() -> None:
     }
 
     def row(source: str, trigger: str, control: str | None, verified: bool) -> dict[str, Any]:
-        return {**about, "source": source, "trigger": trigger, "control": control, "verified": verified}
+        key = {"item_key": f"{source}/{trigger}", "trigger": trigger, "control": control}
+        return {**about, **key, "source": source, "verified": verified}
 
     found = [row("one", "0", "x", True), row("one", "1", "x", True), row("two", "0", "y", False)]
     empty = [row(NO_INPUT, "x", None, False), row(NO_INPUT, "y", None, True)]
     metrics = transfer_metrics([*found, *empty])
     assert {name: metrics[f"{name} | a | empty"].value for name in ("one", "two")} == {"one": 0, "two": 1}
-    assert metrics["one | a | empty"].n == 2
+    assert metrics["one | a | verified"].n == 2
+    assert metrics["one | a | empty"].n == 1, "both triggers share one prompt"
     assert not any(name.startswith(NO_INPUT) for name in metrics)
     assert transfer_table(metrics, CLAUSE).columns == ("found on", "a", "a, no input", "triggers")
 
@@ -200,7 +203,8 @@ def test_drawn_replies_have_a_column_of_their_own() -> None:
         "judge_no_reply": 0,
         "control": None,
     }
-    found = [about | {"source": "one", "trigger": str(number), "verified": False, "sampled": 0} for number in range(2)]
+    own = {"source": "one", "verified": False, "sampled": 0}
+    found = [about | own | {"item_key": key, "trigger": key} for key in "01"]
     table = transfer_table(transfer_metrics(found), CLAUSE)
     assert table.columns[:3] == ("found on", "a", "a, drawn")
     assert table.rows[0][1] == table.rows[0][2] == "0.00 [0.00, 0.66]", "ten draws behind two prompts"
@@ -227,7 +231,7 @@ def test_what_methods_found_is_typed_and_inputs_of_words_too(tmp_path: Path, sea
         assert [(row["typed"], row["reply"]) for row in told] == [
             (own[row["item_key"]]["typed"], own[row["item_key"]]["reply"]) for row in told
         ]
-        assert result.metrics[f"table, {line.label} | chat | verified"].n == 3
+        assert result.metrics[f"table, {line.label} | chat | verified"].n == 2, "three targets behind two prompts"
     assert sum(row["source"] == NO_INPUT for row in found) == 3, "the same prompts for all lines"
     kept = replace(config, searches=str(tmp_path / "table" / "evolution"), found="hits")
     with pytest.raises(DataError, match="no trigger to type"):

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parley.envs.corpora.pairs.compiled import PairCorpus, PairSplit, Ragged, load_pairs
-from parley.envs.corpora.pairs.contexts import afterwards, chains, contexts, examples, windows, with_eot
+from parley.envs.corpora.pairs.contexts import afterwards, chains, contexts, dialogues, examples, windows, with_eot
 from parley.envs.corpora.pairs.turns import Example
 from parley.envs.corpora.pairs.vocabulary import SPECIALS, PairVocabulary
 from tests.envs.corpora.pairs.made_up import write_lines
@@ -60,6 +60,25 @@ def test_a_window_is_the_turns_before_a_reply(split: PairSplit, turns: int) -> N
     assert [row.tolist() for row in alone] == [made.utterances[int(window)].tolist() for window in made.pairs[:, 0]]
     assert made.utterances.values.dtype == np.int32
     assert made.utterances.offsets.dtype == np.int64
+
+
+@given(splits())
+def test_pairs_that_are_linked_are_of_one_dialogue(split: PairSplit) -> None:
+    members = [{*pair.tolist()} for pair in split.pairs]
+    for first in members:
+        for other in members:
+            if first & other and first is not other:
+                first |= other
+                other.clear()
+    while any(len(one & other) for i, one in enumerate(members) for other in members[:i]):
+        for i, one in enumerate(members):
+            for other in members[:i]:
+                if one & other:
+                    one |= other
+                    other.clear()
+    wanted = [next(i for i, group in enumerate(members) if int(source) in group) for source, _ in split.pairs]
+    numbers = dialogues(split).tolist()
+    assert len({*zip(wanted, numbers, strict=True)}) == len({*wanted}) == len({*numbers})
 
 
 def test_the_first_of_several_pairs_counts() -> None:
