@@ -161,7 +161,7 @@ class Nameless(Session):
 """
 
 
-@pytest.mark.parametrize(("name", "broken"), [("Polite", set()), ("Nameless", {"Says its name"})])
+@pytest.mark.parametrize(("name", "broken"), [("Polite", set()), ("Nameless", {"Have a name"})])
 def test_who_looks_for_friends_is_no_negotiator(tmp_path: Path, name: str, broken: set[str]) -> None:
     (tmp_path / "mine.py").write_text(FRIEND)
     (found,) = check_part(f"{tmp_path / 'mine.py'}:{name}")

@@ -17,11 +17,12 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from importlib.resources import files
 
+import yaml
+
 from parley.engine.perturb.catalogue import names as strategy_names
 from parley.engine.perturb.catalogue import perturb_text
 from parley.engine.perturb.strategy import PerturbSettings
 from parley.engine.scan.policy import AttackSpec
-from parley.envs.core.config import load_yaml
 from parley.envs.core.errors import ConfigError
 from parley.envs.core.registry import nearest
 from parley.envs.core.seeds import stream
@@ -49,7 +50,7 @@ Rewording = Callable[[str, int], str]
 def templates() -> Mapping[str, str]:
     """Return the templates of this package by name."""
     text = files("parley.engine.scan").joinpath("templates.yaml").read_text(encoding="utf-8")
-    return {str(name): str(template).strip() for name, template in load_yaml(text).items()}
+    return {str(name): str(template).strip() for name, template in yaml.safe_load(text).items()}
 
 
 def attack_names() -> list[str]:

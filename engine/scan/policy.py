@@ -35,7 +35,6 @@ from typing import Any, Literal
 
 import yaml
 
-from parley.envs.core.config import load_yaml
 from parley.envs.core.errors import ConfigError, DataError
 from parley.envs.core.registry import nearest
 from parley.envs.corpora.lines import FileLine, utf8_text
@@ -180,7 +179,7 @@ def read_policy(path: Path) -> Policy:
     """
     where = str(path)
     try:
-        document = load_yaml(utf8_text(path))
+        document = yaml.safe_load(utf8_text(path))
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         fix = "put texts that hold ? : # or braces in quotes; parley scan --init writes a policy"
         raise ConfigError("the policy is not YAML", where=where, got=str(error), fix=fix) from None

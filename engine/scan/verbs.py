@@ -486,14 +486,9 @@ def _reply(text: str, seed: int) -> str:
     return _HELP
 
 
-def run_scan(verb: Verb, arguments: Sequence[str]) -> int:
-    """Run `parley scan`, or print a commented policy for `parley scan --init`; return the exit status."""
-    if "--init" in arguments:
-        if len(arguments) > 1:
-            fix = "parley scan --init > policy.yaml"
-            raise ConfigError("--init stands alone", where="parley scan", got=" ".join(arguments), fix=fix)
-        sys.stdout.write(files("parley.engine.scan").joinpath("example.yaml").read_text(encoding="utf-8"))
-        return 0
-    from parley.engine.core.cli.runs import run_job
-
-    return run_job(verb, arguments)
+def run_init(verb: Verb, arguments: Sequence[str]) -> int:
+    """Print a commented policy; return the exit status."""
+    if arguments:
+        raise ConfigError("--init stands alone", where="parley scan --init", got=" ".join(arguments), fix=verb.examples[0])
+    sys.stdout.write(files("parley.engine.scan").joinpath("example.yaml").read_text(encoding="utf-8"))
+    return 0

@@ -274,22 +274,9 @@ def _value(text: str, where: str) -> Any:
     return _read_yaml(text, "the value of a setting", where) if text else ""
 
 
-def load_yaml(text: str) -> Any:
-    """Return YAML as plain types, read by libyaml if it is built in.
-
-    PyYAML's own `SafeLoader` (6.0.4) refuses any question mark of a plain text between braces; libyaml's loader reads it
-    (findings/pyyaml_question_marks.sh).
-
-    Raises:
-        yaml.YAMLError: the text is not YAML.
-        ValueError: it holds a date that is none.
-    """
-    return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506
-
-
 def _read_yaml(text: str, what: str, where: str) -> Any:
     try:
-        return load_yaml(text)
+        return yaml.safe_load(text)
     except RecursionError:
         raise ConfigError(f"{what} is nested too deep", where=where[:80], fix="settings nest two deep") from None
     except (yaml.YAMLError, ValueError) as error:

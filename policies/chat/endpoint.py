@@ -30,7 +30,6 @@ from urllib.request import Request
 
 import yaml
 
-from parley.envs.core.config import load_yaml
 from parley.envs.core.errors import ConfigError, ModelError
 from parley.envs.core.registry import nearest
 from parley.envs.corpora.lines import utf8_text
@@ -82,7 +81,7 @@ def read_endpoint(path: Path) -> Endpoint:
     """
     where = str(path)
     try:
-        document = load_yaml(utf8_text(path))
+        document = yaml.safe_load(utf8_text(path))
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise ConfigError("the description of an endpoint is not YAML", where=where, got=str(error)) from None
     if not isinstance(document, dict):

@@ -10,7 +10,7 @@ import torch
 
 from benchmarks.plain_attack import PlainAttack, Target
 from benchmarks.whitebox import Comparison, compare, states
-from parley.engine.negotiation.attacks.replacement import ExchangeBatch, Found, ReplacementStep, reactive
+from parley.engine.negotiation.attacks.replacement import ExchangeBatch, ReplacementResult, ReplacementStep, reactive
 from parley.engine.negotiation.attacks.settings import SearchConfig
 from parley.envs.core.errors import ConfigError
 from parley.envs.negotiation.domain import EOS_ID, SELECTION_ID
@@ -26,12 +26,12 @@ RULES = [
 ]
 
 
-def searched(agent: NegotiatorAgent, config: SearchConfig) -> tuple[ExchangeBatch, list[np.ndarray], list[Found]]:
+def searched(agent: NegotiatorAgent, config: SearchConfig) -> tuple[ExchangeBatch, list[np.ndarray], list[ReplacementResult]]:
     exchanges, sentences, _ = searches.states(list(range(SIZE)))
     return exchanges, sentences, reactive(agent, exchanges, sentences, config)
 
 
-def compared(agent: NegotiatorAgent, config: SearchConfig, row: int, found: Found | None = None) -> Comparison:
+def compared(agent: NegotiatorAgent, config: SearchConfig, row: int, found: ReplacementResult | None = None) -> Comparison:
     """One dialogue of ours, or what is claimed to be, beside the plain search."""
     exchanges, sentences, ours = searched(agent, config)
     plain, result = PlainAttack(Target(agent.model, agent.temperature), config), Comparison()
@@ -39,11 +39,11 @@ def compared(agent: NegotiatorAgent, config: SearchConfig, row: int, found: Foun
     return result
 
 
-def first_replaced(agent: NegotiatorAgent, config: SearchConfig) -> tuple[int, Found]:
+def first_replaced(agent: NegotiatorAgent, config: SearchConfig) -> tuple[int, ReplacementResult]:
     return next((row, item) for row, item in enumerate(searched(agent, config)[2]) if len(item.steps) > 1)
 
 
-def with_step(found: Found, number: int, step: ReplacementStep) -> Found:
+def with_step(found: ReplacementResult, number: int, step: ReplacementStep) -> ReplacementResult:
     return replace(found, steps=(*found.steps[:number], step, *found.steps[number + 1 :]))
 
 

@@ -68,19 +68,25 @@ class Verb:
         return function
 
 
-_OWN_START: dict[tuple[str, ...], str] = {("scan",): "parley.engine.scan.verbs:run_scan"}
-"""Functions of jobs that take more than their settings."""
 JOBS = tuple(
     Verb(
         entry.words,
         entry.summary,
-        _OWN_START.get(entry.words, "parley.engine.core.cli.runs:run_job"),
+        "parley.engine.core.cli.runs:run_job",
         entry.examples,
         f"{PRESET} [{entry.argument}]" if entry.argument else PRESET,
     )
     for entry in ENTRIES
 )
 OTHERS = (
+    Verb.of(
+        "scan --init",
+        "print a commented policy",
+        "parley.engine.scan.verbs:run_init",
+        "parley scan --init > policy.yaml",
+        "parley scan policy.yaml --model demo          # what it makes of the embedded bot",
+        "parley scan demo",
+    ),
     Verb.of(
         "perturb",
         "text before and after a perturbation, changed words marked",

@@ -22,7 +22,7 @@ ENTRIES = (
         "whether a chat model keeps a policy: prompts, rules, attacks, limits in one file; exit status and JUnit for CI",
         "parley.engine.scan.verbs:SCAN",
         "parley scan demo                              # seconds: an embedded bot and its policy",
-        "parley scan --init > policy.yaml              # a commented policy",
+        "parley scan policy.yaml --model hf:models/chat --limit 20 --json",
         "parley scan policy.yaml --model openai:http://127.0.0.1:8000/v1#MODEL --workers 2",
         reports=True,
         argument="POLICY",

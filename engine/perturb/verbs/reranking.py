@@ -155,7 +155,7 @@ def looks_gamed(before: Mapping[str, Any], figures_now: Mapping[str, float], rec
 
 
 def niu2018() -> TrainRerankingConfig:
-    """Use the reward as published: of a whole reply, behind one context drawn from the training split, without a baseline."""
+    """Use the reward as published: of a whole reply, behind one context of the training split, without a baseline."""
     return TrainRerankingConfig()
 
 

@@ -31,7 +31,7 @@ name: shop
 system: be kind
 prompts:
   - hello
-  - {id: own, text: when?, must: [{pattern: '\\d'}, {refusal: true}], tags: [T1]}
+  - {id: own, text: 'when?', must: [{pattern: '\\d'}, {refusal: true}], tags: [T1]}
   - id: turns
     messages: [{role: user, content: a}, {role: assistant, content: b}, {role: user, content: c}]
   - {file: more.csv, limit: 2, must_not: bad}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from parley.engine.triggers.methods.evolution import NO_FITNESS, Evolution, EvolutionSettings, ToldReply, Words, closeness
+from parley.engine.triggers.methods.evolution import NO_FITNESS, Evolution, EvolutionSettings, RatedReply, Words, closeness
 
 WORDS = [f"word{number}" for number in range(20)]
 WANTED = tuple(WORDS[number] for number in (3, 1, 4, 15))
@@ -20,7 +20,7 @@ def evolved(settings: EvolutionSettings, seed: int = 1) -> tuple[Evolution, list
     while not search.finished:
         asked = search.ask()
         seen += asked
-        search.tell([ToldReply(likeness(words), "") for words in asked], success=WANTED in asked)
+        search.tell([RatedReply(likeness(words), "") for words in asked], success=WANTED in asked)
     return search, seen
 
 
@@ -53,7 +53,7 @@ def test_evolution_starts_from_given_words_and_asks_about_nothing_forbidden() ->
 def test_a_list_that_is_used_up_ends_the_search() -> None:
     search = Evolution(EvolutionSettings(num_words=1, population=10), ["one", "two"], 1)
     assert sorted(search.ask()) == [("one",), ("two",)]
-    search.tell([ToldReply(0.0, "")] * 2, success=False)
+    search.tell([RatedReply(0.0, "")] * 2, success=False)
     assert search.ask() == []
     assert search.finished
 
@@ -69,13 +69,13 @@ def test_closeness_looks_at_the_beginning_of_a_reply(reply: str, close: float | 
 def test_an_input_without_a_reply_is_no_parent() -> None:
     search = Evolution(EvolutionSettings(num_words=3, population=4, max_queries=40), ["a", "b", "c", "d"], seed=1)
     first = search.ask()
-    search.tell([ToldReply(NO_FITNESS, "", "filtered")] * len(first), success=False)
+    search.tell([RatedReply(NO_FITNESS, "", "filtered")] * len(first), success=False)
     assert search.best.fitness == NO_FITNESS
     fresh = Evolution(EvolutionSettings(num_words=3, population=4, max_queries=40), ["a", "b", "c", "d"], seed=1, blind=True)
     fresh.ask()
-    fresh.tell([ToldReply(0.0, "")] * len(first), success=False)
+    fresh.tell([RatedReply(0.0, "")] * len(first), success=False)
     assert search.ask() == fresh.ask(), "where nothing got a reply, inputs are drawn anew"
-    search.tell([ToldReply(NO_FITNESS, "", "filtered")] * 3 + [ToldReply(0.1, "no")], success=False)
+    search.tell([RatedReply(NO_FITNESS, "", "filtered")] * 3 + [RatedReply(0.1, "no")], success=False)
     (parent,) = (member.words for member in search.members if member.fitness > NO_FITNESS)
     assert search.best.words == parent
     assert all(sum(a == b for a, b in zip(child, parent, strict=True)) >= 1 for child in search.ask()), (
