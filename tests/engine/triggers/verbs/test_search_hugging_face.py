@@ -169,7 +169,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "no judge": ({"hit": "io-sample-min-k1"}, "name a language model with --lm"),
     "no T_in": ({"hit": "io-sample-min-k1", "lm": "hf:/nope"}, r"limits the input(.|\n)*objective\.t_in"),
     "a continuous input that is judged": ({"method": "relaxation", "lm": "hf:/nope"}, "a continuous input"),
-    "fluency without a judge": ({"objective": ObjectiveSettings(t_out=-2.0, lm_weight=1.0)}, "nobody judges"),
+    "fluency without a judge": ({"objective": ObjectiveSettings(t_out=-2.0, lm_weight=1.0)}, "no model judges inputs"),
 }
 
 
