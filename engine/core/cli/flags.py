@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, make_dataclass
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, get_args, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_type_hints
 
 import tyro
 from tyro import conf
@@ -28,12 +28,14 @@ from tyro._errors import BadValue, InstantiationFailure, InvalidChoice, MissingA
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
 from parley.engine.core.cli.main import PRESET, Verb
-from parley.engine.core.verbs.conditions import FailCondition, parse_conditions
 from parley.engine.core.verbs.job import Job
 from parley.envs.core.config import assign, overlay
 from parley.envs.core.errors import ConfigError, OutOfRangeError, ParleyError
 from parley.envs.core.storage.copies import fetched_file
 from parley.envs.core.storage.uris import local_copy
+
+if TYPE_CHECKING:
+    from parley.engine.core.verbs.conditions import FailCondition
 
 # tyro offers its errors to a caller only in the module `tyro._errors`; constraints.txt pins the version.
 
@@ -261,7 +263,11 @@ def parse_job(verb: Verb, job: Job[Any, Any, Any], arguments: Sequence[str]) -> 
         complete = dataclasses.replace(base, **flags)
     except OutOfRangeError as error:
         raise _of_a_flag(error) from None
-    conditions = parse_conditions(run.fail_if, known=job.metrics_of(complete) if run.fail_if else None)
+    conditions: tuple[FailCondition, ...] = ()
+    if run.fail_if:
+        from parley.engine.core.verbs.conditions import parse_conditions
+
+        conditions = parse_conditions(run.fail_if, known=job.metrics_of(complete))
     return JobCommand(complete, local_copy(run.run), run.json, conditions)
 
 

@@ -10,7 +10,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from rich.console import Console
 from rich.text import Text
@@ -23,7 +23,6 @@ from parley.engine.core.ray import logs
 from parley.engine.core.runs.remote_sync import fetched_run, replicate
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.verbs.catalogue import find
-from parley.engine.core.verbs.conditions import ConditionOutcome, decide_all, exit_status, parse_conditions
 from parley.engine.core.verbs.job import Job, Result, flat
 from parley.engine.core.verbs.status import DAMAGED, FAILED, FINISHED, INTERRUPTED, Pace, RunStatus, statuses
 from parley.engine.core.verbs.trainings import Entry
@@ -31,6 +30,9 @@ from parley.envs.core.config import from_dict, to_dict
 from parley.envs.core.play import HUMAN
 from parley.envs.core.storage.uris import display_path, local_copy
 from parley.policies.chat.model import by_kind
+
+if TYPE_CHECKING:
+    from parley.engine.core.verbs.conditions import ConditionOutcome, FailCondition
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,7 +110,11 @@ def carry_out(entry: Entry, job: Job[Any, Any, Any], command: JobCommand) -> int
 
                 result = replace(result, files=(report_from_run(result.run), *result.files))
         show_result(_without_figures(result))
-    verdicts = decide_all(command.conditions, result.metrics)
+    verdicts: list[ConditionOutcome] = []
+    if command.conditions:
+        from parley.engine.core.verbs.conditions import decide_all
+
+        verdicts = decide_all(command.conditions, result.metrics)
     _show_verdicts(verdicts)
     if command.json:
         metrics = {name: estimate.to_json() for name, estimate in result.metrics.items()}
@@ -117,7 +123,11 @@ def carry_out(entry: Entry, job: Job[Any, Any, Any], command: JobCommand) -> int
         document |= {"warnings": list(result.warnings)} if result.warnings else {}
         document |= {"chat_usage": dict(result.chat_usage)} if result.chat_usage else {}
         sys.stdout.write(f"{json.dumps(document)}\n")
-    status = exit_status(verdicts)
+    status = 0
+    if verdicts:
+        from parley.engine.core.verbs.conditions import exit_status
+
+        status = exit_status(verdicts)
     return 1 if result.failure or status == 1 else 2 if result.undecided else status
 
 
@@ -217,7 +227,11 @@ def run_resume(verb: Verb, arguments: Sequence[str]) -> int:
     entry = find(folder.job)
     job = entry.load()
     config: Any = from_dict(job.config, folder.config, str(run / "config.json"))
-    conditions = parse_conditions(options.fail_if, known=job.metrics_of(config) if options.fail_if else None)
+    conditions: tuple[FailCondition, ...] = ()
+    if options.fail_if:
+        from parley.engine.core.verbs.conditions import parse_conditions
+
+        conditions = parse_conditions(options.fail_if, known=job.metrics_of(config))
     return carry_out(entry, job, JobCommand(config, run, options.json, conditions))
 
 
@@ -240,8 +254,10 @@ class CompareArguments:
 def run_compare(verb: Verb, arguments: Sequence[str]) -> int:
     """Compare runs item by item; return the exit status."""
     options = parse(CompareArguments, verb, arguments)
-    conditions = parse_conditions(options.fail_if, compares=True)
     from parley.engine.core.verbs.compare import compare_runs, comparison_tables
+    from parley.engine.core.verbs.conditions import exit_status, parse_conditions
+
+    conditions = parse_conditions(options.fail_if, compares=True)
 
     names = [name for names in options.metric for name in names.split(",") if name]
     with watching() as reporter:

@@ -38,7 +38,6 @@ from parley.engine.core.stats.statistics import (
     rate_difference,
     ratio_of_sums,
 )
-from parley.engine.core.stats.trainings import crossed_mean, crossed_test
 
 Form = Literal["share", "mean", "count", "perplexity"]
 """Shares have Wilson's interval, counts an interval that is not below 0; a perplexity is exp of nats per word."""
@@ -215,6 +214,8 @@ class Contrast:
 
 def group_estimate(samples: Sequence[Sample]) -> Estimate:
     """Return the figure of one run, or the mean over several trainings with an interval over trainings and clusters."""
+    from parley.engine.core.stats.trainings import crossed_mean
+
     if len(samples) == 1:
         return samples[0].estimate()
     measured = [sample for sample in samples if sample.is_measured]
@@ -233,6 +234,8 @@ def contrast(first: Sequence[Sample], second: Sequence[Sample]) -> Contrast:
         first: a sample of each training of the first group.
         second: the same of the second group.
     """
+    from parley.engine.core.stats.trainings import crossed_test
+
     before, after = ([sample for sample in group if sample.is_measured] for group in (first, second))
     if not before or not after:
         return Contrast(PairedTest(NOTHING, math.nan), None)

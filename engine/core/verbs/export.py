@@ -19,7 +19,6 @@ from parley.engine.core.runs.parts import BASE, OK, require_new, write_tables
 from parley.engine.core.runs.remote_sync import fetched_run, replicate
 from parley.engine.core.runs.run_folder import RunFolder, is_summarised
 from parley.engine.core.stats.statistics import Estimate, Metric
-from parley.engine.core.tables.formats import WRITERS
 from parley.engine.core.tables.table import EstimateTable, few_note, num_measured, with_interval
 from parley.engine.core.verbs.catalogue import find
 from parley.envs.core.errors import ConfigError, RunError
@@ -214,6 +213,8 @@ def write_tables_of_run(tables: Mapping[str, EstimateTable], file: str) -> Path:
         RunError: the disk refuses.
         StorageError: the URI cannot be written.
     """
+    from parley.engine.core.tables.formats import WRITERS
+
     path = local_copy(file)
     require_new(path, tuple(WRITERS))
     try:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from html import escape
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import pyarrow as pa
 import yaml
@@ -39,7 +39,6 @@ from parley.engine.core.stats.pairs import ItemMetrics
 from parley.engine.core.stats.statistics import Estimate, Metric
 from parley.engine.core.tables.table import EstimateTable
 from parley.engine.core.verbs.checkpoints import date_of, dated, weights_digests
-from parley.engine.core.verbs.export import FlatRows
 from parley.envs.core.config import difference, to_dict
 from parley.envs.core.errors import RunError
 from parley.envs.core.seeds import stream
@@ -48,6 +47,9 @@ from parley.envs.core.visible import visible
 from parley.policies.chat.answers import usage_of
 from parley.policies.chat.model import AnswerKind
 from parley.policies.chat.settings import DEFAULT
+
+if TYPE_CHECKING:
+    from parley.engine.core.verbs.export import FlatRows
 
 ItemT = TypeVar("ItemT")
 

@@ -15,7 +15,6 @@ from types import MappingProxyType
 
 import numpy as np
 
-from parley.engine.core.stats.known import best_of
 from parley.engine.core.stats.statistics import LOWER_FOR_ADVERSARY, NOTHING, Estimate, Metric, count
 from parley.engine.core.tables.table import (
     ABSENT,
@@ -355,6 +354,8 @@ def strongest_attack(gains: Sequence[Mapping[str, float]]) -> Estimate:
     Args:
         gains: gains of each attack by the dialogue's key.
     """
+    from parley.engine.core.stats.known import best_of
+
     keys = sorted(set.intersection(*map(set, gains))) if gains else []
     return best_of(np.array([[by_dialogue[key] for by_dialogue in gains] for key in keys])) if keys else NOTHING
 
