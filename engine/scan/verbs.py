@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from tyro import conf
 
 from parley.engine.core.ray.record import Counts, Rows
 from parley.engine.core.ray.worker import Shard
@@ -486,9 +487,18 @@ def _reply(text: str, seed: int) -> str:
     return _HELP
 
 
+@dataclass(frozen=True, kw_only=True)
+class InitArguments:
+    """Which policy."""
+
+    demo: conf.FlagCreatePairsOff[bool] = False
+    """Print the policy of the embedded bot, the one of parley scan demo, instead."""
+
+
 def run_init(verb: Verb, arguments: Sequence[str]) -> int:
     """Print a commented policy; return the exit status."""
-    if arguments:
-        raise ConfigError("--init stands alone", where="parley scan --init", got=" ".join(arguments), fix=verb.examples[0])
-    sys.stdout.write(files("parley.engine.scan").joinpath("example.yaml").read_text(encoding="utf-8"))
+    from parley.engine.core.cli.flags import parse
+
+    name = "demo.yaml" if parse(InitArguments, verb, arguments).demo else "example.yaml"
+    sys.stdout.write(files("parley.engine.scan").joinpath(name).read_text(encoding="utf-8"))
     return 0

@@ -84,8 +84,8 @@ OTHERS = (
         "print a commented policy",
         "parley.engine.scan.verbs:run_init",
         "parley scan --init > policy.yaml",
-        "parley scan policy.yaml --model demo          # what it makes of the embedded bot",
-        "parley scan demo",
+        "parley scan --init --demo                     # the policy of parley scan demo",
+        "parley scan --init | head -20",
     ),
     Verb.of(
         "perturb",

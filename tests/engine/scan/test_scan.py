@@ -120,6 +120,7 @@ def test_an_example_policy_is_printed_and_works(parley: Parley) -> None:
     printed = parley("scan --init")
     Path("policy.yaml").write_text(printed.out)
     assert parley("scan policy.yaml --model demo").status in (0, 2)
+    assert "name: demo shop" in parley("scan --init --demo").out
 
 
 @pytest.mark.parametrize(
@@ -130,7 +131,7 @@ def test_an_example_policy_is_printed_and_works(parley: Parley) -> None:
         ("scan none.yaml --model demo", "none.yaml"),
         ("scan limits.yaml --model demo", "a limit names no metric, did you mean 'breach.role-play'?"),
         ("scan attacks.yaml --model demo", "there is no attack 'role-pley'"),
-        ("scan --init policy.yaml", "--init stands alone"),
+        ("scan --init policy.yaml", "policy.yaml"),
     ],
 )
 @pytest.mark.usefixtures("shop")
