@@ -46,7 +46,7 @@ def test_an_agent_of_another_kind_computes_where_the_runner_does(monkeypatch: py
     monkeypatch.setattr("parley.engine.negotiation.rl.runner.make_agent", lambda *named, **how: made.append(how))
     runner: Any = object.__new__(DialogueEnvRunner)
     met = (Opponent(name="them", agent="hf:model", reward="advantage", complementary=True),)
-    roster = SimpleNamespace(role=ADVERSARY, met=met, chat=ChatSeat(), answers=None)
+    roster = SimpleNamespace(role=ADVERSARY, drawable=met, chat=ChatSeat(), answers=None)
     runner.config = SimpleNamespace(reinforce=ReinforceConfig(), roster=roster)
     runner.module = {ADVERSARY: SimpleNamespace(net=SimpleNamespace(vocabulary=None))}
     runner.device, runner._agents = torch.device("cuda:0"), {}
