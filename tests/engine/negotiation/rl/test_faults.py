@@ -210,7 +210,7 @@ def test_an_error_of_the_work_itself_ends_the_training_at_once(
 def test_a_runner_of_other_code_ends_the_training(
     world: World, ray_session: RaySession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("parley.engine.negotiation.rl.learner.require", lambda _: None)
+    monkeypatch.setattr("parley.engine.core.rllib.reproducible.require", lambda _: None)
     settings = world.settings(kind=Recording, env_runners=1)
     settings.driver = settings.driver | {CODE: "another"}
     algorithm = settings.build_algo()

@@ -125,7 +125,8 @@ def test_a_training_whose_learners_are_killed_ends_with_the_same_weights(
     """Killed between two updates, before a state is saved, while one is put back, and at the end."""
     TRAIN_ADVERSARY.run(config(world), tmp_path / "whole", Silent())
     built: list[DialogueReinforce] = []
-    make, save, restore = training._build, state.save, state.restore
+    settings = type(DialogueReinforce.get_default_config())
+    make, save, restore = settings.build_algo, state.save, state.restore
     killed: list[str] = []
 
     def building(*arguments: Any) -> DialogueReinforce:
@@ -141,7 +142,7 @@ def test_a_training_whose_learners_are_killed_ends_with_the_same_weights(
 
         return calling
 
-    monkeypatch.setattr(training, "_build", building)
+    monkeypatch.setattr(settings, "build_algo", building)
     monkeypatch.setattr(state, "save", once("save", 4, save))
     monkeypatch.setattr(state, "restore", once("restore", 0, restore))
     notes = Killing(built, {3, 7, UPDATES})
