@@ -58,7 +58,7 @@ def test_a_table_has_each_attack_against_the_defended_target(trainee: Path, root
     ]  # fmt: skip
     text = (tmp_path / TABLE_FILE).read_text()
     assert str(limit) in text
-    assert "too perplexing sentences are no candidates" in text
+    assert "a search respects the filter's limit" in text
     names = ("reactive", "reactive+filter", "reactive+filter-known")
     configs = {name: RunFolder.load(tmp_path / name).config for name in names}
     assert [configs[name]["search"]["max_perplexity"] for name in configs] == [0, 0, limit.max_perplexity]

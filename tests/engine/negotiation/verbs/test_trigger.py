@@ -145,7 +145,7 @@ def test_mistakes_are_named_and_no_run_is_made(tmp_path: Path, folder: Path) -> 
         ({"target": "scripted"}, ConfigError, "weights are here"),
         ({"target": "openai:http://127.0.0.1:9/v1#m"}, ConfigError, "weights are here"),
         ({"target": f"hf:{tmp_path}/nothing"}, CheckpointError, "folder"),
-        ({"method": "relaxation"}, ConfigError, "word by word"),
+        ({"method": "relaxation"}, ConfigError, "a talk needs a method that searches words"),
         ({"method": "nothing"}, ConfigError, "nothing"),
     ]
     for changes, kind, told in mistakes:
