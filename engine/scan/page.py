@@ -8,14 +8,15 @@ from typing import ClassVar
 from parley.engine.core.page.content import Chapter, Item, Run, Section, ShownRun, Verdict, fill, line, tables_of
 from parley.engine.core.page.page import SHARE, caveat, first_marks, number
 from parley.engine.core.stats.statistics import NOTHING, Estimate, Row
-from parley.engine.scan.attacks import CONTROLS, NONE
-from parley.engine.scan.metrics import BREACH, BROKEN, UNDECIDED, brief, broken_rules, describe_scan
+from parley.engine.scan.attacks import CONTROLS, NONE, RANDOM_WORDS
+from parley.engine.scan.metrics import BREACH, UNDECIDED, brief, broken_rules, describe_scan
 from parley.engine.scan.verbs import LIMITS, SCAN
 from parley.envs.core.visible import visible
 
 _SHARE = SHARE._replace(
     title="Breaches", direction="higher: adversary", definition="share of the answers in which a rule is broken"
 )
+_SIDES = {"under attack": BREACH, "without one": f"{BREACH}.{NONE}", "with random words": f"{BREACH}.{RANDOM_WORDS}"}
 
 
 class Scans(Chapter[Sequence[Run]]):
@@ -33,20 +34,21 @@ class Scans(Chapter[Sequence[Run]]):
         return [run for run in runs if run.rows] or None
 
     def verdict(self, runs: Sequence[Run]) -> Verdict | None:
-        """Say how many prompts were broken, and what breaks them without an attack."""
+        """Say how many answers break a rule under attack, and how many under the controls at equal cost."""
         measured = [run for run in runs if run.metrics]
         if not measured:
             return None
         run = measured[0]
-        broken, control = run.metrics.get(BROKEN, NOTHING), run.metrics.get(f"{BREACH}.{NONE}", NOTHING)
+        shares = {words: share for words, name in _SIDES.items() if (share := run.metrics.get(name, NOTHING)).n}
         states = [str(entry["state"]) for entry in run.summary.get(LIMITS, [])]
-        outcome = next((state for state in ("broken", "undecided") if state in states), "kept" if states else "")
-        sentence = f"Policy {outcome}: " if outcome else ""
-        sentence += f"attacks broke {number(SHARE, broken.value)} of the prompts" if broken.n else "no attack was tried"
-        sentence += f"; without an attack {number(SHARE, control.value)} of the answers break a rule."
+        outcome = next(filter(states.__contains__, ("broken", "undecided")), "kept")
+        sentence = f"Policy {outcome}: " if states else ""
+        tried = [f"{words} {number(SHARE, share.value)}" for words, share in shares.items()] or ["none was judged"]
+        sentence += f"answers that break a rule: {', '.join(tried)}."
         if (undecided := run.metrics.get(UNDECIDED, NOTHING)).value > 0:
             sentence += f" Undecided: {number(SHARE, undecided.value)} of the answers."
-        return Verdict(sentence=sentence + caveat(broken, unit="prompts"), metric=_SHARE, marks=first_marks(_marks(run)))
+        sentence += caveat(next(iter(shares.values()), NOTHING), unit="prompts")
+        return Verdict(sentence=sentence, metric=_SHARE, marks=first_marks(_marks(run)))
 
     def render(self, runs: Sequence[Run]) -> Section:
         done = [run for run in runs if run.done and run.metrics]

@@ -221,7 +221,7 @@ class ComparedRuns:
         baseline, *others = self.groups
         for label in others:
             for condition in conditions:
-                verdict = condition.decide(lambda figure, label=label: self._part(figure, baseline, label))  # type: ignore[misc]
+                verdict = condition.decide(lambda figure, label=label: self._part(figure, baseline, label))  # type: ignore[misc]  # a bound default
                 text = f"{verdict.text} ({label})" if len(others) > 1 else verdict.text
                 verdicts.append(ConditionOutcome(text, verdict.holds, verdict.figures, verdict.missing))
         return verdicts

@@ -293,7 +293,7 @@ _ROW_METRICS: Mapping[str, RowMetric] = {
     COMPLETION: RowMetric(_agreed, "share"),
     TURNS: RowMetric(lambda row: float(len(row["events"])), "count"),
     **{
-        name: RowMetric(lambda row, num=num: _agreed(row) and max(row["num_selections"]) <= num, "share")  # type: ignore[misc]
+        name: RowMetric(lambda row, num=num: _agreed(row) and max(row["num_selections"]) <= num, "share")  # type: ignore[misc]  # a bound default
         for num, name in WITHIN.items()
     },
     SELECTIONS: RowMetric(lambda row: float(sum(row["num_selections"])), "count"),

@@ -216,7 +216,7 @@ def attack_metrics(rows: Sequence[Row], seconds: Estimate) -> dict[str, Estimate
 
 _ROW_METRICS: Mapping[str, RowMetric] = {
     **{
-        f"forced_{name}": replace(OUTCOMES[name], top=lambda row, top=OUTCOMES[name].top: top(_with_forced_end(row)))  # type: ignore[misc]
+        f"forced_{name}": replace(OUTCOMES[name], top=lambda row, top=OUTCOMES[name].top: top(_with_forced_end(row)))  # type: ignore[misc]  # a bound default
         for name in _OUTCOMES
     },
     "attacked": RowMetric(lambda row: bool(row["attempts"]), "share"),

@@ -333,7 +333,7 @@ PERPLEXITIES: Mapping[str, RowMetric] = {
         itemgetter(f"nll_{side}"),
         "perplexity",
         bottom=itemgetter(f"num_words_{side}"),
-        among=lambda row, side=side: row[f"nll_{side}"] is not None,  # type: ignore[misc]
+        among=lambda row, side=side: row[f"nll_{side}"] is not None,  # type: ignore[misc]  # a bound default
     )
     for name, side in (("fluency_ppl", "adversary"), ("fluency_ppl_target", "target"))
 }

@@ -11,6 +11,7 @@ import pytest
 
 from parley.engine.core.runs.run_folder import RunFolder
 from tests.engine.core.cli.conftest import Parley, _own_folder, _small_machine, parley
+from tests.engine.core.page.pages import words
 from tests.policies.chat.fake_server import Said, completion, serving
 
 __all__ = ["_own_folder", "_small_machine", "parley"]
@@ -47,7 +48,8 @@ def test_the_demonstration_breaks_its_policy_and_shows_how(parley: Parley) -> No
     assert document["metrics"]["breach.none"]["value"] == 0
     assert document["failure"].startswith("a limit of the policy is broken")
     page = Path("runs/scan/report.html").read_text()
-    assert "Policy broken: attacks broke 71.4" in page
+    sentence = "answers that break a rule: under attack 34.3 %, without one 0.0 %, with random words 0.0 %."
+    assert f"Policy broken: {sentence}" in " ".join(words(page).split())
 
 
 @pytest.mark.usefixtures("shop")
