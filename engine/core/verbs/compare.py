@@ -267,7 +267,11 @@ def compare_runs(
         warnings.append(f"the runs differ in {', '.join(unequal)}: not all items are the same")
     keys, items = _common_items(runs)
     unit, clusters = rule.units(keys, [every[0].clusters[every[0].positions[key]] for key in keys])
-    warnings += [*_items_warnings(items), *_not_shared(runs, rule)]
+    if unfinished := [entry.run for entry in items if not entry.finished]:
+        warnings.append(f"not finished, compared as far as there are rows: {', '.join(unfinished)}")
+    if items[0].common < FEW:
+        warnings.append(f"few: {items[0].common} common items; do not lean on the numbers")
+    warnings += _not_shared(runs, rule)
     shown = _chosen(runs, rule, metrics, conditions)
     reporter.stage("computing differences, their intervals and significances", len(shown), "metrics")
     estimates: dict[str, list[Estimate]] = {}
@@ -275,6 +279,8 @@ def compare_runs(
     for number, metric in enumerate(shown, start=1):
         samples = {label: [run.sample(metric, keys, clusters) for run in group] for label, group in runs.items()}
         estimates[metric] = [group_estimate(group) for group in samples.values()]
+        if len({(sample.bottoms > 0).tobytes() for group in samples.values() for sample in group if sample.is_measured}) > 1:
+            warnings.append(f"{metric}: each run counts other items of the common ones, so not like for like")
         contrasts += [
             (metric, first, second, contrast(samples[first], samples[second])) for first, second in combinations(samples, 2)
         ]
@@ -411,15 +417,6 @@ def _common_items(runs: Mapping[str, Sequence[MeasuredRun]]) -> tuple[list[str],
         fix = "run both with the same corpus, split, limit and seed"
         raise RunError("the runs have no item in common", got=got, fix=fix)
     return keys, items
-
-
-def _items_warnings(items: Sequence[RunItems]) -> list[str]:
-    """Return warnings on unfinished runs and on few common items."""
-    unfinished = [entry.run for entry in items if not entry.finished]
-    sentences = [f"not finished, compared as far as there are rows: {', '.join(unfinished)}"] if unfinished else []
-    if items[0].common < FEW:
-        sentences.append(f"few: {items[0].common} common items; do not lean on the numbers")
-    return sentences
 
 
 def _chosen(

@@ -201,3 +201,9 @@ def test_an_unfinished_run_is_compared_as_far_as_it_is(made: Made, tmp_path: Pat
     assert [entry.finished for entry in compared.items] == [True, False]
     assert compared.items[1].missing == 40 - compared.items[1].done > 0
     assert any("not finished" in warning for warning in compared.warnings)
+
+
+def test_a_metric_of_other_items_in_each_run_is_named(made: Made) -> None:
+    compared = compare_runs([made("fair"), made("tough")], Silent(), ["*"])
+    other = {warning.split(":")[0] for warning in compared.warnings if "not like for like" in warning}
+    assert other == {name for name, (first, second) in compared.metrics.items() if first.n != second.n} != set()
