@@ -84,7 +84,7 @@ JOURNEYS = {
         150,
     ),
     "negotiate": Journey(
-        "selfplay --dialogues 20 --run FOLDER/run", ("envs/negotiation/scripted/bargainers.py", "speak"), 16, 108, 111
+        "selfplay --dialogues 20 --run FOLDER/run", ("envs/negotiation/scripted/bargainers.py", "speak"), 16, 92, 92
     ),
     "search": Journey(SEARCH, ("policies/chat/completions.py", "part_thinking"), 17, 140, 140),
     "perturb": Journey(

@@ -32,7 +32,8 @@ from parley.envs.negotiation.game import Agent, SideView
 from parley.envs.negotiation.scripted.bargainers import Demand, last_demand
 from parley.policies.chat import negotiator as bargaining
 from parley.policies.chat.model import Message, ScoringChatModel
-from parley.policies.chat.seat import ChatSeat, chat_model
+from parley.policies.chat.seat import chat_model
+from parley.policies.chat.settings import ChatSeat
 from parley.policies.negotiator.model import Negotiator, token_nll
 from parley.policies.negotiator.speaker import load_model
 

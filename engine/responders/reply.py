@@ -61,8 +61,7 @@ from parley.envs.corpora.pairs.compiled import load_pairs
 from parley.envs.corpora.pairs.contexts import examples, left_out
 from parley.envs.corpora.pairs.turns import EOT, Example, Turn, Turns, context_words, detokenise, format_turns, parse_turns
 from parley.policies.chat.addresses import is_chat_address
-from parley.policies.chat.answers import ANSWERS_FOLDER
-from parley.policies.chat.model import ChatUsage, RunUsage
+from parley.policies.chat.model import ANSWERS_FOLDER, ChatUsage, RunUsage
 from parley.policies.chat.settings import ChatAsking, ChatReplying
 from parley.policies.core.responder import (
     CONFIG,

@@ -51,8 +51,7 @@ from parley.envs.core.registry import nearest
 from parley.envs.core.seeds import derive_seed
 from parley.envs.core.storage.uris import display_path
 from parley.policies.chat.addresses import absolute_address, short_address
-from parley.policies.chat.answers import ANSWERS_FOLDER
-from parley.policies.chat.model import MODERATED, Answer, AnswerKind, Chat, ChatDecoding, ChatModel, Message
+from parley.policies.chat.model import ANSWERS_FOLDER, MODERATED, Answer, AnswerKind, Chat, ChatDecoding, ChatModel, Message
 from parley.policies.chat.settings import ChatAsking
 
 if TYPE_CHECKING:

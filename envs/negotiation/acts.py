@@ -1,16 +1,14 @@
-"""Dialogue acts as actions: the base class `GameActs`, and the Gymnasium wrapper on which ordinary RL algorithms learn.
+"""Dialogue acts as actions: the Gymnasium wrapper on which ordinary RL algorithms learn.
 
 Word by word is hard for these algorithms: 100 positions with hundreds of words, mostly nonsense. Here an action is a dialogue
 act (propose the k-th best deal, accept, walk away, end). The phrases of the game's scripted agents express it, and their parser
 reads the partner's words (`DivisionActs` in `scripted/bargainers.py`, `InterviewActs` in `interview/bargainers.py`).
-`Domain.acts` gives the acts of a game; they follow one dialogue from one side.
+`Domain.acts` gives the acts of a game (`GameActs`); they follow one dialogue from one side.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -20,48 +18,6 @@ from parley.envs.core.errors import ScenarioError
 from parley.envs.negotiation.domain import PAD_ID
 from parley.envs.negotiation.env import NegotiationEnv, choose_action
 from parley.envs.negotiation.game import SELECT
-
-
-class GameActs(ABC):
-    """Acts of one side in one dialogue at a time: proposals by their worth to that side, then all others.
-
-    Attributes:
-        num_proposals: the most deals that may be proposed in any scenario.
-        other_acts: the acts after the proposals in words; the last one ends the talk.
-        num_features: length of the features.
-    """
-
-    num_proposals: ClassVar[int]
-    other_acts: ClassVar[tuple[str, ...]]
-    num_features: ClassVar[int]
-
-    @abstractmethod
-    def begin(self, context: np.ndarray) -> None:
-        """Begin a dialogue, given this side's context (2K,): count and own points of each item."""
-
-    @abstractmethod
-    def hear(self, mine: bool, ids: Sequence[int]) -> None:
-        """Process an utterance, given as token ids without the speaker marker."""
-
-    @abstractmethod
-    def mask(self) -> np.ndarray:
-        """Return the mask of legal acts (num_proposals + len(other_acts),) bool."""
-
-    @abstractmethod
-    def say(self, action: int, chattiness: float, rng: np.random.Generator) -> list[int]:
-        """Return an act in words: token ids that end with `<eos>`, or `<selection>` alone."""
-
-    @abstractmethod
-    def selection(self) -> int:
-        """Return the selection after the talk: the agreed deal, the one on the table, or no agreement."""
-
-    @abstractmethod
-    def features(self) -> list[float]:
-        """Return the features for a learner (num_features,), each about 0..1."""
-
-    @abstractmethod
-    def name(self, action: int) -> str:
-        """Return the action in words."""
 
 
 class DialogueActs(

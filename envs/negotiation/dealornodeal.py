@@ -7,9 +7,8 @@ import re
 import numpy as np
 
 from parley.envs.negotiation import dealornodeal_rules as rules
-from parley.envs.negotiation.acts import GameActs
 from parley.envs.negotiation.dealornodeal_rules import ITEM_NAMES, NUM_ITEMS
-from parley.envs.negotiation.domain import DEAL_OR_NO_DEAL, Domain, Numbers, Scenario, Selections, Vocabulary
+from parley.envs.negotiation.domain import DEAL_OR_NO_DEAL, Domain, GameActs, Numbers, Scenario, Selections, Vocabulary
 from parley.envs.negotiation.game import Agent
 from parley.envs.negotiation.scripted.bargainers import Bargainer, DivisionActs
 from parley.envs.negotiation.scripted.wording import bargainer_vocabulary

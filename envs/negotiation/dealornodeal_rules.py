@@ -17,6 +17,7 @@ from parley.envs.negotiation.domain import REFUSALS, Numbers, Scenario, Selectio
 
 ITEM_NAMES = ("book", "hat", "ball")
 NUM_ITEMS = 3
+EVERY_ITEM = (1 << NUM_ITEMS) - 1
 MAX_COUNT = 4
 TOTAL_VALUE = 10
 MIN_TOTAL_ITEMS, MAX_TOTAL_ITEMS = 5, 7
@@ -105,8 +106,10 @@ def _legal_scenarios() -> tuple[tuple[Triple, tuple[tuple[Triple, Triple], ...]]
             for values in itertools.product(*(range(TOTAL_VALUE // count + 1) for count in counts))
             if sum(c * v for c, v in zip(counts, values, strict=True)) == TOTAL_VALUE
         ]
-        candidates = itertools.product(sides, repeat=2)
-        pairs = tuple(pair for pair in candidates if not problem(counts, pair))  # type: ignore[arg-type]  # typed as variadic
+        # `problem` of the pairs without its checks of one side: someone wants every item, and both want one.
+        wanted = [(values, sum(1 << item for item, value in enumerate(values) if value)) for values in sides]
+        both_sides = itertools.product(wanted, repeat=2)
+        pairs = tuple((mine, theirs) for (mine, m), (theirs, t) in both_sides if m | t == EVERY_ITEM and m & t)
         groups.append((counts, pairs))
     return tuple(groups)  # type: ignore[arg-type]  # product() types its tuples as variadic
 

@@ -38,7 +38,6 @@ from parley.envs.core.visible import well_formed
 from parley.envs.corpora.lines import WordList
 
 if TYPE_CHECKING:
-    from parley.envs.negotiation.acts import GameActs
     from parley.envs.negotiation.game import Agent
 
 
@@ -112,6 +111,48 @@ class Selections:
     def no_agreement(self) -> int:
         """The index of the refusal "no agreement"; lower indices are deals."""
         return len(self) - 2
+
+
+class GameActs(ABC):
+    """Acts of one side in one dialogue at a time: proposals by their worth to that side, then all others.
+
+    Attributes:
+        num_proposals: the most deals that may be proposed in any scenario.
+        other_acts: the acts after the proposals in words; the last one ends the talk.
+        num_features: length of the features.
+    """
+
+    num_proposals: ClassVar[int]
+    other_acts: ClassVar[tuple[str, ...]]
+    num_features: ClassVar[int]
+
+    @abstractmethod
+    def begin(self, context: np.ndarray) -> None:
+        """Begin a dialogue, given this side's context (2K,): count and own points of each item."""
+
+    @abstractmethod
+    def hear(self, mine: bool, ids: Sequence[int]) -> None:
+        """Process an utterance, given as token ids without the speaker marker."""
+
+    @abstractmethod
+    def mask(self) -> np.ndarray:
+        """Return the mask of legal acts (num_proposals + len(other_acts),) bool."""
+
+    @abstractmethod
+    def say(self, action: int, chattiness: float, rng: np.random.Generator) -> list[int]:
+        """Return an act in words: token ids that end with `<eos>`, or `<selection>` alone."""
+
+    @abstractmethod
+    def selection(self) -> int:
+        """Return the selection after the talk: the agreed deal, the one on the table, or no agreement."""
+
+    @abstractmethod
+    def features(self) -> list[float]:
+        """Return the features for a learner (num_features,), each about 0..1."""
+
+    @abstractmethod
+    def name(self, action: int) -> str:
+        """Return the action in words."""
 
 
 class Domain(ABC):

@@ -29,7 +29,18 @@ from parley.envs.core.registry import TimedCalls, own_start
 from parley.envs.core.storage.uris import EXCLUSIVE, lock
 from parley.policies.chat.addresses import chat_models
 from parley.policies.chat.completions import part_thinking
-from parley.policies.chat.model import Access, Answer, Chat, ChatDecoding, ChatModel, ChatUsage, ReplyScore, RunUsage
+from parley.policies.chat.model import (
+    ANSWERS,
+    ANSWERS_FOLDER,
+    Access,
+    Answer,
+    Chat,
+    ChatDecoding,
+    ChatModel,
+    ChatUsage,
+    ReplyScore,
+    RunUsage,
+)
 from parley.policies.chat.settings import DEFAULT, ChatModelSettings
 
 
@@ -131,11 +142,6 @@ def made_chat_model(name: str, named: Any) -> Any:
 
 LEAST_TEMPERATURE = 0.5
 """Temperature above which equal answers to different seeds are counted."""
-
-ANSWERS_FOLDER = "answers"
-"""Name of the folder of a run with its answers."""
-ANSWERS = "answers.jsonl"
-"""Name of the file in a folder of answers."""
 
 
 @runtime_checkable

@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import IntEnum, StrEnum
 from typing import Any, Protocol
 
@@ -351,6 +351,10 @@ def refuses_order(text: str) -> bool:
 
 LEAST_WORDS, LEAST_REDRAWN = 8, 3
 """Least words of an equal reply, and least replies, before a server is said to ignore temperature or seed."""
+ANSWERS_FOLDER = "answers"
+"""Name of the folder of a run with its answers."""
+ANSWERS = "answers.jsonl"
+"""Name of the file in a folder of answers."""
 MOST_LOST = 0.5
 """Share of answers without a reply above which a run has failed."""
 
@@ -520,3 +524,51 @@ def _counted(usage: ChatUsage, cost: float) -> str:
     cut = f", {num:,} cut at the most tokens" if (num := usage.kinds[AnswerKind.CUT.value]) else ""
     lost = f", {usage.no_replies.total():,} no reply ({by_kind(usage.no_replies)})" if usage.no_replies else ""
     return f"{usage.asked:,} answers: {tokens}{uncounted}{cut}{lost}{failed}{f', cost {cost:,.4g}' if cost else ''}"
+
+
+@dataclass
+class ChatMoves:
+    """Counters of a chat model's part in one dialogue."""
+
+    answers: int = 0
+    """Answers that it gave, to repairs too."""
+    scored: int = 0
+    """Choices that it scored."""
+    tokens_in: int = 0
+    """Tokens that it read for its answers, as far as it says."""
+    tokens_out: int = 0
+    """Tokens that it wrote, as far as it says."""
+    wordless: int = 0
+    """Utterances without a word."""
+    cut: int = 0
+    """Utterances that were cut at the most tokens of an answer, or words of an utterance."""
+    mixed_ends: int = 0
+    """Utterances with `<selection>` among other words, which ends nothing and is left out."""
+    repairs: int = 0
+    """Choices that were asked for once more."""
+    cut_in_thinking: int = 0
+    """Answers that are no reply, by their kind (`AnswerKind`)."""
+    only_thinking: int = 0
+    refused: int = 0
+    filtered: int = 0
+    tool_call: int = 0
+    empty: int = 0
+    too_long: int = 0
+
+
+def moves_of(session: object) -> list[ChatMoves] | None:
+    """Return the counters of a chat model by dialogue, of a session or its `inner` ones; None without a chat model."""
+    parts = _moves(session)
+    return [_sum(moves) for moves in zip(*parts, strict=True)] if parts else None
+
+
+def _moves(session: object) -> list[list[ChatMoves]]:
+    moves = getattr(session, "moves", None)
+    if isinstance(moves, list) and moves and isinstance(moves[0], ChatMoves):
+        return [moves]
+    inner = getattr(session, "inner", [])
+    return [moves for part in (inner if isinstance(inner, list) else [inner]) for moves in _moves(part)]
+
+
+def _sum(moves: Sequence[ChatMoves]) -> ChatMoves:
+    return ChatMoves(**{counter.name: sum(getattr(move, counter.name) for move in moves) for counter in fields(ChatMoves)})

@@ -21,7 +21,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from copy import copy
-from dataclasses import dataclass, fields
 from functools import lru_cache
 from typing import cast
 
@@ -30,8 +29,9 @@ import numpy as np
 from parley.envs.core.play import Utterances
 from parley.envs.negotiation.domain import SELECTION, SELECTION_ID, Domain, Numbers, Vocabulary
 from parley.envs.negotiation.game import SideView
-from parley.policies.chat.model import SEEDS, Access, Answer, Chat, ChatModel, Message, ScoringChatModel, merged
+from parley.policies.chat.model import SEEDS, Access, Answer, Chat, ChatModel, ChatMoves, Message, ScoringChatModel, merged
 from parley.policies.chat.newest import SeatedChatModel, newest_forms, score_newest
+from parley.policies.chat.settings import MAX_SEAT_TOKENS
 
 
 def nats_by_chat(model: ScoringChatModel, chats: Sequence[Chat], replies: Sequence[Sequence[str]]) -> list[np.ndarray]:
@@ -152,40 +152,8 @@ def _question(domain: Domain, counts: Numbers) -> str:
     )
 
 
-MAX_TOKENS = 64
-"""Default limit of tokens of an answer."""
 _MARKER = re.compile(re.escape(SELECTION), re.IGNORECASE)
 _QUOTES = " \t\r\n\"'`*"
-
-
-@dataclass
-class ChatMoves:
-    """Counters of a chat model's part in one dialogue."""
-
-    answers: int = 0
-    """Answers that it gave, to repairs too."""
-    scored: int = 0
-    """Choices that it scored."""
-    tokens_in: int = 0
-    """Tokens that it read for its answers, as far as it says."""
-    tokens_out: int = 0
-    """Tokens that it wrote, as far as it says."""
-    wordless: int = 0
-    """Utterances without a word."""
-    cut: int = 0
-    """Utterances that were cut at the most tokens of an answer, or words of an utterance."""
-    mixed_ends: int = 0
-    """Utterances with `<selection>` among other words, which ends nothing and is left out."""
-    repairs: int = 0
-    """Choices that were asked for once more."""
-    cut_in_thinking: int = 0
-    """Answers that are no reply, by their kind (`AnswerKind`)."""
-    only_thinking: int = 0
-    refused: int = 0
-    filtered: int = 0
-    tool_call: int = 0
-    empty: int = 0
-    too_long: int = 0
 
 
 class ChatNegotiator(SeatedChatModel):
@@ -207,7 +175,7 @@ class ChatNegotiator(SeatedChatModel):
         vocabulary: Vocabulary,
         temperature: float = 0.5,
         tactic: str = "",
-        max_tokens: int = MAX_TOKENS,
+        max_tokens: int = MAX_SEAT_TOKENS,
     ) -> None:
         super().__init__(name, load, temperature, max_tokens)
         self.name, self.vocabulary, self.tactic = name, vocabulary, tactic
@@ -331,20 +299,3 @@ class ChatSession:
 
     def _counts(self, row: int) -> tuple[int, ...]:
         return tuple(self._view.contexts[row, ::2].tolist())
-
-
-def moves_of(session: object) -> list[ChatMoves] | None:
-    """Return the counters of a chat model by dialogue, of a session or its `inner` ones; None without a chat model."""
-    parts = [part.moves for part in _chat_sessions(session)]
-    return [_sum(moves) for moves in zip(*parts, strict=True)] if parts else None
-
-
-def _chat_sessions(session: object) -> list[ChatSession]:
-    if isinstance(session, ChatSession):
-        return [session]
-    inner = getattr(session, "inner", [])
-    return [chat_session for part in (inner if isinstance(inner, list) else [inner]) for chat_session in _chat_sessions(part)]
-
-
-def _sum(moves: Sequence[ChatMoves]) -> ChatMoves:
-    return ChatMoves(**{counter.name: sum(getattr(move, counter.name) for move in moves) for counter in fields(ChatMoves)})

@@ -7,14 +7,12 @@ negotiation, `friend.talk` in MutualFriends. The end of an utterance is not scor
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from parley.envs.core.config import PositiveInt
 from parley.envs.core.errors import CheckpointError, ConfigError
 from parley.envs.core.storage.uris import HUGGING_FACE, is_uri
 from parley.envs.negotiation.domain import Vocabulary
@@ -22,20 +20,9 @@ from parley.policies.chat.addresses import ENDPOINT, GGUF, OPENAI
 from parley.policies.chat.answers import kept_answers
 from parley.policies.chat.loading import load_chat_model
 from parley.policies.chat.model import Access, Chat, ChatModel, ScoringChatModel, require_access
-from parley.policies.chat.negotiator import MAX_TOKENS, ChatNegotiator
+from parley.policies.chat.negotiator import ChatNegotiator
 from parley.policies.chat.newest import newest_forms, score_newest
-from parley.policies.chat.settings import ChatModelSettings
-
-
-@dataclass(frozen=True, kw_only=True)
-class ChatSeat(ChatModelSettings):
-    """Settings of chat models in a game."""
-
-    max_tokens: PositiveInt = MAX_TOKENS
-    """Tokens of an answer at most; what is longer is cut, and counted."""
-
-    def on(self, device: str) -> ChatSeat:
-        return self if device == "cpu" else replace(self, device=device)
+from parley.policies.chat.settings import DEFAULT_SEAT, ChatModelSettings, ChatSeat
 
 
 def load_negotiator(
@@ -43,7 +30,7 @@ def load_negotiator(
     vocabulary: Vocabulary,
     temperature: float = 0.5,
     device: str = "cpu",
-    seat: ChatSeat = ChatSeat(),
+    seat: ChatSeat = DEFAULT_SEAT,
     tactic: str = "",
     answers: Path | None = None,
 ) -> ChatNegotiator:

@@ -6,7 +6,7 @@ Answers depend on none of them but by rounding, except on `extra`, `thinking` an
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any, Literal
 
@@ -190,3 +190,21 @@ class ChatModelSettings(ChatAsking):
 
 
 DEFAULT = ChatModelSettings()
+
+
+MAX_SEAT_TOKENS = 64
+"""Default limit of tokens of an answer in a game."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChatSeat(ChatModelSettings):
+    """Settings of chat models in a game."""
+
+    max_tokens: PositiveInt = MAX_SEAT_TOKENS
+    """Tokens of an answer at most; what is longer is cut, and counted."""
+
+    def on(self, device: str) -> ChatSeat:
+        return self if device == "cpu" else replace(self, device=device)
+
+
+DEFAULT_SEAT = ChatSeat()

@@ -237,15 +237,18 @@ def parse_job(verb: Verb, job: Job[Any, Any, Any], arguments: Sequence[str]) -> 
     if job.argument and any(word.split("=")[0] == f"--{job.argument}" for word in rest):
         usage = f"parley {verb.name} [PRESET] {job.argument.upper()}"
         raise ConfigError(f"{job.argument} are typed without a flag, behind the preset", got=f"--{job.argument}", fix=usage)
-    docs = field_docs(job.config) if {"-h", "--help"} & {*rest} else {}
+    asks_help = bool({"-h", "--help"} & {*rest})
+    docs = field_docs(job.config) if asks_help else {}
     settings_type = _settings_type(job.config, job.argument, docs)
     title = verb.words[-1].replace("-", "_")
     parts = {title: settings_type, "run": RunFlags}
-    line_type = make_dataclass("Line", [(name, Annotated[part, conf.OmitArgPrefixes]) for name, part in parts.items()])
+    # With an empty help tyro does not search the sources for comments on the parts.
+    shown = conf.arg(help=None if asks_help else "")
+    line_type = make_dataclass("Line", [(name, Annotated[part, conf.OmitArgPrefixes, shown]) for name, part in parts.items()])
 
     def read(base: Any) -> Any:
-        shown = {field.name: getattr(base, field.name) for field in dataclasses.fields(settings_type)}
-        line = line_type(settings_type(**shown), RunFlags(run=f"runs/{job.run_name}"))
+        values = {field.name: getattr(base, field.name) for field in dataclasses.fields(settings_type)}
+        line = line_type(settings_type(**values), RunFlags(run=f"runs/{job.run_name}"))
         return _parse(line_type, verb, rest, _about(verb, job), _sections_help(verb, job.config), line, job.config)
 
     line = read(config)

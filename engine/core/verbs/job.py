@@ -44,8 +44,7 @@ from parley.envs.core.errors import RunError
 from parley.envs.core.seeds import stream
 from parley.envs.core.storage.uris import display_path
 from parley.envs.core.visible import visible
-from parley.policies.chat.answers import usage_of
-from parley.policies.chat.model import AnswerKind
+from parley.policies.chat.model import ANSWERS_FOLDER, AnswerKind
 from parley.policies.chat.settings import DEFAULT
 
 if TYPE_CHECKING:
@@ -279,7 +278,12 @@ class Job(ABC, Generic[ConfigT, PreparedT, FoundT]):
             RunError: the disk refuses.
         """
         description, extra = summary.description, dict(summary.extra)
-        if usage := usage_of(run.path):
+        usage = None
+        if any(run.path.rglob(ANSWERS_FOLDER)):
+            from parley.policies.chat.answers import usage_of
+
+            usage = usage_of(run.path)
+        if usage:
             asking = getattr(config, "chat", DEFAULT)
             sentence = usage.summary(asking)
             description = f"{description} {sentence}"

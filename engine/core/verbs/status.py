@@ -21,8 +21,7 @@ from parley.engine.core.verbs.catalogue import find
 from parley.engine.core.verbs.job import Steps
 from parley.envs.core.errors import RunError
 from parley.envs.core.storage.uris import display_path
-from parley.policies.chat.answers import ANSWERS, ANSWERS_FOLDER, ChatAnswers
-from parley.policies.chat.model import RunUsage
+from parley.policies.chat.model import ANSWERS, ANSWERS_FOLDER, RunUsage
 
 logger = logging.getLogger(__name__)
 
@@ -158,6 +157,8 @@ def _answers(path: Path) -> dict[str, int]:
     folder = path / ANSWERS_FOLDER
     if not (folder / ANSWERS).is_file():
         return {}
+    from parley.policies.chat.answers import ChatAnswers
+
     total = RunUsage(ChatAnswers(folder).usage()).total
     return dict(total.kinds.most_common())
 

@@ -51,8 +51,7 @@ from parley.envs.core.errors import RefusedModelError, RunError
 from parley.envs.core.seeds import derive_seed
 from parley.envs.corpora.own_files import without_options
 from parley.envs.corpora.pairs.compiled import SAMPLE
-from parley.policies.chat.answers import ANSWERS_FOLDER
-from parley.policies.chat.model import NO_REPLIES, by_kind
+from parley.policies.chat.model import ANSWERS_FOLDER, NO_REPLIES, by_kind
 from parley.policies.generation.judges.judge import CONTROLS, Answering, Featured, Judge, JudgeSettings, Parsing, scores_by
 from parley.policies.generation.judges.prompted import judge_maker
 

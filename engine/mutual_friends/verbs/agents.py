@@ -51,10 +51,11 @@ from parley.envs.mutual_friends.lies import Choice, LieRules, LyingGame, by_chan
 from parley.envs.mutual_friends.scenario import ScenarioOptions, chat_words, check_schema, random_friends
 from parley.envs.mutual_friends.scripted.bots import FriendsBot
 from parley.policies.chat.addresses import is_chat_address
-from parley.policies.chat.answers import ANSWERS_FOLDER, OwnChatModel, kept_answers
+from parley.policies.chat.answers import OwnChatModel, kept_answers
 from parley.policies.chat.friend import ChatFriend
-from parley.policies.chat.seat import ChatSeat, chat_model, require_address
-from parley.policies.chat.settings import DEFAULT, ChatAsking
+from parley.policies.chat.model import ANSWERS_FOLDER
+from parley.policies.chat.seat import chat_model, require_address
+from parley.policies.chat.settings import DEFAULT, ChatAsking, ChatSeat
 from parley.policies.core.settings import ChoiceLearning, ChoiceSizes
 from parley.policies.dynonet.settings import FriendsDecoding
 

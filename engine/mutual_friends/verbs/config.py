@@ -39,7 +39,8 @@ from parley.envs.mutual_friends.lies import LieRules, LyingChannel, by_chance
 from parley.envs.mutual_friends.scenario import ScenarioOptions
 from parley.policies.chat.addresses import is_chat_address, short_address
 from parley.policies.chat.friend import ChatLies
-from parley.policies.chat.seat import ChatSeat, chat_model, require_address
+from parley.policies.chat.seat import chat_model, require_address
+from parley.policies.chat.settings import ChatSeat
 from parley.policies.dynonet.settings import FriendsDecoding
 
 ALL = (RANDOM, KEPT, CONFUSING)

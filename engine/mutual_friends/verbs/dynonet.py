@@ -66,10 +66,10 @@ from parley.envs.mutual_friends.compiled import EMBEDDED_FRIENDS, FriendsCorpus,
 from parley.envs.mutual_friends.game import FriendsChat, FriendsGame, FriendsView
 from parley.envs.mutual_friends.lies import LieRules
 from parley.policies.chat.addresses import is_chat_address
-from parley.policies.chat.answers import ANSWERS_FOLDER
 from parley.policies.chat.friend import message_of, talk
-from parley.policies.chat.model import Chat, ScoringChatModel
-from parley.policies.chat.seat import ChatSeat, PlacedUtterance, chat_model, nats_of, require_chat_judge
+from parley.policies.chat.model import ANSWERS_FOLDER, Chat, ScoringChatModel
+from parley.policies.chat.seat import PlacedUtterance, chat_model, nats_of, require_chat_judge
+from parley.policies.chat.settings import ChatSeat
 from parley.policies.core.settings import FitConfig
 from parley.policies.dynonet.settings import DynoNetSizes, FriendsDecoding, dynonet_demo, dynonet_fit, dynonet_small
 

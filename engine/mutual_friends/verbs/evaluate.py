@@ -93,8 +93,7 @@ from parley.envs.mutual_friends.game import (
 from parley.envs.mutual_friends.scenario import Entity, FriendsScenario, check_schema, random_friends
 from parley.envs.mutual_friends.scripted.bots import is_question
 from parley.policies.chat.addresses import is_chat_address, short_address
-from parley.policies.chat.answers import ANSWERS, ANSWERS_FOLDER
-from parley.policies.chat.model import NO_REPLIES, ChatTooLongError, NoReplyError
+from parley.policies.chat.model import ANSWERS, ANSWERS_FOLDER, NO_REPLIES, ChatTooLongError, NoReplyError
 
 _MENTION = pa.struct(
     [

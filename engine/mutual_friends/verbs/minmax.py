@@ -62,8 +62,8 @@ from parley.envs.core.seeds import derive_seed
 from parley.envs.core.storage.uris import display_path
 from parley.envs.mutual_friends.lies import LieRules
 from parley.policies.chat.addresses import is_chat_address
-from parley.policies.chat.answers import ANSWERS_FOLDER
-from parley.policies.chat.seat import ChatSeat
+from parley.policies.chat.model import ANSWERS_FOLDER
+from parley.policies.chat.settings import ChatSeat
 from parley.policies.core.settings import ChoiceLearning, FitConfig
 from parley.policies.dynonet.settings import DynoNetSizes, FriendsDecoding, dynonet_demo, dynonet_fit, dynonet_small
 

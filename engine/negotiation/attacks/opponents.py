@@ -24,7 +24,7 @@ from parley.engine.negotiation.attacks.settings import DefenceConfig
 from parley.envs.core.config import Configuration, PositiveInt, Share, check
 from parley.envs.core.errors import ConfigError
 from parley.envs.core.seeds import stream
-from parley.policies.chat.seat import ChatSeat
+from parley.policies.chat.settings import ChatSeat
 
 LEAST_WEIGHT = 0.01
 """Least weight, with which an opponent that never wins stays in the draw."""

@@ -30,8 +30,7 @@ from parley.envs.core.errors import ConfigError
 from parley.envs.core.play import Session, Utterances
 from parley.envs.negotiation.domain import EOS_ID, SELECTION, SELECTION_ID, Vocabulary, domain_recorded
 from parley.envs.negotiation.game import Agent, SideView
-from parley.policies.chat.model import Answer, Chat, Message
-from parley.policies.chat.questions import read_line
+from parley.policies.chat.model import Chat, Message
 
 PAPER_TURN = 3
 PAPER_SENTENCE = "take book you get rest"
@@ -206,11 +205,6 @@ def questions(arm: str, rules: str, tried: Sequence[TriedTactic], settings: Tact
 def repair_request(problem: str, max_words: int) -> str:
     """Return the request after an answer without a tactic."""
     return f"No tactic can be read of that: {problem}. {_form(max_words)}"
-
-
-def read_tactic(answer: Answer, max_words: int) -> tuple[str, str]:
-    """Return the tactic of an answer, and the problem if there is none (`read_line`)."""
-    return read_line(answer, "tactic", max_words)
 
 
 def transcript(row: Mapping[str, Any]) -> str:

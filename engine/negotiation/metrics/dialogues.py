@@ -67,7 +67,6 @@ from parley.engine.core.tables.table import (
 from parley.engine.negotiation.attacks.tactics import ARMS, ATTACKERS, NONE, WrittenTactic
 from parley.envs.negotiation.domain import ILLEGAL
 from parley.policies.chat.model import NO_REPLIES
-from parley.policies.chat.questions import NO_REPLY
 
 DEFENCE_METRICS: dict[str, Metric] = {
     "stopped_share": Metric(
@@ -475,6 +474,8 @@ class TacticResults:
         )
 
     def _costs(self, arm: str) -> dict[str, Estimate]:
+        from parley.policies.chat.questions import NO_REPLY
+
         answers, numbers = [answer for answer in self.written if answer.arm == arm], self.numbers(arm)
         rows = [row for number in numbers for row in self.tried.get(number, ())]
         # Dialogues that were lost for lack of a reply also cost their answers.

@@ -28,7 +28,6 @@ from parley.envs.negotiation.agents import make_agent as agent_of
 from parley.envs.negotiation.domain import DEAL_OR_NO_DEAL, SELECTION, SELECTION_ID, Vocabulary, domain_of, split_text
 from parley.envs.negotiation.game import Agent, NegotiationGame, SideView, render_dialogue
 from parley.policies.chat.addresses import is_chat_address, is_local
-from parley.policies.chat.seat import require_chat_judge
 from parley.policies.core.responder import read_header, read_words
 from parley.policies.negotiator.settings import KIND
 
@@ -156,6 +155,8 @@ def require_judge(spec: str) -> Path | str:
     """
     if not is_chat_model(spec):
         return require_negotiator(spec, "--judge")
+    from parley.policies.chat.seat import require_chat_judge
+
     require_chat_judge(spec, ", or a negotiator that parley train negotiator makes")
     return spec
 

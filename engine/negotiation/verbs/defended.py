@@ -5,71 +5,28 @@ The limit is chosen on ordinary sentences: it stops a given share of the sentenc
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import product
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from parley.engine.core.verbs.composite import Stage
-from parley.engine.core.verbs.repeated import nth_name
-from parley.engine.negotiation.attacks.settings import DefenceConfig, SearchConfig
-from parley.engine.negotiation.metrics.attack_table import KNOWN, ROWS, TACTIC
+from parley.engine.negotiation.attacks.settings import DefenceConfig
 from parley.engine.negotiation.verbs.agents import require_judge
-from parley.engine.negotiation.verbs.negotiator import require_words
 from parley.envs.core.errors import ConfigError
 from parley.envs.core.play import Session
 from parley.envs.negotiation.game import Agent
-from parley.policies.chat.seat import ChatSeat
+from parley.policies.chat.settings import DEFAULT_SEAT, ChatSeat
 
 if TYPE_CHECKING:
     from parley.engine.negotiation.defences import PerplexityFilter
     from parley.envs.negotiation.corpora.catalogue import Split
     from parley.envs.negotiation.domain import Vocabulary
 
-FILTER, OWN_DEMAND = "filter", "own-demand"
-"""Defences of a table: a perplexity filter, a refusal to end without its own demand."""
-DEFAULT = ChatSeat()
-
-
-def defences_around(names: Sequence[str], limit: FilterLimit | None) -> dict[str, DefenceConfig]:
-    """Return the wanted defences of a table, `FILTER` or `OWN_DEMAND`, by name.
-
-    Args:
-        names: names of defences.
-        limit: the filter's limit; None without a filter.
-    """
-    highest = 0.0 if limit is None else limit.max_perplexity
-    defences = {FILTER: DefenceConfig(max_perplexity=highest), OWN_DEMAND: DefenceConfig(own_demand=True)}
-    return {name: defence for name, defence in defences.items() if name in names}
-
-
-def defended_stages(planned: Mapping[str, Stage], seeds: int, around: Mapping[str, DefenceConfig]) -> dict[str, Stage]:
-    """Return the rows of a table against each defended target; searches also with the filter's limit as a constraint.
-
-    Args:
-        planned: stages of the table by name, with the rows of the undefended target.
-        seeds: number of trained adversaries.
-        around: the defences by name.
-    """
-    stages: dict[str, Stage] = {}
-    for row, number in product(ROWS, range(1, seeds + 1)):
-        if row == TACTIC or nth_name(row, number) not in planned:
-            continue
-        job, settings = planned[nth_name(row, number)]
-        for name, defence in around.items():
-            against = replace(settings, defence=defence)
-            stages[nth_name(f"{row}+{name}", number)] = (job, against)
-            if defence.max_perplexity and isinstance(search := getattr(settings, "search", None), SearchConfig):
-                minding = replace(search, max_perplexity=defence.max_perplexity)
-                stages[nth_name(f"{row}+{name}{KNOWN}", number)] = (job, replace(against, search=minding))
-    return stages
-
 
 def perplexity_filter(
-    judge: str, limit: float, vocabulary: Vocabulary, device: str = "cpu", seat: ChatSeat = DEFAULT
+    judge: str, limit: float, vocabulary: Vocabulary, device: str = "cpu", seat: ChatSeat = DEFAULT_SEAT
 ) -> PerplexityFilter:
     """Load a perplexity filter with a judge.
 
@@ -142,7 +99,7 @@ class FilterLimit:
 
 
 def chosen_limit(
-    judge: str, corpus: str, data_root: Path | None, false_alarms: float, device: str = "cpu", seat: ChatSeat = DEFAULT
+    judge: str, corpus: str, data_root: Path | None, false_alarms: float, device: str = "cpu", seat: ChatSeat = DEFAULT_SEAT
 ) -> FilterLimit:
     """Choose the limit that stops a given share of ordinary sentences.
 
@@ -159,6 +116,7 @@ def chosen_limit(
         DataError: the corpus is missing or broken.
         CheckpointError: the judge is missing or damaged.
     """
+    from parley.engine.negotiation.verbs.negotiator import require_words
     from parley.envs.negotiation.corpora.catalogue import load_corpus
 
     spoken = load_corpus(corpus, data_root)

@@ -18,8 +18,7 @@ from parley.envs.core.play import agent_errors
 from parley.envs.negotiation.agents import is_chat_model
 from parley.envs.negotiation.game import NegotiationGame
 from parley.policies.chat.model import ScoringChatModel
-from parley.policies.chat.negotiator import before
-from parley.policies.chat.seat import ChatSeat, PlacedUtterance, chat_model, nats_of
+from parley.policies.chat.settings import ChatSeat
 
 if TYPE_CHECKING:
     from parley.engine.negotiation.attacks.adversary import Attempt
@@ -63,6 +62,8 @@ def load_judge(spec: str, device: str, seat: ChatSeat) -> FluencyJudge:
     """
     named = require_judge(spec)
     if is_chat_model(spec):
+        from parley.policies.chat.seat import chat_model
+
         return ChatJudge(cast("ScoringChatModel", chat_model(spec, seat.on(device), answers=None)))
     from parley.policies.negotiator.speaker import load_model
 
@@ -105,6 +106,9 @@ class ChatJudge(FluencyJudge):
         self._model = model
 
     def dialogues(self, game: NegotiationGame, side: int) -> np.ndarray:
+        from parley.policies.chat.negotiator import before
+        from parley.policies.chat.seat import PlacedUtterance, nats_of
+
         utterances = [
             PlacedUtterance(row, turn, " ".join(words))
             for row in range(len(game))
@@ -123,6 +127,9 @@ class ChatJudge(FluencyJudge):
     def sentences(
         self, game: NegotiationGame, rows: Sequence[int], attempts: Sequence[Attempt], sentences: Sequence[np.ndarray]
     ) -> list[JudgedSentence]:
+        from parley.policies.chat.negotiator import before
+        from parley.policies.chat.seat import PlacedUtterance, nats_of
+
         utterances = [
             PlacedUtterance(row, attempt.turn, " ".join(game.written(0, words.tolist())))
             for row, attempt, words in zip(rows, attempts, sentences, strict=True)

@@ -67,9 +67,8 @@ from parley.envs.negotiation.corpora.dealornodeal import parse_scenarios
 from parley.envs.negotiation.domain import DEAL_OR_NO_DEAL, ILLEGAL, Scenario, Vocabulary, domain_of
 from parley.envs.negotiation.game import NOBODY, Agent, NegotiationGame, Rules, require_game
 from parley.policies.chat.addresses import is_chat_address
-from parley.policies.chat.answers import ANSWERS_FOLDER
-from parley.policies.chat.negotiator import ChatMoves, ChatNegotiator, moves_of
-from parley.policies.chat.seat import ChatSeat
+from parley.policies.chat.model import ANSWERS_FOLDER, ChatMoves, moves_of
+from parley.policies.chat.settings import ChatSeat
 
 RANDOM = "random"
 RANDOM_OF = "random:"
@@ -374,7 +373,7 @@ class Roster(Sharded[Scenario]):
         self.config.require_device()
         # Actors load the agents again; this load only finds errors before there is a run.
         agents = self.agents("cpu" if self.config.workers else self.config.device)
-        if self.config.tactic and not isinstance(agents[0], ChatNegotiator):
+        if self.config.tactic and not is_chat_model(self.config.adversary):
             fix = "name one with --adversary: hf:FOLDER, gguf:FILE, openai:URL#MODEL, or a class of your own"
             raise ConfigError("a tactic needs a chat model", where=self.config.adversary, got="another agent", fix=fix)
         if self.config.judge:
@@ -387,9 +386,11 @@ class Roster(Sharded[Scenario]):
         if people(self.config) and self.config.workers:
             got = f"{self.config.workers} workers"
             raise ConfigError("a person plays at this terminal, where no worker is", got=got, fix="--workers 0")
-        speakers = [getattr(agent, "speaker", agent) for agent in agents]
-        if not self.config.workers:
-            for speaker in speakers:
+        if self.chats and not self.config.workers:
+            from parley.policies.chat.negotiator import ChatNegotiator
+
+            for agent in agents:
+                speaker = getattr(agent, "speaker", agent)
                 _ = speaker.model if isinstance(speaker, ChatNegotiator) else None
 
     def agents(self, device: str = "cpu") -> tuple[Agent, Agent]:
@@ -542,12 +543,12 @@ class MatchJob(Job[OneMatchConfigT, Roster, Roster]):
     def prepare(self, config: OneMatchConfigT, path: Path, reporter: Reporter) -> Roster:
         roster = self.roster(config, reporter)
         roster.check()
+        if not roster.config.judge:
+            reporter.say(NO_JUDGE)
         return roster
 
     def work(self, run: RunFolder, prepared: Roster, reporter: Reporter) -> Roster:
         match = prepared.config
-        if not match.judge:
-            reporter.say(NO_JUDGE)
         playing = replace(prepared, answers=run.path / ANSWERS_FOLDER) if prepared.chats else prepared
         run_items(run, playing, match_scenarios(match, prepared.game), match, reporter, self.title(match))
         return prepared

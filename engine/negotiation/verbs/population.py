@@ -67,8 +67,8 @@ from parley.envs.negotiation.agents import make_agent
 from parley.envs.negotiation.domain import Scenario, Vocabulary
 from parley.envs.negotiation.game import Agent, require_game
 from parley.policies.chat.addresses import is_chat_address
-from parley.policies.chat.answers import ANSWERS_FOLDER
-from parley.policies.chat.seat import ChatSeat
+from parley.policies.chat.model import ANSWERS_FOLDER
+from parley.policies.chat.settings import ChatSeat
 
 _PAIR = (pa.field("target", pa.string()), pa.field("adversary", pa.string()), pa.field("number", pa.int64()))
 PAYOFFS = pa.schema([*DIALOGUES, *_PAIR])

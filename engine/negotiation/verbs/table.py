@@ -56,17 +56,20 @@ from parley.engine.negotiation.verbs.agents import (
     who_judges,
     words_of,
 )
-from parley.engine.negotiation.verbs.defended import FILTER, FilterLimit, chosen_limit, defences_around, defended_stages
+from parley.engine.negotiation.verbs.defended import FilterLimit, chosen_limit
 from parley.engine.negotiation.verbs.match import seconds_per_dialogue
 from parley.engine.negotiation.verbs.negotiator import require_words
 from parley.engine.negotiation.verbs.table_stages import (
     ADVERSARY,
     BLACK_BOX,
+    FILTER,
     PLAYED,
     TableConfig,
     adversaries_of,
     at_fixed_turns,
     chains_of,
+    defences_around,
+    defended_stages,
     demo,
     is_given,
     measured,

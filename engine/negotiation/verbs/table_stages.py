@@ -5,7 +5,7 @@ The module holds the settings of `parley attack table`, and presets for tables 2
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
@@ -36,7 +36,7 @@ from parley.engine.negotiation.metrics.attack_table import (
 from parley.engine.negotiation.verbs import training as reinforce
 from parley.engine.negotiation.verbs import whitebox
 from parley.engine.negotiation.verbs.agents import is_weightless, judge_of, split_names
-from parley.engine.negotiation.verbs.defended import FILTER, OWN_DEMAND, defences_around
+from parley.engine.negotiation.verbs.defended import FilterLimit
 from parley.engine.negotiation.verbs.exploitability import gains_in
 from parley.engine.negotiation.verbs.match import SELFPLAY, MatchConfig, PlayedConfig
 from parley.engine.negotiation.verbs.tactic import ATTACK_TACTIC, TacticConfig
@@ -48,6 +48,8 @@ from parley.envs.core.errors import ConfigError
 from parley.envs.core.registry import nearest
 from parley.envs.core.storage.uris import display_path
 
+FILTER, OWN_DEMAND = "filter", "own-demand"
+"""Defences of a table: a perplexity filter, a refusal to end without its own demand."""
 BLACK_BOX = (PLAIN, "none", "rl", "transfer")
 """Rows that only play with the target."""
 PLAYED = {*BLACK_BOX, *TRIGGERS, TACTIC}
@@ -250,6 +252,40 @@ def needs_of(stages: Mapping[str, Stage], path: Path) -> dict[str, list[str]]:
 def _source(settings: Any) -> str:
     """Return the run whose sentences or tactics a stage uses; empty for none."""
     return str(getattr(settings, "source", "") or getattr(settings, "transfer", _NO_PLUGS).source)
+
+
+def defences_around(names: Sequence[str], limit: FilterLimit | None) -> dict[str, DefenceConfig]:
+    """Return the wanted defences of a table, `FILTER` or `OWN_DEMAND`, by name.
+
+    Args:
+        names: names of defences.
+        limit: the filter's limit; None without a filter.
+    """
+    highest = 0.0 if limit is None else limit.max_perplexity
+    defences = {FILTER: DefenceConfig(max_perplexity=highest), OWN_DEMAND: DefenceConfig(own_demand=True)}
+    return {name: defence for name, defence in defences.items() if name in names}
+
+
+def defended_stages(planned: Mapping[str, Stage], seeds: int, around: Mapping[str, DefenceConfig]) -> dict[str, Stage]:
+    """Return the rows of a table against each defended target; searches also with the filter's limit as a constraint.
+
+    Args:
+        planned: stages of the table by name, with the rows of the undefended target.
+        seeds: number of trained adversaries.
+        around: the defences by name.
+    """
+    stages: dict[str, Stage] = {}
+    for row, number in product(ROWS, range(1, seeds + 1)):
+        if row == TACTIC or nth_name(row, number) not in planned:
+            continue
+        job, settings = planned[nth_name(row, number)]
+        for name, defence in around.items():
+            against = replace(settings, defence=defence)
+            stages[nth_name(f"{row}+{name}", number)] = (job, against)
+            if defence.max_perplexity and isinstance(search := getattr(settings, "search", None), SearchConfig):
+                minding = replace(search, max_perplexity=defence.max_perplexity)
+                stages[nth_name(f"{row}+{name}{KNOWN}", number)] = (job, replace(against, search=minding))
+    return stages
 
 
 def planned_stages(config: TableConfig, path: Path, around: Mapping[str, DefenceConfig] = _NO_DEFENCES) -> dict[str, Stage]:

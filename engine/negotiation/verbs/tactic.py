@@ -40,7 +40,6 @@ from parley.engine.negotiation.attacks.tactics import (
     TriedTactic,
     WrittenTactic,
     questions,
-    read_tactic,
     repair_request,
     spread_out,
     transcript,
@@ -66,10 +65,9 @@ from parley.envs.core.seeds import derive_seed
 from parley.envs.core.storage.uris import display_path
 from parley.envs.negotiation.agents import is_chat_model
 from parley.envs.negotiation.domain import Scenario, domain_of
-from parley.policies.chat.answers import ANSWERS_FOLDER
-from parley.policies.chat.model import ChatDecoding, ChatModel
+from parley.policies.chat.model import ANSWERS_FOLDER, ChatDecoding, ChatModel
 from parley.policies.chat.negotiator import ChatNegotiator
-from parley.policies.chat.questions import written_lines
+from parley.policies.chat.questions import read_line, written_lines
 from parley.policies.chat.seat import chat_model, require_address
 
 _OF_TACTICS = [
@@ -277,7 +275,7 @@ class TacticAttack:
             self.attacker,
             prompts,
             decoding,
-            lambda answer: read_tactic(answer, settings.max_words),
+            lambda answer: read_line(answer, "tactic", settings.max_words),
             lambda problem: repair_request(problem, settings.max_words),
         )
         return {

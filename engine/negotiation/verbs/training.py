@@ -60,8 +60,8 @@ from parley.envs.core.storage.copies import CHECKPOINT, fetched_model
 from parley.envs.core.storage.uris import display_path, is_uri
 from parley.envs.corpora.arrow import root_words
 from parley.envs.negotiation.agents import make_agent, require_same_game
-from parley.policies.chat.answers import ANSWERS_FOLDER
-from parley.policies.chat.seat import ChatSeat
+from parley.policies.chat.model import ANSWERS_FOLDER
+from parley.policies.chat.settings import ChatSeat
 
 _FIGURES = ("reward", "advantage", "agreement", "dialogues", "seconds", "seconds_networks_speaking", "seconds_learning")
 """Entries of an update's event that are read again."""

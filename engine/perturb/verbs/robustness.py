@@ -63,7 +63,7 @@ from parley.envs.core.seeds import derive_seed
 from parley.envs.corpora.arrow import data_root, root_words
 from parley.envs.corpora.pairs.corpora import pair_corpora
 from parley.envs.corpora.pairs.turns import Example, Turns, context_words, format_turns
-from parley.policies.chat.answers import ANSWERS_FOLDER
+from parley.policies.chat.model import ANSWERS_FOLDER
 from parley.policies.core.responder import replies_of
 
 if TYPE_CHECKING:

@@ -50,7 +50,7 @@ from parley.engine.ranking.verbs.prepared import (
 )
 from parley.envs.core.errors import ConfigError, DataError
 from parley.envs.core.storage.copies import CHECKPOINT
-from parley.policies.chat.answers import ANSWERS_FOLDER
+from parley.policies.chat.model import ANSWERS_FOLDER
 from parley.policies.ranking.rankers import is_chat_ranker
 
 if TYPE_CHECKING:

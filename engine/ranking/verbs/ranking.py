@@ -38,7 +38,7 @@ from parley.engine.ranking.verbs.prepared import (
 from parley.engine.ranking.verbs.worker import RankingTask
 from parley.envs.core.config import shared
 from parley.envs.core.errors import DataError
-from parley.policies.chat.answers import ANSWERS_FOLDER
+from parley.policies.chat.model import ANSWERS_FOLDER
 
 RULES, SIZE, SEVERAL = "rules", "candidates", "several_right"
 """Entries of the summary: whether each rule keeps labels; candidates of every group; whether a group has several right ones."""

@@ -73,8 +73,7 @@ from parley.engine.triggers.verbs.models import (
 )
 from parley.engine.triggers.verbs.turns import UNVERIFIED, SearchTurns, verifier
 from parley.envs.core.errors import ConfigError
-from parley.policies.chat.answers import ANSWERS_FOLDER
-from parley.policies.chat.model import MODERATED
+from parley.policies.chat.model import ANSWERS_FOLDER, MODERATED
 
 if TYPE_CHECKING:
     from parley.engine.triggers.hits import HitType, Reading, Thresholds

@@ -56,8 +56,8 @@ from parley.engine.triggers.verbs.turns import JudgedAnswer, judge_columns, judg
 from parley.envs.core.errors import ConfigError, ModelError
 from parley.envs.core.seeds import derive_seed
 from parley.policies.chat.addresses import absolute_address
-from parley.policies.chat.answers import ANSWERS_FOLDER, answers_arriving
-from parley.policies.chat.model import MODERATED, Access, Answer, AnswerKind, Chat, ChatDecoding, ChatModel
+from parley.policies.chat.answers import answers_arriving
+from parley.policies.chat.model import ANSWERS_FOLDER, MODERATED, Access, Answer, AnswerKind, Chat, ChatDecoding, ChatModel
 from parley.policies.chat.questions import WrittenLine, written_lines
 from parley.policies.chat.verdicts import ReplyRating, ReplyVerdict
 from parley.policies.hugging_face import ANY

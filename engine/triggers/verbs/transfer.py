@@ -37,8 +37,7 @@ from parley.envs.core.config import NumItemsOrAll
 from parley.envs.core.errors import ConfigError, DataError
 from parley.envs.core.seeds import derive_seed, stream
 from parley.policies.chat.addresses import absolute_address, is_local, short_address
-from parley.policies.chat.answers import ANSWERS_FOLDER
-from parley.policies.chat.model import MODERATED, Access
+from parley.policies.chat.model import ANSWERS_FOLDER, MODERATED, Access
 from parley.policies.chat.settings import ChatAsking
 
 if TYPE_CHECKING:

@@ -61,8 +61,7 @@ from parley.engine.triggers.verbs.turns import SearchTurns, verifier
 from parley.envs.core.config import NumItemsOrAll, ShareBelowOne
 from parley.envs.core.errors import ConfigError, DataError
 from parley.envs.core.seeds import derive_seed, stream
-from parley.policies.chat.answers import ANSWERS_FOLDER
-from parley.policies.chat.model import MODERATED
+from parley.policies.chat.model import ANSWERS_FOLDER, MODERATED
 
 if TYPE_CHECKING:
     from parley.engine.triggers.searches.batch import Outcome, Task

@@ -29,8 +29,7 @@ import numpy as np
 from parley.envs.core.errors import ConfigError, DataError
 from parley.envs.core.play import Utterances
 from parley.envs.core.registry import nearest
-from parley.envs.negotiation.acts import GameActs
-from parley.envs.negotiation.domain import EOS_ID, SELECTION_ID, SPECIALS, THEM, YOU, Numbers, Selections, Vocabulary
+from parley.envs.negotiation.domain import EOS_ID, SELECTION_ID, SPECIALS, THEM, YOU, GameActs, Numbers, Selections, Vocabulary
 from parley.envs.negotiation.game import SideView
 from parley.envs.negotiation.scripted.bargainers import STYLES, Style
 

@@ -6,8 +6,7 @@ import itertools
 
 import numpy as np
 
-from parley.envs.negotiation.acts import GameActs
-from parley.envs.negotiation.domain import REFUSALS, Domain, Numbers, Scenario, Selections, Vocabulary
+from parley.envs.negotiation.domain import REFUSALS, Domain, GameActs, Numbers, Scenario, Selections, Vocabulary
 from parley.envs.negotiation.game import Agent
 from parley.envs.negotiation.interview.bargainers import (
     BEST,

@@ -23,7 +23,6 @@ from parley.envs.core.errors import ConfigError, DataError
 from parley.envs.core.play import Utterances
 from parley.envs.core.registry import nearest
 from parley.envs.core.seeds import derive_seed, stream
-from parley.envs.negotiation.acts import GameActs
 from parley.envs.negotiation.dealornodeal_rules import (
     MAX_SELECTIONS,
     NUM_ITEMS,
@@ -33,7 +32,7 @@ from parley.envs.negotiation.dealornodeal_rules import (
     selection_index,
     selection_table,
 )
-from parley.envs.negotiation.domain import DISAGREE, SELECTION_ID, SPECIALS, Scenario, Vocabulary
+from parley.envs.negotiation.domain import DISAGREE, SELECTION_ID, SPECIALS, GameActs, Scenario, Vocabulary
 from parley.envs.negotiation.game import Agent, NegotiationGame, SideView, play
 from parley.envs.negotiation.scripted.listening import Meaning, understand
 from parley.envs.negotiation.scripted.wording import Act, Move, Phrasebook, bargainer_vocabulary

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import operator
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from parley.envs.core.errors import ConfigError, ScenarioError
 from parley.envs.core.seeds import stream
+from parley.envs.negotiation import dealornodeal_rules as rules
 from parley.envs.negotiation.dealornodeal import DIVISION
 from parley.envs.negotiation.domain import (
     REFUSALS,
@@ -40,6 +42,13 @@ def test_random_scenarios_are_legal_and_read_back(domain: Domain, seed: int) -> 
     assert Scenario.from_contexts(scenario.context(1), scenario.context(0), domain.name) == scenario.swapped()
     assert max(scenario.context(0)) <= domain.largest
     assert domain_recorded(list(scenario.counts), (list(scenario.values[0]), list(scenario.values[1]))) is domain
+
+
+def test_random_scenarios_are_drawn_from_all_legal_ones() -> None:
+    for counts, pairs in rules._legal_scenarios():
+        worths = (range(rules.TOTAL_VALUE // count + 1) for count in counts)
+        sides = [values for values in itertools.product(*worths) if sum(map(operator.mul, counts, values)) == rules.TOTAL_VALUE]
+        assert pairs == tuple(pair for pair in itertools.product(sides, repeat=2) if not rules.problem(counts, pair))
 
 
 @given(domain=games, seed=SEEDS)

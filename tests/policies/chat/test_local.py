@@ -14,10 +14,10 @@ import torch
 
 from parley.envs.core.errors import CheckpointError, ConfigError, ModelError
 from parley.policies.chat.addresses import absolute_address, chat_models
-from parley.policies.chat.answers import ANSWERS, kept_answers
+from parley.policies.chat.answers import kept_answers
 from parley.policies.chat.loading import load_chat_model
 from parley.policies.chat.local import LocalChatModel
-from parley.policies.chat.model import Access, Answer, Chat, ChatDecoding, Message, ReplyScore, require_access
+from parley.policies.chat.model import ANSWERS, Access, Answer, Chat, ChatDecoding, Message, ReplyScore, require_access
 from parley.policies.chat.settings import ChatModelSettings
 from parley.policies.core.responders import load_responder
 from parley.policies.hugging_face.caches import continues_reading, shares_reading

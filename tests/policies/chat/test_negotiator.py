@@ -15,8 +15,8 @@ from parley.envs.negotiation.domain import Scenario, domain_of, domains
 from parley.envs.negotiation.game import NegotiationGame, Rules, play
 from parley.envs.negotiation.scripted.bargainers import scripted
 from parley.policies.chat import negotiator as bargaining
-from parley.policies.chat.model import Access, Answer, Chat, ChatDecoding, NoReplyError, ReplyScore
-from parley.policies.chat.negotiator import ChatMoves, ChatNegotiator, ChatSession
+from parley.policies.chat.model import Access, Answer, Chat, ChatDecoding, ChatMoves, NoReplyError, ReplyScore
+from parley.policies.chat.negotiator import ChatNegotiator, ChatSession
 
 SCENARIO = Scenario((1, 2, 3), ((0, 2, 2), (4, 0, 2)))
 WORDS = SCENARIO.domain.vocabulary()

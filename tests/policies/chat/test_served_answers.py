@@ -11,9 +11,19 @@ from typing import Any
 import pytest
 
 from parley.envs.core.errors import ConfigError, ModelError, RefusedModelError
-from parley.policies.chat.answers import ANSWERS, ChatAnswers, usage_of
+from parley.policies.chat.answers import ChatAnswers, usage_of
 from parley.policies.chat.loading import load_chat_model
-from parley.policies.chat.model import FOLDED, MERGED, Answer, AnswerKind, Chat, ChatDecoding, ChatTooLongError, Message
+from parley.policies.chat.model import (
+    ANSWERS,
+    FOLDED,
+    MERGED,
+    Answer,
+    AnswerKind,
+    Chat,
+    ChatDecoding,
+    ChatTooLongError,
+    Message,
+)
 from parley.policies.chat.server import NO_LIMIT, NO_SEED, OWN_TEMPERATURE, SHORTENED, UNEXPLAINED
 from parley.policies.chat.settings import ChatAsking, ChatModelSettings
 from tests.policies.chat import answer_kinds as kinds

@@ -17,9 +17,8 @@ import pytest
 
 from parley.envs.core.errors import ConfigError, ModelError, RefusedModelError
 from parley.policies.chat import server as timed_http
-from parley.policies.chat.answers import ANSWERS
 from parley.policies.chat.loading import load_chat_model
-from parley.policies.chat.model import Chat, ChatDecoding, Message
+from parley.policies.chat.model import ANSWERS, Chat, ChatDecoding, Message
 from parley.policies.chat.refusals import api_key, blotted, key_variables, without_keys
 from parley.policies.chat.server import MAX_UNREACHED, is_loopback, opener_of
 from parley.policies.chat.settings import ChatModelSettings

@@ -15,9 +15,10 @@ from typing import Any
 import pytest
 
 from parley.envs.core.errors import ConfigError, ModelError, OutOfRangeError
-from parley.policies.chat.answers import ANSWERS, ChatAnswers, usage_of
+from parley.policies.chat.answers import ChatAnswers, usage_of
 from parley.policies.chat.loading import load_chat_model
 from parley.policies.chat.model import (
+    ANSWERS,
     MODERATED,
     Access,
     Answer,

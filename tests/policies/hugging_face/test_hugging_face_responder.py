@@ -13,10 +13,9 @@ from parley.envs.corpora.pairs.turns import parse_turns
 
 transformers = pytest.importorskip("transformers", reason="the extra hugging-face is not installed")
 
-from parley.policies.chat.answers import ANSWERS  # noqa: E402  # needs the extra
 from parley.policies.chat.loading import load_chat_model  # noqa: E402  # needs the extra
 from parley.policies.chat.local import ChatResponder  # noqa: E402  # needs the extra
-from parley.policies.chat.model import AnswerKind  # noqa: E402  # needs the extra
+from parley.policies.chat.model import ANSWERS, AnswerKind  # noqa: E402  # needs the extra
 from parley.policies.chat.newest import LEFT_OUT  # noqa: E402  # needs the extra
 from parley.policies.chat.settings import ChatModelSettings  # noqa: E402  # needs the extra
 from parley.policies.core.responder import (  # noqa: E402  # needs the extra

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from parley.engine.core.cli.main import INTERRUPTED, TERMINATED
-from parley.policies.chat.answers import ANSWERS
+from parley.policies.chat.model import ANSWERS
 from tests.engine.core.ray.workers import until
 from tests.engine.core.verbs.made_up import start_parley
 from tests.policies.chat import answer_kinds as kinds

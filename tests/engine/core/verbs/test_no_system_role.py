@@ -11,7 +11,7 @@ from parley.engine.core.verbs.job import TOLD, Result, Silent
 from parley.engine.mutual_friends.verbs.evaluate import EVALUATE_MUTUAL_FRIENDS, demo
 from parley.engine.negotiation.verbs.match import SELFPLAY, MatchConfig
 from parley.policies.chat.model import FOLDED
-from parley.policies.chat.seat import ChatSeat
+from parley.policies.chat.settings import ChatSeat
 from tests.engine.core.verbs.made_up import rows
 
 pytest.importorskip("transformers", reason="the extra hugging-face is not installed")

@@ -16,7 +16,7 @@ from parley.engine.triggers.verbs.search import SEARCH
 from parley.engine.triggers.verbs.transfer import SEARCH_TRANSFER, TriggerTransferConfig
 from parley.policies.chat.loading import load_chat_model
 from parley.policies.chat.model import ChatDecoding, Message
-from parley.policies.chat.seat import ChatSeat
+from parley.policies.chat.settings import ChatSeat
 from tests.engine.core.verbs.made_up import rows
 from tests.real_models import minilm, smollm2
 

@@ -36,8 +36,7 @@ from parley.engine.triggers.verbs.search import SEARCH
 from parley.engine.triggers.verbs.text_search import SEARCH_TEXT, TextSearchConfig
 from parley.engine.triggers.verbs.transfer import SEARCH_TRANSFER, TriggerTransferConfig
 from parley.envs.core.errors import RefusedModelError
-from parley.policies.chat.seat import ChatSeat
-from parley.policies.chat.settings import ChatAsking, ChatReplying
+from parley.policies.chat.settings import ChatAsking, ChatReplying, ChatSeat
 from parley.tune.config import SweepConfig
 from parley.tune.sweep import SWEEP
 from tests.engine.core.verbs.made_up import CORPUS, REINFORCE, campaign, given, hardening, training

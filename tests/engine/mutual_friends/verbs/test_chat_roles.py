@@ -22,7 +22,7 @@ from parley.engine.mutual_friends.verbs.evaluate import EVALUATE_MUTUAL_FRIENDS,
 from parley.envs.core.errors import CheckpointError, ConfigError
 from parley.envs.mutual_friends.compiled import EMBEDDED_FRIENDS
 from parley.envs.mutual_friends.lies import LieRules
-from parley.policies.chat.seat import ChatSeat
+from parley.policies.chat.settings import ChatSeat
 from tests.engine.core.verbs.made_up import rows
 from tests.engine.negotiation.page.dialogues import page_of
 from tests.policies.chat.fake_server import FakeServer, Said, completion, serving

@@ -41,8 +41,7 @@ from parley.engine.mutual_friends.verbs.evaluate import (
 from parley.envs.core.errors import CheckpointError, ConfigError, RunError
 from parley.envs.mutual_friends.compiled import EMBEDDED_FRIENDS, load_friends
 from parley.policies.chat.friend import ChatFriend
-from parley.policies.chat.seat import ChatSeat
-from parley.policies.chat.settings import ChatModelSettings
+from parley.policies.chat.settings import ChatModelSettings, ChatSeat
 from parley.policies.core.responder import WEIGHTS
 from tests.engine.core.verbs.made_up import Notes, rows
 from tests.engine.mutual_friends.verbs.made_up import drawn_dynonet

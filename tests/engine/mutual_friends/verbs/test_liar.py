@@ -25,7 +25,7 @@ from parley.envs.corpora.lines import WordList
 from parley.envs.mutual_friends.compiled import load_friends
 from parley.envs.mutual_friends.lies import FEATURES, LieRules, LyingChannel, by_chance
 from parley.envs.mutual_friends.scenario import ScenarioOptions
-from parley.policies.chat.seat import ChatSeat
+from parley.policies.chat.settings import ChatSeat
 from parley.policies.core.settings import ChoiceLearning, ChoiceSizes
 from parley.policies.dynonet.agent import LIAR, Liar, liar_choice, load_liar, new_liar, save_liar
 from parley.policies.dynonet.settings import FriendsDecoding

@@ -25,7 +25,7 @@ from parley.engine.mutual_friends.verbs.minmax import (
     hardening_fit,
 )
 from parley.envs.core.errors import CheckpointError, ConfigError, OutOfRangeError
-from parley.policies.chat.seat import ChatSeat
+from parley.policies.chat.settings import ChatSeat
 from parley.policies.core.responder import WEIGHTS
 from parley.policies.core.settings import ChoiceLearning
 from parley.policies.dynonet.model import DYNONET

@@ -13,13 +13,12 @@ from parley.engine.negotiation.attacks.tactics import (
     REFINED,
     TriedTactic,
     questions,
-    read_tactic,
     repair_request,
     spread_out,
     transcript,
 )
 from parley.policies.chat.model import Answer
-from parley.policies.chat.questions import EMPTY, REFUSAL, repaired
+from parley.policies.chat.questions import EMPTY, REFUSAL, read_line, repaired
 from tests.engine.negotiation.page.dialogues import row
 
 SETTINGS = TacticSettings(memory=2)
@@ -42,12 +41,12 @@ READ = {
 
 @pytest.mark.parametrize("text", READ)
 def test_a_tactic_is_one_line_and_no_refusal(text: str) -> None:
-    assert read_tactic(Answer(text), 5 if text.startswith("a b") else 50) == READ[text]
+    assert read_line(Answer(text), "tactic", 5 if text.startswith("a b") else 50) == READ[text]
 
 
 def test_a_line_that_was_cut_is_too_long_and_one_before_the_cut_is_not() -> None:
-    assert "more than 2 words" in read_tactic(Answer("Hold out", finish_reason="length"), 50)[1]
-    assert read_tactic(Answer("Hold out.\nThis is", finish_reason="length"), 50) == ("Hold out.", "")
+    assert "more than 2 words" in read_line(Answer("Hold out", finish_reason="length"), "tactic", 50)[1]
+    assert read_line(Answer("Hold out.\nThis is", finish_reason="length"), "tactic", 50) == ("Hold out.", "")
 
 
 def test_an_attacker_sees_what_is_its_own_to_see() -> None:

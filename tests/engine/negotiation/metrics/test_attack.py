@@ -14,7 +14,7 @@ from parley.engine.core.runs.parts import error_row
 from parley.engine.core.stats.statistics import NOTHING, count, rate
 from parley.engine.negotiation.metrics.attack import ATTACK_METRICS, attack_metrics, budget_curves
 from parley.engine.negotiation.metrics.dialogues import METRICS, chat_metrics, defence_metrics, negotiation_metrics
-from parley.policies.chat.negotiator import ChatMoves
+from parley.policies.chat.model import ChatMoves
 from tests.engine.negotiation.metrics.attacks import attacked, attempt, step
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from parley.engine.negotiation.attacks.tactics import BLIND, NONE, REFINED, WrittenTactic
 from parley.engine.negotiation.metrics.dialogues import LEGEND, TacticResults, tactics_table
-from parley.policies.chat.negotiator import ChatMoves
+from parley.policies.chat.model import ChatMoves
 from tests.engine.negotiation.page.dialogues import error_row, row
 
 MOVES = ChatMoves(answers=3, tokens_in=40, tokens_out=5, cut=2, repairs=1).__dict__

@@ -14,10 +14,9 @@ from parley.engine.core.tables.table import with_interval
 from parley.engine.core.verbs.job import Silent
 from parley.engine.negotiation.attacks.settings import DefenceConfig
 from parley.engine.negotiation.verbs import training as reinforce
-from parley.engine.negotiation.verbs.defended import defences_around
 from parley.engine.negotiation.verbs.exploitability import ATTACK, EVALUATE_EXPLOITABILITY, ExploitabilityConfig
 from parley.engine.negotiation.verbs.table import ATTACK_TABLE
-from parley.engine.negotiation.verbs.table_stages import TableConfig, adversaries_of, chains_of, needs_of
+from parley.engine.negotiation.verbs.table_stages import TableConfig, adversaries_of, chains_of, defences_around, needs_of
 from parley.engine.negotiation.verbs.training import TRAIN_ADVERSARY, TRAIN_RL
 from parley.engine.negotiation.verbs.whitebox import TransferSettings
 from parley.envs.core.errors import CheckpointError, ConfigError

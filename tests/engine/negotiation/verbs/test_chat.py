@@ -28,7 +28,7 @@ from parley.engine.negotiation.verbs.trigger import SMALL
 from parley.engine.negotiation.verbs.whitebox import ATTACK_TRANSFER, TransferConfig, TransferSettings
 from parley.envs.core.errors import CheckpointError, ConfigError
 from parley.policies.chat.model import NO_REPLIES
-from parley.policies.chat.seat import ChatSeat
+from parley.policies.chat.settings import ChatSeat
 from tests.engine.core.verbs.made_up import CORPUS, REINFORCE, Notes, campaign, rows
 
 MODEL = """
