@@ -20,12 +20,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import yaml
 
 from parley.engine.core.ray.session import RaySession
 from parley.engine.core.runs.documents import SUMMARY, reading_summary, write_whole
-from parley.engine.core.runs.parts import OK, list_of, with_base
+from parley.engine.core.runs.parts import OK, row_schema
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.stats.statistics import NOTHING, Estimate, Metric, count
 from parley.engine.core.verbs.catalogue import find
@@ -38,22 +37,19 @@ from parley.tune.config import RESUME_SAFE, SweepConfig
 from parley.tune.plan import Plan, find_plan
 from parley.tune.trial import Setup, best_row, measure, nothing_worked
 
-SWEEP_TRIALS = with_base(
-    [
+SWEEP_TRIALS = row_schema(
+    {
         # Its settings by dotted key as JSON, and what it was measured by, as an estimate over its repeats at the largest budget
         # that it was given.
-        pa.field("parameters", pa.string()),
-        pa.field("value", pa.float64()),
-        pa.field("low", pa.float64()),
-        pa.field("high", pa.float64()),
-        pa.field("n", pa.int64()),
-        pa.field("budget", pa.int64()),
+        "parameters": str,
+        "value low high": float,
+        "n budget": int,
         # What it was worth at each budget, rising.
-        pa.field("by_budget", list_of(pa.struct([pa.field("budget", pa.int64()), pa.field("value", pa.float64())]))),
+        "by_budget": [{"budget": int, "value": float}],
         # Whether the largest was a whole trial's, and where the runs of the trial lie, below the sweep's folder.
-        pa.field("whole", pa.bool_()),
-        pa.field("runs", pa.string()),
-    ]
+        "whole": bool,
+        "runs": str,
+    }
 )
 """One trial of a sweep per row, in the order in which they were started."""
 

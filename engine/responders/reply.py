@@ -22,7 +22,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import pyarrow as pa
 from tyro import conf
 
 from parley.engine.core.cli.flags import parse
@@ -31,7 +30,7 @@ from parley.engine.core.cli.screen import StandardTerminal, Terminal, make_conso
 from parley.engine.core.ray.record import Counts, Rows
 from parley.engine.core.ray.worker import Shard
 from parley.engine.core.runs.documents import SUMMARY, write_whole
-from parley.engine.core.runs.parts import ANSWERED, OK, answer_columns, ok_row, with_base
+from parley.engine.core.runs.parts import ANSWERED, OK, answer_columns, ok_row, row_schema
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.stats.statistics import (
     NO_REPLY,
@@ -161,16 +160,9 @@ NUM_CONTEXTS = "contexts"
 """Entry of the summary: how many contexts there are."""
 OWN_TURNS = 2
 """Turns of context of a model without an attribute `turns`."""
-REPLIED = with_base(
-    [
-        # What was said before, what followed, and what the model replied: lines as
-        # `parley.envs.corpora.pairs.turns.format_turns` writes them.
-        pa.field("context", pa.string()),
-        pa.field("truth", pa.string()),
-        pa.field("reply", pa.string()),
-        *ANSWERED,
-    ]
-)
+# What was said before, what followed, and what the model replied: lines as
+# `parley.envs.corpora.pairs.turns.format_turns` writes them.
+REPLIED = row_schema({"context truth reply": str, **ANSWERED})
 """One context per row, with the recorded reply and the model's."""
 
 

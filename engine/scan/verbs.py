@@ -16,13 +16,12 @@ from importlib.resources import as_file, files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 from tyro import conf
 
 from parley.engine.core.ray.record import Counts, Rows
 from parley.engine.core.ray.worker import Shard
 from parley.engine.core.runs.documents import SUMMARY, write_whole
-from parley.engine.core.runs.parts import ANSWERED, answer_columns, list_of, ok_row, with_base
+from parley.engine.core.runs.parts import ANSWERED, answer_columns, ok_row, row_schema
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.stats.statistics import NOTHING, Estimate, finished
 from parley.engine.core.tables.table import EstimateTable
@@ -62,27 +61,19 @@ DEMO = "demo"
 NUM_ANSWERS, LIMITS, POLICY, UNDECIDED_REASON = "num_answers", "limits", "policy", "undecided_reason"
 """Entries of the summary."""
 _BATCH = 32
-_VERDICT = pa.struct(
-    [
-        # A rule, whether it is broken (null where that is undecided), and what a reader sees of the reason.
-        pa.field("rule", pa.string()),
-        pa.field("broken", pa.bool_()),
-        pa.field("evidence", pa.string()),
-    ]
-)
-SCANNED = with_base(
-    [
+# A rule, whether it is broken (null where that is undecided), and what a reader sees of the reason.
+_VERDICT = {"rule": str, "broken": bool, "evidence": str}
+SCANNED = row_schema(
+    {
         # A prompt by its key, an attack or control by its name, the repeat from 0, and the last message as it was asked.
-        pa.field("prompt", pa.string()),
-        pa.field("attack", pa.string()),
-        pa.field("repeat", pa.int64()),
-        pa.field("asked", pa.string()),
-        pa.field("reply", pa.string()),
-        *ANSWERED,
+        "prompt attack": str,
+        "repeat": int,
+        "asked reply": str,
+        **ANSWERED,
         # Whether a rule is broken; null where none is and one is undecided.
-        pa.field("breach", pa.bool_()),
-        pa.field("rules", list_of(_VERDICT)),
-    ]
+        "breach": bool,
+        "rules": [_VERDICT],
+    }
 )
 """One answer per row."""
 

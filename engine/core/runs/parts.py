@@ -56,15 +56,30 @@ BASE = pa.schema(
 """Columns of every row: the item's key, "ok" or "error" with the reason, the item's own seed (63 bits), the version."""
 
 
-def with_base(fields: list[pa.Field]) -> pa.Schema:
-    """Return the schema of a kind of row: the columns of `BASE`, then its own."""
-    return pa.schema([*BASE, *fields])
+Columns = Mapping[str, Any]
+"""Kinds by column: a Python type, a list [KIND], a structure of columns, or an Arrow type. A name may be several, with blanks
+between: {"before after": str, "scores": [float]}."""
+_ARROW = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
 
 
-def list_of(of: pa.DataType) -> pa.DataType:
-    """Return the type of lists of a type."""
-    # Parquet calls list elements "element"; any other name would change on the way back.
-    return pa.list_(pa.field("element", of))
+def fields_of(columns: Columns) -> list[pa.Field]:
+    """Return the Arrow fields of columns."""
+    return [pa.field(name, arrow_type(kind)) for names, kind in columns.items() for name in names.split()]
+
+
+def arrow_type(kind: Any) -> pa.DataType:
+    """Return the Arrow type of a kind of column."""
+    if isinstance(kind, list):
+        # Parquet calls list elements "element"; any other name would change on the way back.
+        return pa.list_(pa.field("element", arrow_type(*kind)))
+    if isinstance(kind, Mapping):
+        return pa.struct(fields_of(kind))
+    return kind if isinstance(kind, pa.DataType) else _ARROW[kind]
+
+
+def row_schema(columns: Columns, base: pa.Schema = BASE) -> pa.Schema:
+    """Return the schema of a kind of row: the columns of `BASE` or of another kind of row, then its own."""
+    return pa.schema([*base, *fields_of(columns)])
 
 
 def require_whole(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> None:
@@ -112,23 +127,17 @@ def error_row(item_key: str, seed: int, reason: str) -> dict[str, Any]:
     return {"item_key": item_key, "status": ERROR, "error": well_formed(reason), "seed": seed, "schema_version": SCHEMA_VERSION}
 
 
-ANSWERED = [
-    # The kind of the answer (`parley.policies.chat.model.AnswerKind`), the thoughts before the reply, and text that is no
-    # reply: half of a filtered answer, or a refusal in a field of its own. Null if the model is no chat model.
-    pa.field("kind", pa.string()),
-    pa.field("reasoning", pa.string()),
-    pa.field("withheld", pa.string()),
-]
-"""The columns of one answer, beside its reply."""
-_COUNTED = [pa.field("asked", pa.string()), pa.field("kind", pa.string()), pa.field("answers", pa.int64())]
-NO_REPLIES = list_of(pa.struct(_COUNTED))
+ANSWERED = dict.fromkeys(("kind", "reasoning", "withheld"), str)
+"""The columns of one answer, beside its reply: its kind (`parley.policies.chat.model.AnswerKind`), the thoughts before the
+reply, and text that is no reply: half of a filtered answer, or a refusal in a field of its own. Null without a chat model."""
+NO_REPLIES = [{"asked kind": str, "answers": int}]
 """Type of counts of answers that are no replies, by question and by kind."""
 
 
 def answer_columns(answer: Answer | None) -> dict[str, Any]:
     """Return the values of `ANSWERED`; nulls for a model that is no chat model."""
     if answer is None:
-        return dict.fromkeys(field.name for field in ANSWERED)
+        return dict.fromkeys(ANSWERED)
     return {"kind": answer.kind.value, "reasoning": answer.reasoning, "withheld": answer.withheld}
 
 

@@ -29,7 +29,7 @@ import pyarrow.parquet as pq
 from parley.engine.core.ray.record import Counts, Rows
 from parley.engine.core.ray.worker import Shard
 from parley.engine.core.runs.documents import SUMMARY, whole, write_whole
-from parley.engine.core.runs.parts import OK, error_row, list_of, ok_row, with_base
+from parley.engine.core.runs.parts import OK, error_row, fields_of, ok_row, row_schema
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.tables.table import EstimateTable
 from parley.engine.core.verbs.export import FlatRows, Line, Row
@@ -56,20 +56,12 @@ from parley.policies.generation.judges.judge import CONTROLS, Answering, Feature
 from parley.policies.generation.judges.prompted import judge_maker
 
 PAIRS_FILE = "pairs.parquet"
-JUDGED_PAIRS = pa.schema(
-    [
-        # As in the rows; the pair's number, from 0, in its fold.
-        pa.field("scenario", pa.string()),
-        pa.field("fold", pa.int64()),
-        pa.field("place", pa.int64()),
-        # Hash of the source, and whether the pair is of the first side.
-        pa.field("source", pa.string()),
-        pa.field("label", pa.bool_()),
-        # All turns before the reply, and the reply, as judges read them.
-        pa.field("context", list_of(pa.string())),
-        pa.field("reply", pa.string()),
-    ]
-)
+# The pair's number, from 0, in its fold; hash of the source, and whether the pair is of the first side; all turns before the
+# reply, and the reply, as judges read them.
+_PAIR = {"place": int, "source": str, "label": bool}
+_TEXTS = {"context": [str], "reply": str}
+JUDGED_PAIRS = pa.schema(fields_of({"scenario": str, "fold": int, **_PAIR, **_TEXTS}))
+"""The columns of the file of pairs."""
 
 
 def write_pairs(path: Path, scenarios: Iterable[JudgedScenario]) -> None:
@@ -99,19 +91,17 @@ def write_pairs(path: Path, scenarios: Iterable[JudgedScenario]) -> None:
         raise RunError("the judged pairs cannot be written", where=path, got=error.strerror, fix=fix) from None
 
 
-FLAT_JUDGED = with_base(
-    [
+FLAT_JUDGED = row_schema(
+    {
         # As `parley.engine.generation.metrics.adversarial`; the file of its system, null in scenarios of people alone; the
         # judge; the fold whose pairs it has not seen.
-        pa.field("scenario", pa.string()),
-        pa.field("system", pa.string()),
-        pa.field("judge", pa.string()),
-        pa.field("fold", pa.int64()),
+        "scenario system judge": str,
+        "fold": int,
         # As in `JUDGED_PAIRS`; the judge's score, above 0 for the first side.
-        *(JUDGED_PAIRS.field(name) for name in ("place", "source", "label")),
-        pa.field("score", pa.float64()),
-        *(JUDGED_PAIRS.field(name) for name in ("context", "reply")),
-    ]
+        **_PAIR,
+        "score": float,
+        **_TEXTS,
+    }
 )
 """One pair per line, as one judge scored it in one scenario."""
 
@@ -143,32 +133,29 @@ def flat_pairs(path: Path) -> FlatRows:
 
 NUM_EXAMPLES, NUM_FEATURES = 3, 50
 
-_EXAMPLE = pa.struct(
-    # A reply of the system, all turns before it, and its score.
-    [pa.field("context", list_of(pa.string())), pa.field("reply", pa.string()), pa.field("score", pa.float64())]
-)
-_FEATURE = pa.struct([pa.field("word", pa.string()), pa.field("weight", pa.float64())])
-JUDGED = with_base(
-    [
+# A reply of the system, all turns before it, and its score.
+_EXAMPLE = {**_TEXTS, "score": float}
+_FEATURE = {"word": str, "weight": float}
+JUDGED = row_schema(
+    {
         # As `parley.engine.generation.metrics.adversarial`; label of the judge; the fold whose pairs it has not seen.
-        pa.field("scenario", pa.string()),
-        pa.field("judge", pa.string()),
-        pa.field("fold", pa.int64()),
+        "scenario judge": str,
+        "fold": int,
         # Of each pair of the fold, in the order of the file of their texts: a hash of its source, whether
         # it is of the first side, the judge's score.
-        pa.field("sources", list_of(pa.string())),
-        pa.field("labels", list_of(pa.bool_())),
-        pa.field("scores", list_of(pa.float64())),
+        "sources": [str],
+        "labels": [bool],
+        "scores": [float],
         # Replies of the system that the judge finds most human and most machine-like, of each of them three; empty in other
         # scenarios than "adversuc".
-        pa.field("examples", list_of(_EXAMPLE)),
+        "examples": [_EXAMPLE],
         # Pairs of the fold of which a judge that asks a chat model could not read the answer; 0 of other judges.
-        pa.field("unparsable", pa.int64()),
+        "unparsable": int,
         # Those of which the chat model gave no reply, by the kind of its answer; null of other judges.
-        pa.field("no_reply", pa.struct([pa.field(kind.column, pa.int64()) for kind in NO_REPLIES])),
+        "no_reply": {kind.column: int for kind in NO_REPLIES},
         # Of a linear judge the words of largest weight.
-        pa.field("features", list_of(_FEATURE)),
-    ]
+        "features": [_FEATURE],
+    }
 )
 """One judge in one fold of one scenario per row."""
 

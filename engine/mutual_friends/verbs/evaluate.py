@@ -23,7 +23,7 @@ import pyarrow as pa
 from parley.engine.core.ray.record import Counts, Rows
 from parley.engine.core.ray.worker import Shard
 from parley.engine.core.runs.documents import SUMMARY
-from parley.engine.core.runs.parts import OK, list_of, ok_row, with_base
+from parley.engine.core.runs.parts import OK, ok_row, row_schema
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.stats.statistics import finished
 from parley.engine.core.tables.table import EstimateTable
@@ -95,71 +95,59 @@ from parley.envs.mutual_friends.scripted.bots import is_question
 from parley.policies.chat.addresses import is_chat_address, short_address
 from parley.policies.chat.model import ANSWERS, ANSWERS_FOLDER, NO_REPLIES, ChatTooLongError, NoReplyError
 
-_MENTION = pa.struct(
-    [
-        # Category of the entity; its value as said, null if none was said; its value as heard, null if the heard words name
-        # none in its place.
-        pa.field("type", pa.string()),
-        pa.field("said", pa.string()),
-        pa.field("heard", pa.string()),
-        # Of one that is heard as another: whether the listener next names that one or selects an item that has it; null where
-        # the listener does not act any more.
-        pa.field("believed", pa.bool_()),
-        # Whether the listener next asks something, or names an entity of that category; null where it does not act any more.
-        pa.field("again", pa.bool_()),
-    ]
-)
-_EVENT = pa.struct(
-    [
-        pa.field("side", pa.int8()),
-        # Words joined by blanks; null in a selection.
-        pa.field("said", pa.string()),
-        pa.field("heard", pa.string()),
-        # Index into the table of the side; null in an utterance.
-        pa.field("selected", pa.int64()),
-        pa.field("mentions", list_of(_MENTION)),
-    ]
-)
-_LYING = pa.struct([pa.field(name, pa.int64()) for name in Lying._fields])
-_NO_REPLY = pa.struct([pa.field(kind.column, pa.int64()) for kind in NO_REPLIES])
-_TABLE = list_of(list_of(pa.string()))
-CHATS = with_base(
-    [
+_MENTION = {
+    # Category of the entity; its value as said, null if none was said; its value as heard, null if the heard words name
+    # none in its place.
+    "type said heard": str,
+    # Of one that is heard as another: whether the listener next names that one or selects an item that has it; null where
+    # the listener does not act any more.
+    "believed": bool,
+    # Whether the listener next asks something, or names an entity of that category; null where it does not act any more.
+    "again": bool,
+}
+_EVENT = {
+    "side": pa.int8(),
+    # Words joined by blanks; null in a selection.
+    "said heard": str,
+    # Index into the table of the side; null in an utterance.
+    "selected": int,
+    "mentions": [_MENTION],
+}
+_LYING = dict.fromkeys(Lying._fields, int)
+_NO_REPLY = {kind.column: int for kind in NO_REPLIES}
+CHATS = row_schema(
+    {
         # The condition: the pair of players, and the strategy on their utterances; "normal" for none.
-        pa.field("pair", pa.string()),
-        pa.field("strategy", pa.string()),
-        pa.field("agents", list_of(pa.string())),
+        "pair strategy": str,
+        "agents": [str],
         # The scenario: its key, the same in every condition; columns and their categories; both tables; the index of the common
         # friend in each.
-        pa.field("scenario", pa.string()),
-        pa.field("attributes", list_of(pa.string())),
-        pa.field("types", list_of(pa.string())),
-        pa.field("tables", list_of(_TABLE)),
-        pa.field("shared", list_of(pa.int64())),
-        pa.field("events", list_of(_EVENT)),
+        "scenario": str,
+        "attributes types": [str],
+        "tables": [[[str]]],
+        "shared": [int],
+        "events": [_EVENT],
         # Whether both sides select the common friend in the end; how often each selects; whether the first selection of the
         # chat is the common friend, null where there is none.
-        pa.field("agreed", pa.bool_()),
-        pa.field("num_selections", list_of(pa.int64())),
-        pa.field("first_selection_right", pa.bool_()),
+        "agreed": bool,
+        "num_selections": [int],
+        "first_selection_right": bool,
         # By side, null if it does not count them: moves that were requested again because they could not be read, and moves
         # that could not be read then either.
-        pa.field("repairs", list_of(pa.int64())),
-        pa.field("unread", list_of(pa.int64())),
+        "repairs unread": [int],
         # Answers that were cut at the most tokens, and selections that named no friend, where scores chose one then.
-        pa.field("cut", list_of(pa.int64())),
-        pa.field("by_scores", list_of(pa.int64())),
+        "cut by_scores": [int],
         # Answers that a chat model gave, and those of them that are no reply, by kind. A chat that was lost has them too, its
         # condition and `lying`, as far as it came.
-        pa.field("answers", list_of(pa.int64())),
-        pa.field("no_reply", list_of(_NO_REPLY)),
+        "answers": [int],
+        "no_reply": [_NO_REPLY],
         # By side, null without a liar: `Lying`.
-        pa.field("lying", list_of(_LYING)),
+        "lying": [_LYING],
         # Of each side: words of its utterances as they are heard; their summed negative log likelihood in nats, null when it
         # was not scored.
-        pa.field("num_words", list_of(pa.int64())),
-        pa.field("nll", list_of(pa.float64())),
-    ]
+        "num_words": [int],
+        "nll": [float],
+    }
 )
 """One chat per row."""
 

@@ -29,7 +29,7 @@ from parley.engine.core.ray import logs
 from parley.engine.core.ray.record import Counts, Rows
 from parley.engine.core.ray.worker import Shard
 from parley.engine.core.runs.documents import SUMMARY
-from parley.engine.core.runs.parts import OK, error_row, list_of, ok_row, with_base
+from parley.engine.core.runs.parts import OK, error_row, ok_row, row_schema
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.stats.statistics import NOTHING, Estimate, count
 from parley.engine.core.verbs.job import Job, Reporter, Summary
@@ -116,109 +116,75 @@ def match_scenarios(config: MatchConfig, game: str) -> dict[str, Scenario]:
     return {key: scenarios[number % len(scenarios)] for number, key in zip(numbers, keys, strict=True)}
 
 
-_CHAT = pa.struct([pa.field(move.name, pa.int64()) for move in fields(ChatMoves)])
-DIALOGUES = with_base(
-    [
+_CHAT = {move.name: int for move in fields(ChatMoves)}
+DIALOGUES = row_schema(
+    {
         # The scenario: the number of each item, its points for each side; `domain_recorded` knows the game.
-        pa.field("counts", list_of(pa.int64())),
-        pa.field("values_adversary", list_of(pa.int64())),
-        pa.field("values_target", list_of(pa.int64())),
+        "counts values_adversary values_target": [int],
         # The dialogue: sides 0 (adversary) and 1 (target), words joined by blanks, `<eos>` left out.
-        pa.field("first_speaker", pa.int64()),
-        pa.field("turns", list_of(pa.struct([pa.field("side", pa.int8()), pa.field("words", pa.string())]))),
+        "first_speaker": int,
+        "turns": [{"side": pa.int8(), "words": str}],
         # The outcome: ended_by is the side that said `<selection>`, -1 when a limit did. A selection is tokens of the game, or
         # `<illegal>` alone where it was out of range, which counts as no agreement.
-        pa.field("agreed", pa.bool_()),
-        pa.field("forced", pa.bool_()),
-        pa.field("ended_by", pa.int64()),
-        pa.field("points_adversary", pa.int64()),
-        pa.field("points_target", pa.int64()),
-        pa.field("selection_adversary", list_of(pa.string())),
-        pa.field("selection_target", list_of(pa.string())),
-        pa.field("pareto", pa.bool_()),
+        "agreed forced": bool,
+        "ended_by points_adversary points_target": int,
+        "selection_adversary selection_target": [str],
+        "pareto": bool,
         # Language: turns include `<selection>`; words are the tokens a side wrote itself, `<eos>` and `<selection>`
         # included, forced ones not; nll is their summed negative log likelihood in nats, null when it was not scored.
-        pa.field("num_turns", pa.int64()),
-        pa.field("num_words_adversary", pa.int64()),
-        pa.field("num_words_target", pa.int64()),
-        pa.field("nll_adversary", pa.float64()),
-        pa.field("nll_target", pa.float64()),
+        "num_turns num_words_adversary num_words_target": int,
+        "nll_adversary nll_target": float,
         # The requests of a chat model's part, and its breaches of the form (`ChatMoves`); null for agents of another kind.
         # A lost dialogue has those up to its failure.
-        pa.field("chat_adversary", _CHAT),
-        pa.field("chat_target", _CHAT),
+        "chat_adversary chat_target": _CHAT,
         # A defended target: the adversary's turns that its filter stopped, and its own turns that refused to end.
-        pa.field("stopped", list_of(pa.int64())),
-        pa.field("refused", list_of(pa.int64())),
-    ]
+        "stopped refused": [int],
+    }
 )
 """One negotiation dialogue per row."""
 OF_DEFENCES = ("stopped", "refused", "kept_out")
 """Columns of dialogues with a defended target and of searches under a filter's limit; null in others."""
-_STEP = pa.struct(
-    [
-        pa.field("replaced", pa.int64()),
-        pa.field("reads", pa.int64()),
-        pa.field("decisions", pa.int64()),
-        pa.field("feasible", pa.bool_()),
-        pa.field("points_adversary", pa.int64()),
-        pa.field("points_target", pa.int64()),
-    ]
-)
-_ATTEMPT = pa.struct(
-    [
-        # The index of the utterance in `turns`, its kind ("reactive", "preemptive" or "transfer"), and whether its search
-        # reached its goal.
-        pa.field("turn", pa.int64()),
-        pa.field("kind", pa.string()),
-        pa.field("accepted", pa.bool_()),
-        # The speaker's sentence before the search, words joined by blanks, `<eos>` left out, and the positions of the
-        # words that the search changed.
-        pa.field("base", pa.string()),
-        pa.field("replaced", list_of(pa.int64())),
-        # Reactive attempts: the target's probability of answering `<selection>` at its temperature, and whether it did.
-        pa.field("end_probability", pa.float64()),
-        pa.field("ended", pa.bool_()),
-        # Language: tokens of the sentence, `<eos>` included; nats of it and of the base sentence in its place under the
-        # judge; its least likely token; its special tokens. Likelihoods are null when they were not scored.
-        pa.field("num_words", pa.int64()),
-        pa.field("nll", pa.float64()),
-        pa.field("nll_base", pa.float64()),
-        pa.field("num_words_base", pa.int64()),
-        pa.field("lowest_probability", pa.float64()),
-        pa.field("special", pa.int64()),
-        # The path of the search, the unchanged sentence first: words replaced so far, queries so far, whether the end
-        # constraint holds, and what both sides would earn if the dialogue ended there.
-        pa.field("steps", list_of(_STEP)),
-    ]
-)
-EXPLOITED = with_base(
-    [
-        # The number of the fresh adversary, the dialogues of its training so far, and its advantage as an estimate.
-        pa.field("adversary", pa.int64()),
-        pa.field("dialogues", pa.int64()),
-        pa.field("value", pa.float64()),
-        pa.field("low", pa.float64()),
-        pa.field("high", pa.float64()),
-        pa.field("n", pa.int64()),
-    ]
-)
+_STEP = {"replaced reads decisions": int, "feasible": bool, "points_adversary points_target": int}
+_ATTEMPT = {
+    # The index of the utterance in `turns`, its kind ("reactive", "preemptive" or "transfer"), and whether its search
+    # reached its goal.
+    "turn": int,
+    "kind": str,
+    "accepted": bool,
+    # The speaker's sentence before the search, words joined by blanks, `<eos>` left out, and the positions of the
+    # words that the search changed.
+    "base": str,
+    "replaced": [int],
+    # Reactive attempts: the target's probability of answering `<selection>` at its temperature, and whether it did.
+    "end_probability": float,
+    "ended": bool,
+    # Language: tokens of the sentence, `<eos>` included; nats of it and of the base sentence in its place under the
+    # judge; its least likely token; its special tokens. Likelihoods are null when they were not scored.
+    "num_words": int,
+    "nll nll_base": float,
+    "num_words_base": int,
+    "lowest_probability": float,
+    "special": int,
+    # The path of the search, the unchanged sentence first: words replaced so far, queries so far, whether the end
+    # constraint holds, and what both sides would earn if the dialogue ended there.
+    "steps": [_STEP],
+}
+# The number of the fresh adversary, the dialogues of its training so far, and its advantage as an estimate.
+EXPLOITED = row_schema({"adversary dialogues": int, "value low high": float, "n": int})
 """One fresh adversary after one budget per row."""
-ATTACKS = pa.schema(
-    [
-        *DIALOGUES,
+ATTACKS = row_schema(
+    {
         # The outcome if the target had to end the dialogue at the first reactive sentence that satisfies the end constraint;
         # where there is none, the outcome of the dialogue as it was played.
-        pa.field("forced_points_adversary", pa.int64()),
-        pa.field("forced_points_target", pa.int64()),
-        pa.field("forced_agreed", pa.bool_()),
+        "forced_points_adversary forced_points_target": int,
+        "forced_agreed": bool,
         # Candidates in queries to the target, rejected searches included: read, and decided upon.
-        pa.field("reads", pa.int64()),
-        pa.field("decisions", pa.int64()),
-        pa.field("attempts", list_of(_ATTEMPT)),
+        "reads decisions": int,
+        "attempts": [_ATTEMPT],
         # Candidates left out as too perplexing, without a query; null if the search has no limit.
-        pa.field("kept_out", pa.int64()),
-    ]
+        "kept_out": int,
+    },
+    DIALOGUES,
 )
 """One attacked negotiation dialogue per row, played live, with the searches for its sentences."""
 

@@ -18,12 +18,11 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 
 from parley.engine.core.ray.record import Counts, Rows
 from parley.engine.core.ray.worker import Shard
 from parley.engine.core.runs.documents import CONFIG, SUMMARY, changed_weights, name_now
-from parley.engine.core.runs.parts import OK
+from parley.engine.core.runs.parts import OK, row_schema
 from parley.engine.core.runs.remote_sync import fetched_run
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.stats.known import EXPLOITABILITY, MEAN_FRESH, best_index
@@ -70,8 +69,8 @@ from parley.policies.chat.addresses import is_chat_address
 from parley.policies.chat.model import ANSWERS_FOLDER
 from parley.policies.chat.settings import ChatSeat
 
-_PAIR = (pa.field("target", pa.string()), pa.field("adversary", pa.string()), pa.field("number", pa.int64()))
-PAYOFFS = pa.schema([*DIALOGUES, *_PAIR])
+_PAIR = {"target": str, "adversary": str, "number": int}
+PAYOFFS = row_schema(_PAIR, DIALOGUES)
 """A dialogue of a payoff matrix with its pair and its number, which decides its scenario and its draws in all pairs."""
 _MOST_SIDE_BY_SIDE = 250
 _CAMPAIGN, _CONTROL = "minmax", "control-"

@@ -20,12 +20,10 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
-import pyarrow as pa
-
 from parley.engine.core.ray.record import Counts, Rows
 from parley.engine.core.ray.worker import Shard
 from parley.engine.core.runs.documents import CONFIG, SUMMARY
-from parley.engine.core.runs.parts import OK
+from parley.engine.core.runs.parts import OK, row_schema
 from parley.engine.core.runs.remote_sync import fetched_run
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.tables.table import EstimateTable
@@ -70,13 +68,7 @@ from parley.policies.chat.negotiator import ChatNegotiator
 from parley.policies.chat.questions import read_line, written_lines
 from parley.policies.chat.seat import chat_model, require_address
 
-_OF_TACTICS = [
-    pa.field("tactic", pa.string()),
-    pa.field("tactic_number", pa.int64()),
-    pa.field("held_out", pa.bool_()),
-    pa.field("dialogue", pa.int64()),
-]
-TACTICS = pa.schema([*DIALOGUES, *_OF_TACTICS])
+TACTICS = row_schema({"tactic": str, "tactic_number": int, "held_out": bool, "dialogue": int}, DIALOGUES)
 """A dialogue with a tactic: the text, the number of the tactic (0 for none), whether it is held out, the dialogue's number."""
 _MOST_SIDE_BY_SIDE = 32
 

@@ -23,10 +23,9 @@ from pathlib import Path
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
-import pyarrow as pa
 
 from parley.engine.core.runs.documents import SUMMARY
-from parley.engine.core.runs.parts import ERROR, OK, list_of, with_base
+from parley.engine.core.runs.parts import ERROR, OK, row_schema
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.verbs.export import FlatRows, Line, Row
 from parley.engine.core.verbs.job import TABLE_FILE, Job, Reporter, Silent
@@ -222,123 +221,55 @@ def with_adversaries(group: CandidateGroup, attacks: Sequence[tuple[Rule, Attack
     )
 
 
-_CHANGED = pa.struct(
-    [
-        # The index of a candidate, its words under the rule between blanks, and the number of changed words.
-        pa.field("place", pa.int64()),
-        pa.field("text", pa.string()),
-        pa.field("num_changed", pa.int64()),
-    ]
-)
-_ATTACK = pa.struct(
-    [
-        # A rule, true if it keeps labels, and the candidates that it changed.
-        pa.field("rule", pa.string()),
-        pa.field("keeps_labels", pa.bool_()),
-        pa.field("changed", list_of(_CHANGED)),
-    ]
-)
-_UNREAD = (
-    # As `parley.policies.ranking.ranker.Unread`: turns and candidates that the ranker did not read, or not whole.
-    pa.field("turns_unread", pa.int64()),
-    pa.field("replies_unread", pa.int64()),
-)
-_SCORED = pa.struct(
-    [
-        # A ranker, a rule ("clean" for none), the score of each candidate, or null and why there is none.
-        pa.field("model", pa.string()),
-        pa.field("rule", pa.string()),
-        pa.field("scores", list_of(pa.float64())),
-        pa.field("error", pa.string()),
-        *_UNREAD,
-    ]
-)
-_CONTEXT = [
-    # The dialogue that the context is of, by its number in the split; turns and candidates are words between blanks.
-    pa.field("dialogue", pa.int64()),
-    pa.field("context", list_of(pa.string())),
-    # Whether older turns are left out of it (`candidates.turns`).
-    pa.field("is_cut", pa.bool_()),
-    pa.field("candidates", list_of(pa.string())),
-    pa.field("labels", list_of(pa.bool_())),
-    # The source of each candidate, a `parley.envs.ranking.groups.CandidateKind`.
-    pa.field("kinds", list_of(pa.string())),
-]
-_READING = pa.struct(
-    [
-        # A ranker, the index of a right reply, its distinct words with their importance to the ranker by erasure, and the
-        # scores of the reply with only its 1 to 6 most important words.
-        pa.field("model", pa.string()),
-        pa.field("place", pa.int64()),
-        pa.field("words", list_of(pa.string())),
-        pa.field("importance", list_of(pa.float64())),
-        pa.field("kept", list_of(pa.float64())),
-    ]
-)
-RANKING = with_base(
-    [
-        *_CONTEXT,
-        pa.field("attacks", list_of(_ATTACK)),
-        pa.field("ranked", list_of(_SCORED)),
-        # Of the contexts drawn for it; empty in others.
-        pa.field("readings", list_of(_READING)),
-    ]
-)
-"""One context of a corpus of candidates per row."""
+# The index of a candidate, its words under the rule between blanks, and the number of changed words.
+_CHANGED = {"place": int, "text": str, "num_changed": int}
+# A rule, true if it keeps labels, and the candidates that it changed.
+_ATTACK = {"rule": str, "keeps_labels": bool, "changed": [_CHANGED]}
+# As `parley.policies.ranking.ranker.Unread`: turns and candidates that the ranker did not read, or not whole.
+_UNREAD = {"turns_unread": int, "replies_unread": int}
+# A ranker, a rule ("clean" for none), the score of each candidate, or null and why there is none.
+_SCORED = {"model rule": str, "scores": [float], "error": str, **_UNREAD}
+# The dialogue that the context is of, by its number in the split, its turns, and whether older ones are left out
+# (`candidates.turns`). Turns and candidates are words between blanks; a kind is a `parley.envs.ranking.groups.CandidateKind`.
+_ABOUT = {"dialogue": int, "context": [str], "is_cut": bool}
+_CONTEXT = {**_ABOUT, "candidates": [str], "labels": [bool], "kinds": [str]}
+# A ranker, the index of a right reply, its distinct words with their importance to the ranker by erasure, and the
+# scores of the reply with only its 1 to 6 most important words.
+_READING = {"model": str, "place": int, "words": [str], "importance kept": [float]}
+RANKING = row_schema({**_CONTEXT, "attacks": [_ATTACK], "ranked": [_SCORED], "readings": [_READING]})
+"""One context of a corpus of candidates per row; without readings unless it was drawn for them."""
 
-_BEFORE = pa.struct(
-    # A ranker and its scores of all candidates before any edit, log-odds in the place of probabilities; empty for none.
-    [pa.field("model", pa.string()), pa.field("scores", list_of(pa.float64())), *_UNREAD]
-)
-_TRACE = pa.struct(
-    # As `parley.engine.ranking.attacks.cases.TracePoint`.
-    [pa.field("queries", pa.int64()), pa.field("margin", pa.float64()), pa.field("cost", pa.int64())]
-)
-_TRANSFER = pa.struct(
-    [
-        # Another ranker, and whether the edited reply reaches the goal there; null where that ranker puts the reply there
-        # before any edit, or gave no scores, and why.
-        pa.field("model", pa.string()),
-        pa.field("reached", pa.bool_()),
-        pa.field("error", pa.string()),
-    ]
-)
-_SEARCHED = pa.struct(
-    [
-        # A ranker, and a method or a rule.
-        pa.field("model", pa.string()),
-        pa.field("method", pa.string()),
-        # As `parley.engine.ranking.attacks.cases.AttackOutcome`; text: the edited reply, words between blanks; `edited`: true
-        # for its new words; scores are on the scale of those of `before`.
-        pa.field("status", pa.string()),
-        pa.field("reason", pa.string()),
-        pa.field("place", pa.int64()),
-        pa.field("text", pa.string()),
-        pa.field("edited", list_of(pa.bool_())),
-        pa.field("num_changed", pa.int64()),
-        pa.field("moves", list_of(pa.string())),
-        pa.field("score_before", pa.float64()),
-        pa.field("score", pa.float64()),
-        # From 1; places of ties are shared.
-        pa.field("rank_before", pa.float64()),
-        pa.field("rank_after", pa.float64()),
-        pa.field("queries", pa.int64()),
-        pa.field("num_slopes", pa.int64()),
-        # Drafts without a score, which count as no closer to the goal than the original.
-        pa.field("num_unscored", pa.int64()),
-        pa.field("trace", list_of(_TRACE)),
-        pa.field("transfers", list_of(_TRANSFER)),
-    ]
-)
-SEARCHES = with_base([*_CONTEXT, pa.field("before", list_of(_BEFORE)), pa.field("searches", list_of(_SEARCHED))])
+# A ranker and its scores of all candidates before any edit, log-odds in the place of probabilities; empty for none.
+_BEFORE = {"model": str, "scores": [float], **_UNREAD}
+# As `parley.engine.ranking.attacks.cases.TracePoint`.
+_TRACE = {"queries": int, "margin": float, "cost": int}
+# Another ranker, and whether the edited reply reaches the goal there; null where that ranker puts the reply there
+# before any edit, or gave no scores, and why.
+_TRANSFER = {"model": str, "reached": bool, "error": str}
+# As `parley.engine.ranking.attacks.cases.AttackOutcome`; text: the edited reply, words between blanks; `edited`: true for its
+# new words; scores are on the scale of those of `before`.
+_EDITED = {
+    "text": str,
+    "edited": [bool],
+    "num_changed": int,
+    "moves": [str],
+    "score_before score": float,
+    # From 1; places of ties are shared.
+    "rank_before rank_after": float,
+    "queries num_slopes": int,
+    # Drafts without a score, which count as no closer to the goal than the original.
+    "num_unscored": int,
+    "trace": [_TRACE],
+    "transfers": [_TRANSFER],
+}
+# A ranker, and a method or a rule.
+_SEARCHED = {"model method status reason": str, "place": int, **_EDITED}
+SEARCHES = row_schema({**_CONTEXT, "before": [_BEFORE], "searches": [_SEARCHED]})
 """One attacked context per row."""
-
-_ABOUT = _CONTEXT[:3]
-"""Columns of the context in a flat file: the dialogue, the turns, and a mark if older turns are left out."""
 
 
 def _ranked_lines(row: Row) -> Iterator[Line]:
-    about = {field.name: row[field.name] for field in _ABOUT}
+    about = {name: row[name] for name in _ABOUT}
     changed = {attack["rule"]: {reply["place"]: reply for reply in attack["changed"]} for attack in row["attacks"]}
     keeps_labels = {attack["rule"]: attack["keeps_labels"] for attack in row["attacks"]}
     for entry in row["ranked"]:
@@ -357,10 +288,10 @@ def _ranked_lines(row: Row) -> Iterator[Line]:
 
 
 def _searched_lines(row: Row) -> Iterator[Line]:
-    about = {field.name: row[field.name] for field in _ABOUT}
+    about = {name: row[name] for name in _ABOUT}
     for search in row["searches"]:
         status, index = search["status"], search["place"]
-        line = about | {field.name: search[field.name] for field in _SEARCH_FIELDS} | {"outcome": status}
+        line = about | {name: value for name, value in search.items() if name != "status"} | {"outcome": status}
         if status == ERROR:
             line |= _error(search["reason"])
         if index is not None:
@@ -373,47 +304,31 @@ def _error(reason: str | None) -> dict[str, Any]:
 
 
 RANKED_CANDIDATES = FlatRows(
-    with_base(
-        [
-            *_ABOUT,
+    row_schema(
+        {
+            **_ABOUT,
             # A ranker, a rule ("clean" for none), whether it keeps labels.
-            pa.field("model", pa.string()),
-            pa.field("rule", pa.string()),
-            pa.field("keeps_labels", pa.bool_()),
+            "model rule": str,
+            "keeps_labels": bool,
             # The index of the candidate, its label before the rule, its source, and its words under the rule.
-            pa.field("place", pa.int64()),
-            pa.field("label", pa.bool_()),
-            pa.field("kind", pa.string()),
-            pa.field("text", pa.string()),
-            pa.field("num_changed", pa.int64()),
+            "place": int,
+            "label": bool,
+            "kind text": str,
+            "num_changed": int,
             # Null where the ranker gave none. Rank from 1, ties share the mean of theirs; candidates that have this score, this
             # one too.
-            pa.field("score", pa.float64()),
-            pa.field("rank", pa.float64()),
-            pa.field("tied", pa.int64()),
-            *_UNREAD,
-        ]
+            "score rank": float,
+            "tied": int,
+            **_UNREAD,
+        }
     ),
     _ranked_lines,
 )
 """Of `RANKING` one candidate per line, as one ranker scored it under one rule."""
 
-_SEARCH_FIELDS = [field for field in _SEARCHED if field.name != "status"]
 ATTACKED_CONTEXTS = FlatRows(
-    with_base(
-        [
-            *_ABOUT,
-            # As in `SEARCHES`; outcome: "success", "failure", "skipped" or "error".
-            *_SEARCH_FIELDS[:2],
-            pa.field("outcome", pa.string()),
-            *_SEARCH_FIELDS[2:4],
-            # The label, source and original words of the edited reply.
-            pa.field("label", pa.bool_()),
-            pa.field("kind", pa.string()),
-            pa.field("original", pa.string()),
-            *_SEARCH_FIELDS[4:],
-        ]
-    ),
+    # As in `SEARCHES`; outcome: "success", "failure", "skipped" or "error"; the label, source and original words of the reply.
+    row_schema({**_ABOUT, "model method outcome reason": str, "place": int, "label": bool, "kind original": str, **_EDITED}),
     _searched_lines,
 )
 """Of `SEARCHES` one context per line, as one method attacked one ranker in it."""

@@ -13,15 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from parley.engine.core.ray.record import Work
 from parley.engine.core.ray.worker import Shard, TurnResult, UnderWay, make_shards
-from parley.engine.core.runs.parts import OK, SCHEMA_VERSION, error_row, with_base
+from parley.engine.core.runs.parts import OK, SCHEMA_VERSION, error_row, row_schema
 from parley.envs.core.errors import CheckpointError, RefusedModelError
 from parley.envs.core.seeds import derive_seed, stream
 
-NUMBERS = with_base([pa.field("number", pa.float64())])
+NUMBERS = row_schema({"number": float})
 SEED = 17
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from parley.engine.core.runs.parts import SCHEMA_VERSION, error_row, list_of, ok_row, to_table, with_base
+from parley.engine.core.runs.parts import BASE, SCHEMA_VERSION, error_row, ok_row, row_schema, to_table
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.negotiation.verbs.match import ATTACKS, DIALOGUES
 from parley.envs.core.errors import RunError
@@ -32,21 +32,29 @@ def test_rows_of_attacks_come_back_as_they_were(tmp_path: Path) -> None:
         assert run.done_keys() == {"d0", "d1"}, "types come back unchanged, so that the part still counts"
 
 
-HALVES: list[tuple[pa.DataType, Any]] = [
+HALVES: list[tuple[Any, Any]] = [
     (pa.int64(), 3.5),
     (pa.int8(), np.float32(-0.5)),
     (pa.int64(), math.nan),
     (pa.int64(), math.inf),
-    (list_of(pa.int64()), [1, 2.5]),
-    (list_of(list_of(pa.int32())), [[1], None, [2.25]]),
+    ([int], [1, 2.5]),
+    ([[pa.int32()]], [[1], None, [2.25]]),
     (pa.struct([("a", pa.string()), ("b", pa.int64())]), {"a": "x", "b": 1.5}),
-    (list_of(pa.struct([("b", list_of(pa.uint8()))])), [{"b": [1]}, {"b": [0.1]}]),
+    ([{"b": [pa.uint8()]}], [{"b": [1]}, {"b": [0.1]}]),
 ]
 
 
+def test_columns_are_named_with_the_types_of_python() -> None:
+    schema = row_schema({"before after": str, "edits": [{"place": int, "score": float}]})
+    edit = pa.struct([("place", pa.int64()), ("score", pa.float64())])
+    edits = pa.list_(pa.field("element", edit))
+    assert schema == pa.schema([*BASE, ("before", pa.string()), ("after", pa.string()), ("edits", edits)])
+    assert row_schema({"right": bool}, schema).names == [*schema.names, "right"]
+
+
 @pytest.mark.parametrize(("kind", "value"), HALVES)
-def test_a_column_of_whole_numbers_takes_no_other(tmp_path: Path, kind: pa.DataType, value: Any) -> None:
-    schema = with_base([pa.field("number", kind)])
+def test_a_column_of_whole_numbers_takes_no_other(tmp_path: Path, kind: Any, value: Any) -> None:
+    schema = row_schema({"number": kind})
     with RunFolder.open(tmp_path, SmallConfig(), job="attack", schema=schema) as run:
         with pytest.raises(RunError, match=r"the column number holds whole numbers, and this is none"):
             run.write_shard("00000", [ok_row("a", 1) | {"number": value}])
@@ -55,7 +63,7 @@ def test_a_column_of_whole_numbers_takes_no_other(tmp_path: Path, kind: pa.DataT
 
 @pytest.mark.parametrize("value", [2, np.int64(2), 2.0, np.float32(2.0), None])
 def test_whole_numbers_of_any_kind_are_taken(value: Any) -> None:
-    schema = with_base([pa.field("number", pa.int64()), pa.field("share", pa.float64())])
+    schema = row_schema({"number": int, "share": float})
     (row,) = to_table([ok_row("a", 1) | {"number": value, "share": 2.5}], schema).to_pylist()
     assert (row["number"], row["share"]) == (None if value is None else 2, 2.5)
 

@@ -15,7 +15,7 @@ import pyarrow.csv as pv
 import pyarrow.parquet as pq
 import pytest
 
-from parley.engine.core.runs.parts import ENDINGS, list_of, require_new, write_tables
+from parley.engine.core.runs.parts import ENDINGS, arrow_type, require_new, write_tables
 from parley.envs.core.errors import ConfigError, RunError
 
 SCHEMA = pa.schema(
@@ -23,7 +23,7 @@ SCHEMA = pa.schema(
         pa.field("text", pa.string()),
         pa.field("score", pa.float64()),
         pa.field("label", pa.bool_()),
-        pa.field("turns", list_of(pa.struct([pa.field("side", pa.int64()), pa.field("words", pa.string())]))),
+        pa.field("turns", arrow_type([{"side": int, "words": str}])),
     ]
 )
 ROWS = [

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from pyarrow.parquet import read_table
 
-from parley.engine.core.runs.parts import BASE, error_row, list_of, ok_row, with_base
+from parley.engine.core.runs.parts import BASE, error_row, ok_row, row_schema
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.verbs.catalogue import ENTRIES
 from parley.engine.core.verbs.export import each_of, write_flat
@@ -18,7 +18,7 @@ from parley.engine.perturb.verbs.config import AUDIT
 from parley.engine.triggers.verbs.config import UNIVERSAL
 from parley.envs.core.errors import RunError
 
-BRANCHES = with_base([pa.field("inputs", pa.int64()), pa.field("finds", list_of(pa.struct([pa.field("input", pa.string())])))])
+BRANCHES = row_schema({"inputs": int, "finds": [{"input": str}]})
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ def stored(path: Path, job: str, schema: pa.Schema, **shards: list[dict[str, obj
 
 
 def test_each_entry_of_a_list_is_a_line_and_an_empty_list_is_one() -> None:
-    schema = with_base([pa.field("kind", pa.string()), pa.field("pairs", list_of(pa.struct([pa.field("hit", pa.bool_())])))])
+    schema = row_schema({"kind": str, "pairs": [{"hit": bool}]})
     flat = each_of(schema, "pairs")
     assert flat.schema.names == [*BASE.names, "kind", "hit"]
     row = ok_row("a", 7) | {"kind": "found", "pairs": [{"hit": True}, {"hit": False}]}
