@@ -117,7 +117,7 @@ class AnswerKind(StrEnum):
 
 _THINKS = (
     "leave room behind the reasoning (tokens of an answer: chat.max_tokens of players and of replies, success.tokens of "
-    "searches, writing.max_tokens of attackers, chat.judge_tokens of judges), "
+    "searches, writing.max_tokens of attackers, chat.judge_tokens of judges, the key max_tokens in a scan's policy file), "
     """or ask without it: --set chat.extra='{"chat_template_kwargs": {"enable_thinking": false}}'"""
 )
 _FIXES = {

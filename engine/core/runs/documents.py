@@ -16,13 +16,16 @@ numbers can be reproduced.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
 import platform
 import re
+import socket
 import subprocess
 import sys
+import time
 import uuid
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -88,8 +91,10 @@ def _links(folder: str) -> Iterator[str]:
 
 ASIDE = ".writing"
 """The ending of a file that is being written; a process that died may leave one."""
-_WRITER = re.compile(rf"\.(\d+)-[0-9a-f]{{8}}(?:\.[^.]*)?{re.escape(ASIDE)}$")
-"""Pattern of the name of a file that is being written, with the number of the process."""
+_WRITER = re.compile(rf"\.(\d+)-(?:([0-9a-f]{{8}})-)?[0-9a-f]{{8}}(?:\.[^.]*)?{re.escape(ASIDE)}$")
+"""Pattern of the name of a file that is being written: the number of the process, and its machine, which may be missing."""
+_DEAD_S = 86400.0
+"""Age in seconds from which a file that a process of another machine was writing counts as left behind."""
 
 
 def write_whole(path: Path, content: bytes, *, durable: bool = True) -> None:
@@ -111,8 +116,8 @@ def write_whole(path: Path, content: bytes, *, durable: bool = True) -> None:
 def whole_file(path: Path, *, durable: bool = True) -> Iterator[BinaryIO]:
     """Open a file to write in a `with` block; its end moves the file to its place, as in `write_whole`.
 
-    Until then the file has a name of its own with the process in it. So two writers do not disturb each other, `leftovers`
-    spares it, and no link at its place is followed.
+    Until then the file has a name of its own, with the process and the machine in it. So two writers do not disturb each other,
+    `leftovers` spares it, and no link at its place is followed.
 
     Args:
         path: the file; a link of that name is replaced.
@@ -121,7 +126,7 @@ def whole_file(path: Path, *, durable: bool = True) -> Iterator[BinaryIO]:
     Raises:
         OSError: as in `write_whole`. After any error of the block nothing is left behind.
     """
-    aside = path.with_name(f"{path.stem}.{os.getpid()}-{uuid.uuid4().hex[:8]}{path.suffix}{ASIDE}")
+    aside = path.with_name(f"{path.stem}.{os.getpid()}-{_machine()}-{uuid.uuid4().hex[:8]}{path.suffix}{ASIDE}")
     try:
         with aside.open("xb") as file:
             yield file
@@ -146,12 +151,19 @@ def _is_being_written(aside: Path) -> bool:
     if writer is None:
         return False
     try:
+        if writer[2] not in (None, _machine()):
+            # Numbers of processes of another machine, or of another container, mean nothing here.
+            return time.time() - aside.stat().st_mtime < _DEAD_S
         os.kill(int(writer[1]), 0)
-    except (ProcessLookupError, OverflowError):
+    except (FileNotFoundError, ProcessLookupError, OverflowError):
         return False
     except PermissionError:
         pass
     return True
+
+
+def _machine() -> str:
+    return hashlib.blake2b(socket.gethostname().encode(), digest_size=4).hexdigest()
 
 
 def no_link(path: str, flags: int) -> int:

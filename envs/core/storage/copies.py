@@ -84,6 +84,8 @@ def fetched_file(name: str) -> Path:
                 got = ", ".join(list(there)[:8]) or "nothing"
                 raise StorageError("there is no such file", where=name, got=got, fix="name one that is there")
             fetch(folder, path.parent, {path.name: there[path.name]})
+        if not path.is_file():
+            raise StorageError("the file was deleted while it was copied", where=name, fix="name one that stays")
     return path
 
 
@@ -105,7 +107,9 @@ def make_same(uri: str, folder: Path, there: Mapping[str, StoredEntry]) -> None:
 
 
 def fetch(uri: str, folder: Path, wanted: Mapping[str, StoredEntry]) -> None:
-    """Copy files from below a URI, except files that are current.
+    """Copy files from below a URI, except files that are current; a file that was deleted meanwhile is deleted here, too.
+
+    A worker of a killed run may delete the state of its last shard while the next run begins, and a writer while others read.
 
     Args:
         uri: of a folder.
@@ -170,9 +174,11 @@ def _fetch(uri: str, path: Path, entry: StoredEntry) -> None:
     partial = path.with_name(f"{path.name}.{uuid.uuid4().hex}{ASIDE}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        download(uri, partial)
-        _stamp(partial, entry)
-        partial.replace(path)
+        if download(uri, partial):
+            _stamp(partial, entry)
+            partial.replace(path)
+        else:
+            path.unlink(missing_ok=True)
     except OSError as error:
         got = error.strerror or str(error)
         fix = "make room or mend the disk, or name another cache folder with PARLEY_CACHE"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -71,22 +71,25 @@ def read(uri: str) -> bytes | None:
         return content
 
 
-def download(uri: str, path: Path) -> None:
-    """Copy a file at a URI into a local file, in chunks.
+def download(uri: str, path: Path) -> bool:
+    """Copy a file at a URI into a local file, in chunks, and return whether there is such a file.
 
     Raises:
-        StorageError: the file is missing or cannot be read.
+        StorageError: the file cannot be read.
         OSError: the local file cannot be written.
     """
     with _storage_errors(uri, "read"):
         system, inside = _resolve(uri)
-        source = system.open_input_stream(inside)
+        try:
+            source = system.open_input_stream(inside)
+        except FileNotFoundError:
+            return False
     with source, path.open("wb") as file:
         while True:
             with _storage_errors(uri, "read"):
                 chunk = source.read(_CHUNK)
             if not chunk:
-                return
+                return True
             file.write(chunk)
 
 
@@ -140,7 +143,7 @@ def entries(uri: str, recursive: bool = False) -> dict[str, StoredEntry]:
 
 
 def sweep(uri: str) -> None:
-    """Delete partial files that dead writers left below a URI; call it only where no other process writes.
+    """Delete partial files that dead writers left below a URI; a worker of a killed run may still end one meanwhile.
 
     Raises:
         StorageError: a file cannot be listed or deleted.
@@ -152,7 +155,8 @@ def sweep(uri: str) -> None:
         if system.type_name in _RENAMING:
             for info in system.get_file_info(fs.FileSelector(path, recursive=True, allow_not_found=True)):
                 if info.path.endswith(ASIDE):
-                    system.delete_file(info.path)
+                    with suppress(FileNotFoundError):
+                        system.delete_file(info.path)
 
 
 def delete(uri: str) -> None:
@@ -163,10 +167,8 @@ def delete(uri: str) -> None:
     """
     with _storage_errors(uri, "deleted"):
         system, path = _resolve(uri)
-        try:
+        with suppress(FileNotFoundError):
             system.delete_file(path)
-        except FileNotFoundError:
-            return
 
 
 def _resolve(uri: str) -> tuple[Any, str]:

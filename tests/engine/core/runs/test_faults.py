@@ -7,6 +7,7 @@ import fcntl
 import os
 import resource
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -240,6 +241,24 @@ def test_two_writers_of_what_a_shard_is_gone_on_from_take_nothing_from_each_othe
         page.write(b"whole")
     assert (tmp_path / "run" / "report.html").read_bytes() == b"whole"
     assert [path.name for path in (tmp_path / "run" / "unfinished").iterdir()] == ["00000.json"]
+
+
+def test_what_another_machine_is_writing_is_left_alone_for_a_day(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A shared folder: the number of a process of another machine is nobody's here."""
+    start(tmp_path / "run").close()
+    with monkeypatch.context() as patch:
+        patch.setattr(socket, "gethostname", lambda: "another")
+        patch.setattr(os, "getpid", lambda: 2**22 + 1)
+        with whole_file(tmp_path / "run" / "report.html") as page:
+            patch.setattr(socket, "gethostname", lambda: "this one")
+            start(tmp_path / "run").close()
+            page.write(b"whole")
+            (aside,) = (tmp_path / "run").glob("report.*.writing")
+    assert (tmp_path / "run" / "report.html").read_bytes() == b"whole"
+    aside.write_bytes(b"half")
+    os.utime(aside, (0, 0))
+    start(tmp_path / "run").close()
+    assert not aside.exists()
 
 
 @pytest.mark.parametrize("number", [errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS])

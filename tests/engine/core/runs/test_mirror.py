@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -11,10 +12,11 @@ import torch
 from parley.engine.core.runs import remote_sync
 from parley.engine.core.runs.parts import require_writable
 from parley.engine.core.runs.remote_sync import fetched_run
-from parley.engine.core.runs.run_folder import RunFolder
+from parley.engine.core.runs.run_folder import RunFolder, put_unfinished, read_unfinished
 from parley.engine.core.stats.statistics import count
 from parley.engine.negotiation.verbs.match import DIALOGUES
 from parley.envs.core.errors import RunError, StorageError
+from parley.envs.core.storage import files
 from parley.envs.core.storage.copies import fetched_model
 from parley.envs.core.storage.files import entries, put
 from parley.envs.core.storage.uris import local_copy
@@ -273,3 +275,52 @@ def test_missing_rights_say_what_to_do() -> None:
     Bucket("closed").refuse = lambda operation, key: DENIED if operation == "put" else None
     with pytest.raises(StorageError, match=r"where: remote://closed/runs(.|\n)*ACCESS_DENIED(.|\n)*fix:.*credentials"):
         require_writable("remote://closed/runs")
+
+
+def test_a_worker_of_a_killed_run_may_end_a_shard_while_the_next_run_begins(uri: str, bucket: Bucket) -> None:
+    """An actor outlives its driver for some seconds: it puts the part and deletes the state while a resume copies the run."""
+    with start(uri) as run:
+        run.event("epoch", number=1)
+        put_unfinished(run.rows_uri, "00000", {"steps": 1})
+        put_unfinished(run.rows_uri, "00001", {"steps": 2})
+
+    def orphan(operation: str, key: str) -> None:
+        if (operation, key) == ("read", f"{bucket.name}/run/unfinished/00000.json"):
+            bucket.objects.pop(key, None)
+
+    bucket.refuse = orphan
+    with start(uri) as run:
+        assert read_unfinished(run.path) == {"00001": {"steps": 2}}
+        assert not list(run.path.rglob("*.writing"))
+    assert fetched_run(uri) == run.path
+
+
+def test_a_worker_of_a_killed_run_may_end_a_write_while_the_next_run_sweeps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = (tmp_path / "there").as_uri()
+    put(f"{place}/rows/part-00000.parquet", b"rows")
+    aside = tmp_path / "there" / "rows" / "part-00001.parquet.ab.writing"
+    aside.write_bytes(b"more")
+    (tmp_path / "there" / "rows" / "part-00002.parquet.cd.writing").write_bytes(b"half")
+    resolve = files._resolve
+
+    def renames(uri: str) -> Any:
+        system, path = resolve(uri)
+
+        class Listed:
+            type_name, delete_file = system.type_name, staticmethod(system.delete_file)
+
+            @staticmethod
+            def get_file_info(selector: Any) -> Any:
+                infos = system.get_file_info(selector)
+                aside.rename(aside.with_name("part-00001.parquet"))
+                return infos
+
+        return Listed, path
+
+    with monkeypatch.context() as patch:
+        patch.setattr(files, "_resolve", renames)
+        files.sweep(place)
+    assert list(entries(place, recursive=True)) == ["rows/part-00000.parquet", "rows/part-00001.parquet"]
+    assert not list(tmp_path.rglob("*.writing"))
