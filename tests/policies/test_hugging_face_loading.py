@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import builtins
 from importlib.util import find_spec
+from math import inf
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,6 +20,7 @@ from parley.engine.triggers.scorers.scorer import PlainScorer
 from parley.envs.core.errors import CheckpointError, ConfigError
 from parley.policies.chat.settings import Precision, WeightSettings
 from parley.policies.hugging_face.models import load_hugging_face
+from parley.policies.hugging_face.tokens import longest_input, num_positions
 from parley.policies.hugging_face.victims import HuggingFaceCausal, HuggingFaceVictim
 from tests.policies.small_hugging_face import (
     LENGTH,
@@ -63,6 +66,35 @@ def test_a_model_is_read_in_float32_whatever_its_file_is_in_or_as_it_is_asked_fo
     assert torch.equal(found["float32"], found[""])
     assert torch.equal(found["bfloat16"], found["auto"])
     assert 0 < float((found["bfloat16"].float() - found["float32"]).abs().max()) < 0.2
+
+
+@pytest.mark.usefixtures("own_cache")
+def test_weights_in_float16_and_in_several_files_are_those_of_one(tmp_path: Path) -> None:
+    victim = gpt2()
+    victim.model.to(torch.float16).save_pretrained(tmp_path, max_shard_size="2KB")
+    victim.tokenizer.save_pretrained(tmp_path)
+    assert len(list(tmp_path.glob("*.safetensors"))) > 1
+    read = load_hugging_face(tmp_path, LENGTH, weights=WeightSettings(dtype="float32"))
+    for name, weight in victim.model.state_dict().items():
+        torch.testing.assert_close(read.model.state_dict()[name], weight.float(), rtol=0, atol=0)
+    next(iter(sorted(tmp_path.glob("*.safetensors")))).unlink()
+    with pytest.raises(CheckpointError):
+        load_hugging_face(tmp_path, LENGTH)
+
+
+@pytest.mark.parametrize(
+    ("settings", "limit"),
+    [
+        ({"max_seq_len": 10**18}, inf),
+        ({"max_seq_len": 64, "max_position_embeddings": 10**9}, 64),
+        ({"max_position_embeddings": 0}, inf),
+        ({"get_text_config": lambda: SimpleNamespace(max_position_embeddings=77), "max_position_embeddings": 4096}, 77),
+    ],
+)
+def test_the_limit_is_that_of_the_language_part_and_an_absurd_one_is_none(settings: dict[str, Any], limit: float) -> None:
+    model = SimpleNamespace(named_modules=list, config=SimpleNamespace(**settings))
+    assert num_positions(model) == limit
+    assert longest_input(SimpleNamespace(model_max_length=10**30), model) == limit
 
 
 @pytest.mark.skipif(find_spec("accelerate") is None, reason="the extra gguf is not installed")

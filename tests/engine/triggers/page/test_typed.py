@@ -18,6 +18,7 @@ from parley.engine.triggers.metrics.transfer import BETWEEN as SEPARATOR
 from parley.engine.triggers.metrics.transfer import transfer_metrics
 from parley.engine.triggers.metrics.universal import universal_metrics
 from parley.engine.triggers.page.chapter import Triggers, TriggerSearches
+from parley.engine.triggers.success import SuccessSettings
 from parley.engine.triggers.verbs.config import TextSearchConfig
 from parley.engine.triggers.verbs.text_search import SEARCH_TEXT
 from parley.engine.triggers.verbs.transfer import SEARCH_TRANSFER, TriggerTransferConfig
@@ -123,6 +124,20 @@ def test_evolved_inputs_beside_their_controls(tmp_path: Path, prompt: str | None
     shown = recorded(tmp_path / "run", SEARCH_TEXT, config, rows, text_metrics(rows))
     assert [mark.value for mark in verdict_of(shown).marks.values()] == [0.75, 0.25, 0.0]
     assert_harmless(page_of(shown))
+
+
+def test_what_counts_as_a_success_is_said_as_it_was_asked_for(tmp_path: Path) -> None:
+    """Of a pattern no page says that a reply had the target."""
+    own = {"prompt": "p", "target": "yes", "trigger": "a", "typed": ["a"], "fitness": 1.0, "queries": 7, "reply": "surely"}
+    controls = {"empty_verified": False, "random_verified": False, "random_fitness": 0.5, "random_queries": 9}
+    rows = [ok_row("0", 1) | own | {"fitness_by_generation": [1.0], "ended": True, "verified": True} | controls | UNJUDGED]
+    settings = SuccessSettings(by="pattern", pattern="sure")
+    shown = recorded(
+        tmp_path / "run", SEARCH_TEXT, TextSearchConfig(model="hf:a", targets="t", success=settings), rows, text_metrics(rows)
+    )
+    verdict = verdict_of(shown)
+    assert "matches the pattern" in verdict.metric.definition
+    assert "target" not in verdict.sentence.replace("targets", "")
 
 
 def test_methods_under_one_budget_are_told_beside_their_controls() -> None:
