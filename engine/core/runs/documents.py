@@ -28,7 +28,7 @@ import sys
 import time
 import uuid
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path, PurePosixPath
@@ -81,7 +81,8 @@ def refuse_links_out(run: Path) -> None:
 
 
 def _links(folder: str) -> Iterator[str]:
-    with os.scandir(folder) as entries:
+    # A writer may delete a folder meanwhile, such as a checkpoint that it replaces.
+    with suppress(FileNotFoundError), os.scandir(folder) as entries:
         for entry in entries:
             if entry.is_symlink():
                 yield entry.path

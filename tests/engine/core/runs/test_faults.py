@@ -185,6 +185,21 @@ def test_no_link_in_a_run_is_followed_out_of_it(tmp_path: Path, name: str) -> No
     assert not list(elsewhere.iterdir())
 
 
+def test_a_folder_that_a_writer_deletes_meanwhile_hides_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    start(tmp_path / "run").close()
+    (tmp_path / "run" / ".checkpoint.partial").mkdir()
+    list_folder = os.scandir
+
+    def deleted_first(folder: str) -> object:
+        if str(folder).endswith(".partial"):
+            Path(folder).rmdir()
+        return list_folder(folder)
+
+    monkeypatch.setattr(os, "scandir", deleted_first)
+    assert RunFolder.load(tmp_path / "run").job == "attack"
+    assert not (tmp_path / "run" / ".checkpoint.partial").exists()
+
+
 def test_a_page_is_written_past_a_link_of_the_name_that_it_has_meanwhile(tmp_path: Path) -> None:
     """In a folder of runs too, which is none itself."""
     with start(tmp_path / "runs" / "run") as run:
