@@ -14,7 +14,7 @@ from typing import Protocol
 from benchmarks.plain_perturbation import Draw, Knowledge, PlainNltk, Words
 from parley.engine.perturb.lexicon.nltk_lexicon import SELDOM
 from parley.engine.perturb.lexicon.opposites import Lexicon
-from parley.engine.perturb.replies.language import TermCounts
+from parley.engine.perturb.replies.language import FUNCTION_LIKE, TermCounts
 from parley.engine.perturb.strategies.commands import NAMES, in_commands_of_utterance
 
 Loop = Callable[[Sequence[Words], Words, Draw], Words]
@@ -126,9 +126,16 @@ class PlainRules:
                 continue
             kind, base_tag = _BASE[tag[0]]
             base = self.knowledge.inflect(word, base_tag)
-            for other in self.synonyms(base, kind) if base is not None else ():
+            if base is None or word in FUNCTION_LIKE or base in FUNCTION_LIKE:
+                continue
+            for other in self.synonyms(base, kind):
                 form = self.knowledge.inflect(other, tag)
-                if form is None or form == word or self.knowledge.tag([form])[0][0] not in _ALONE[kind]:
+                if (
+                    form is None
+                    or form == word
+                    or other in FUNCTION_LIKE
+                    or self.knowledge.tag([form])[0][0] not in _ALONE[kind]
+                ):
                     continue
                 if self._fits(reply, position, form):
                     after[position] = form

@@ -25,7 +25,7 @@ from parley.envs.core.errors import CheckpointError, ClusterError, ConfigError, 
 from parley.tune.config import SweepConfig
 from parley.tune.sweep import AGAIN, BEST, SWEEP
 from parley.tune.trial import TRIALS
-from tests.engine.core.ray.apart import survives
+from tests.engine.core.ray.own_cluster import survives
 
 PLANS = Path(__file__).with_name("plans.py")
 ROOT = PLANS.parents[2]
@@ -126,7 +126,7 @@ from pathlib import Path
 from parley.engine.core.ray.session import TIMEOUT_VARIABLE
 from parley.envs.core.errors import ClusterError
 from tests.engine.core.verbs.made_up import Notes, rows
-from tests.engine.core.ray.apart import start_cluster
+from tests.engine.core.ray.own_cluster import start_cluster
 from tests.tune.test_sweep import asked
 from parley.tune.sweep import SWEEP
 folder = Path(sys.argv[1])

@@ -185,11 +185,11 @@ class English:
     def _bases_of(self, word: str, letter: str, choice: SynonymChoice) -> Iterable[str]:
         """Return the base forms of a word's synonyms, as the part of speech that tags with this letter name."""
         base, kind = self.lexicon.inflect(word, BASE_TAGS[letter]), PARTS_OF_SPEECH[letter]
-        if base is None or (choice.same_class and not _FUNCTION_LIKE.isdisjoint((word, base))):
+        if base is None or (choice.same_class and not FUNCTION_LIKE.isdisjoint((word, base))):
             return ()
         bases = self.lexicon.synonyms(base, kind, every_sense=choice.sense == "any", names=not choice.known_names)
         if choice.same_class:
-            bases = tuple(other for other in bases if other not in _FUNCTION_LIKE)
+            bases = tuple(other for other in bases if other not in FUNCTION_LIKE)
         return bases if choice.sense != "shared" else [other for other in bases if self.lexicon.same_sense(base, other, kind)]
 
 
@@ -217,7 +217,7 @@ someone somebody anyone anybody everyone everybody something anything everything
 everywhere nowhere nil nix person people one thing way kind first second last next same other such instead else
 """
 """Words that stand for a person, a thing, a place, a manner or a number."""
-_FUNCTION_LIKE = frozenset(f"{_HELPING_VERBS} {_COURTESY} {_PRO_FORMS}".split())
+FUNCTION_LIKE = frozenset(f"{_HELPING_VERBS} {_COURTESY} {_PRO_FORMS}".split())
 """Words that are mostly function words, base forms; dictionaries list them as verbs, nouns, adjectives or adverbs."""
 _ALONE = {"N": ("noun",), "V": ("verb", "noun"), "J": ("adjective",), "R": ("adverb",)}
 """By the first letter of a word's tag, the classes that the tagger may take a synonym for by itself: many verbs are nouns."""

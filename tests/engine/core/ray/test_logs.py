@@ -15,7 +15,7 @@ import pytest
 
 from parley.engine.core.ray import logs
 from parley.engine.core.ray.worker import attempt, make_shards
-from tests.engine.core.ray.apart import ROOT, surroundings
+from tests.engine.core.ray.own_cluster import ROOT, surroundings
 
 LOGGER = logging.getLogger("parley.anything")
 TALKS = """

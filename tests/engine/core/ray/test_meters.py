@@ -15,8 +15,8 @@ from parley.engine.core.ray.record import COUNTERS, GAUGES, Counts, Meters, Rows
 from parley.engine.core.ray.session import RaySession
 from parley.engine.core.runs.parts import OK
 from parley.engine.core.runs.run_folder import RunFolder
-from tests.engine.core.ray.apart import ROOT, survives
 from tests.engine.core.ray.metered import watch
+from tests.engine.core.ray.own_cluster import ROOT, survives
 from tests.engine.core.ray.workers import NUMBERS, By, Counting, RaisesOn, shards_of
 from tests.engine.core.runs.rows import SmallConfig
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.engine.core.ray.apart import survives
+from tests.engine.core.ray.own_cluster import survives
 
 CROWDS_THE_STORE = """
 import time

@@ -14,7 +14,7 @@ import pytest
 from parley.engine.core.ray.record import write_shards
 from parley.engine.core.ray.session import TIMEOUT_VARIABLE, RaySession
 from parley.engine.core.runs.run_folder import RunFolder
-from tests.engine.core.ray.apart import survives
+from tests.engine.core.ray.own_cluster import survives
 from tests.engine.core.ray.workers import NUMBERS, By, Counting, attempts, shards_of
 from tests.engine.core.runs.rows import SmallConfig
 
@@ -37,7 +37,7 @@ import sys, time
 import ray
 from parley.engine.core.ray.pool import run_sharded
 from parley.engine.core.ray.session import connect
-from tests.engine.core.ray.apart import start_cluster
+from tests.engine.core.ray.own_cluster import start_cluster
 from tests.engine.core.ray.workers import OneOfTwo, shards_of
 cluster = start_cluster(1)
 doomed = cluster.add_node(num_cpus=1)
@@ -71,7 +71,7 @@ import sys
 from parley.engine.core.ray.pool import run_sharded
 from parley.engine.core.ray.session import connect
 from parley.envs.core.errors import ClusterError
-from tests.engine.core.ray.apart import start_cluster
+from tests.engine.core.ray.own_cluster import start_cluster
 from tests.engine.core.ray.workers import OneOfTwo, shards_of
 cluster = start_cluster(0)
 machines = [cluster.add_node(num_cpus=1) for _ in range(2)]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from parley.engine.core.ray.identity import ROOMS
-from tests.engine.core.ray.apart import survives
+from tests.engine.core.ray.own_cluster import survives
 
 REFUSES = """
 import json, os, sys
@@ -18,7 +18,7 @@ from parley.engine.core.ray import session
 from parley.engine.core.ray.pool import run_sharded
 from parley.engine.core.ray.session import connect
 from parley.envs.core.errors import ClusterError
-from tests.engine.core.ray.apart import start_cluster
+from tests.engine.core.ray.own_cluster import start_cluster
 from tests.engine.core.ray.workers import Environment, shards_of
 
 # Workers find what their own machine holds, as where Parley is installed on each.

@@ -21,7 +21,7 @@ from parley.engine.core.ray import logs, ray_internals, session
 from parley.engine.core.ray.pool import run_sharded
 from parley.engine.core.ray.session import TIMEOUT_VARIABLE, RaySession, code_path, connect, wants_token
 from parley.envs.core.errors import ClusterError, ConfigError
-from tests.engine.core.ray.apart import SURVIVED, survives
+from tests.engine.core.ray.own_cluster import SURVIVED, survives
 from tests.engine.core.ray.workers import Environment, shards_of
 
 ROOT = Path(__file__).resolve().parents[4]

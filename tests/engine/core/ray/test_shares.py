@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from parley.engine.core.ray.shares import NOTHING, Share, num_fitting
-from tests.engine.core.ray.apart import survives
+from tests.engine.core.ray.own_cluster import survives
 
 
 def machines(*sizes: tuple[float, float]) -> list[dict[str, Any]]:
@@ -72,7 +72,7 @@ from parley.engine.core.ray.pool import run_sharded
 from parley.engine.core.ray.session import connect
 from parley.engine.core.ray.worker import make_shards
 from parley.engine.core.ray.shares import NOTHING, Share, num_fitting, reserve
-from tests.engine.core.ray.apart import start_cluster
+from tests.engine.core.ray.own_cluster import start_cluster
 cluster = start_cluster(0)
 for _ in range(2):
     cluster.add_node(num_cpus=1, num_gpus=1)

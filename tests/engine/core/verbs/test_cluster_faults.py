@@ -14,7 +14,7 @@ import pytest
 
 from parley.engine.core.ray import pool
 from parley.engine.core.ray.session import RaySession
-from tests.engine.core.ray.apart import survives
+from tests.engine.core.ray.own_cluster import survives
 from tests.engine.core.verbs.faults import NUM_SHARDS, attempts, make_case, num_deaths_left, order_deaths, slowed
 from tests.engine.core.verbs.made_up import Notes, kill_at, rows
 
@@ -24,7 +24,7 @@ LOSES_A_MACHINE = """
 import sys
 from pathlib import Path
 from tests.engine.core.verbs.faults import When, attempts, make_case, slow_workers
-from tests.engine.core.ray.apart import start_cluster
+from tests.engine.core.ray.own_cluster import start_cluster
 folder, log = Path(sys.argv[1]), Path(sys.argv[1]) / "log"
 case = make_case("KIND", folder)
 whole = case.rows_of(folder / "whole")
@@ -46,7 +46,7 @@ from pathlib import Path
 from parley.engine.core.verbs.job import Silent
 from parley.engine.negotiation.verbs.minmax import MINMAX
 from tests.engine.core.verbs.made_up import Notes, assert_equal_weights, campaign, corpus_vocabulary, data_root, save_negotiator
-from tests.engine.core.ray.apart import start_cluster
+from tests.engine.core.ray.own_cluster import start_cluster
 folder = Path(sys.argv[1])
 (folder / "data").mkdir()
 root = data_root(folder / "data")

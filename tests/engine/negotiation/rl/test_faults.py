@@ -23,7 +23,7 @@ from parley.engine.core.rllib.reproducible import learned_weights
 from parley.engine.negotiation.rl.env import ADVERSARY, TARGET
 from parley.envs.core.errors import ClusterError
 from parley.policies.negotiator.speaker import load_model
-from tests.engine.core.ray.apart import survives
+from tests.engine.core.ray.own_cluster import survives
 from tests.engine.negotiation.rl.trainings import PARTNER, SMALL, Recording, World
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
@@ -77,7 +77,7 @@ import sys
 from pathlib import Path
 from parley.engine.core.ray.session import connect
 from tests.engine.negotiation.rl.trainings import Recording, World
-from tests.engine.core.ray.apart import start_cluster
+from tests.engine.core.ray.own_cluster import start_cluster
 cluster = start_cluster(1)
 with connect(cluster.address):
     algorithm = World(Path(sys.argv[1])).settings(kind=Recording, env_runners=2).build_algo()

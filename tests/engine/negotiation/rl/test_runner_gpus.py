@@ -18,7 +18,7 @@ from parley.engine.negotiation.rl.env import ADVERSARY
 from parley.engine.negotiation.rl.runner import DialogueEnvRunner
 from parley.envs.core.errors import ClusterError
 from parley.policies.chat.settings import ChatSeat
-from tests.engine.core.ray.apart import survives
+from tests.engine.core.ray.own_cluster import survives
 from tests.engine.core.verbs.made_up import Notes
 
 PLAYS = """

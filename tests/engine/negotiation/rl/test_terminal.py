@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.engine.core.ray.apart import survives
+from tests.engine.core.ray.own_cluster import survives
 from tests.engine.core.verbs.made_up import CORPUS, corpus_vocabulary, data_root, save_negotiator, start_parley
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow]

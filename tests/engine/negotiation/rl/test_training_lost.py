@@ -27,7 +27,7 @@ from parley.envs.core.errors import ClusterError
 from parley.envs.negotiation.domain import Vocabulary
 from parley.policies.core.checkpoint import Checkpoint
 from parley.policies.negotiator.settings import KIND
-from tests.engine.core.ray.apart import survives
+from tests.engine.core.ray.own_cluster import survives
 from tests.engine.core.verbs.made_up import Notes
 from tests.engine.negotiation.rl.trainings import CORPUS, GUARDED, World, equal_weights, kill_learner
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.engine.core.ray.apart import survives
+from tests.engine.core.ray.own_cluster import survives
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
 
@@ -14,7 +14,7 @@ BEGIN = """
 import sys
 from pathlib import Path
 from parley.engine.core.verbs.job import Silent
-from tests.engine.core.ray.apart import add_machine_apart, start_cluster
+from tests.engine.core.ray.own_cluster import add_machine_apart, start_cluster
 folder = Path(sys.argv[1])
 driver = folder / "driver"
 driver.mkdir()
