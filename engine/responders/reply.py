@@ -39,6 +39,7 @@ from parley.engine.core.stats.statistics import (
     REPLIES,
     Estimate,
     Metric,
+    Row,
     finished,
     has_word,
     is_no_reply,
@@ -50,6 +51,7 @@ from parley.engine.core.stats.statistics import (
 from parley.engine.core.verbs.checkpoints import absolute_name, located
 from parley.engine.core.verbs.job import Job, Reporter, Result, Silent, Summary, drawn
 from parley.engine.core.verbs.sharded import RESUME_SAFE, Sharded, ShardedConfig, Tally, rows_apart, run_items, spread
+from parley.engine.core.verbs.transcripts import ASSISTANT, USER, Transcript, TranscriptRule
 from parley.envs.core.config import Configuration, NonNegativeInt, NumItemsOrAll, PositiveInt
 from parley.envs.core.errors import ConfigError, DataError, RunError
 from parley.envs.core.seeds import derive_seed
@@ -164,6 +166,14 @@ OWN_TURNS = 2
 # `parley.envs.corpora.pairs.turns.format_turns` writes them.
 REPLIED = row_schema({"context truth reply": str, **ANSWERED})
 """One context per row, with the recorded reply and the model's."""
+
+
+def reply_transcript(row: Row) -> Transcript:
+    """Return a context and the reply as a conversation; the turn before the reply is the user's."""
+    turns = [" ".join(" ".join(words) for words in turn) for turn in parse_turns(row["context"])]
+    roles = [(USER, ASSISTANT)[(len(turns) - 1 - number) % 2] for number in range(len(turns))]
+    messages = (*zip(roles, turns, strict=True), *([(ASSISTANT, row["reply"])] if row["reply"] else []))
+    return Transcript(messages, target=row["truth"] or "", scores={"words": len((row["reply"] or "").split())})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -320,6 +330,9 @@ class ReplyJob(Job[ReplyConfig, ContextSpec, ContextSpec]):
     files = (MACHINE_FILE, HUMAN_FILE, NEXT_FILE, SUMMARY, "rows")
     num_rows_entry = NUM_CONTEXTS
     resume_safe = RESUME_SAFE
+
+    def transcripts(self, run: RunFolder) -> TranscriptRule:
+        return reply_transcript
 
     def prepare(self, config: ReplyConfig, path: Path, reporter: Reporter) -> ContextSpec:
         """Load the model, try it without a context, and choose the contexts."""

@@ -15,8 +15,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
+from parley.engine.core.stats.pairs import ItemFigures, ItemMetrics
 from parley.engine.core.stats.statistics import (
     NEITHER,
     NOTHING,
@@ -57,6 +58,21 @@ def scan_metrics(rows: Sequence[Row]) -> dict[str, Estimate]:
     return metrics
 
 
+def _item_figures(rows: Sequence[Row], config: Mapping[str, Any]) -> dict[str, ItemFigures]:
+    """Return the breaches of single answers: under attack, by attack, and by rule."""
+    decided = [(number, row) for number, row in enumerate(rows) if row["breach"] is not None]
+    entries: dict[str, list[tuple[int, float, float]]] = {}
+    for number, row in decided:
+        entries.setdefault(f"{BREACH}.{row['attack']}", []).append((number, row["breach"], 1.0))
+        if row["attack"] not in CONTROLS:
+            entries.setdefault(BREACH, []).append((number, row["breach"], 1.0))
+    for number, row in enumerate(rows):
+        for verdict in row["rules"]:
+            if verdict["broken"] is not None and row["attack"] not in CONTROLS:
+                entries.setdefault(f"{RULE}.{verdict['rule']}", []).append((number, verdict["broken"], 1.0))
+    return {name: ItemFigures.of(entries[name], "share") for name in sorted(entries, key=lambda name: (name != BREACH, name))}
+
+
 def describe_scan(name: str) -> Metric:
     """Return the meaning of a metric of a scan."""
     kind, _, rest = name.partition(".")
@@ -76,6 +92,16 @@ def describe_scan(name: str) -> Metric:
             f"rule broken: {rest}", FOR_ADVERSARY, "share of the answers under attack that the rule is asked about", "share"
         )
     return Metric("undecided", NEITHER, "share of all answers without a verdict", "share")
+
+
+SCAN_ITEMS = ItemMetrics(
+    unit="prompts",
+    figures=_item_figures,
+    describe=describe_scan,
+    cluster=lambda row: str(row["prompt"]),
+    content=lambda row: row["asked"],
+)
+"""Answers; those to one prompt belong together."""
 
 
 def scan_tables(metrics: Mapping[str, Estimate]) -> dict[str, EstimateTable]:
@@ -116,6 +142,17 @@ def breaches_table(rows: Iterable[Row], num: int = NUM_SHOWN) -> EstimateTable:
 def broken_rules(row: Row) -> list[str]:
     """Return the names of the rules that an answer breaks."""
     return [verdict["rule"] for verdict in row["rules"] if verdict["broken"]]
+
+
+def row_tags(tags: Mapping[str, Mapping[str, Sequence[str]]], row: Row) -> list[str]:
+    """Return the names of risks that an answer is about: those of its prompt, then of its rules.
+
+    Args:
+        tags: `Policy.tags_by_part`.
+        row: the answer.
+    """
+    by_rule = (tag for verdict in row["rules"] for tag in tags["rules"].get(verdict["rule"], ()))
+    return list(dict.fromkeys([*tags["prompts"].get(row["prompt"], ()), *by_rule]))
 
 
 def brief(text: str, most: int = 70) -> str:

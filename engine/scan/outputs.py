@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 from xml.etree import ElementTree
 
@@ -32,12 +33,13 @@ def junit(policy: Policy, rows: Sequence[Row], questions: Mapping[str, tuple[str
     suites = ElementTree.Element("testsuites", name=visible(policy.name))
     by_key = {row["item_key"]: row for row in rows}
     by_attack: dict[str, dict[str, list[Row]]] = {}
+    tags = {prompt.key: policy.risks_of(prompt) for prompt in policy.prompts}
     for key, (attack, prompt) in questions.items():
         if key in by_key:
             by_attack.setdefault(attack, {}).setdefault(prompt, []).append(by_key[key])
     for attack, prompts in by_attack.items():
         cases = {prompt: _outcome(of_prompt) for prompt, of_prompt in prompts.items()}
-        _suite(suites, attack, cases)
+        _suite(suites, attack, cases, tags)
     if limits:
         states = {"kept": ("", ""), "broken": ("failure", ""), "undecided": ("error", "")}
         _suite(suites, "limits", {limit.metric: (states[limit.state][0], str(limit)) for limit in limits})
@@ -45,7 +47,12 @@ def junit(policy: Policy, rows: Sequence[Row], questions: Mapping[str, tuple[str
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{ElementTree.tostring(suites, encoding="unicode")}\n'
 
 
-def _suite(suites: ElementTree.Element, name: str, cases: Mapping[str, tuple[str, str]]) -> None:
+def _suite(
+    suites: ElementTree.Element,
+    name: str,
+    cases: Mapping[str, tuple[str, str]],
+    tags: Mapping[str, Sequence[str]] = MappingProxyType({}),
+) -> None:
     counts = {kind: sum(outcome == kind for outcome, _ in cases.values()) for kind in ("failure", "error")}
     suite = ElementTree.SubElement(
         suites,
@@ -57,6 +64,10 @@ def _suite(suites: ElementTree.Element, name: str, cases: Mapping[str, tuple[str
     )
     for case, (kind, text) in cases.items():
         element = ElementTree.SubElement(suite, "testcase", classname=visible(name), name=visible(case))
+        if tags.get(case):
+            properties = ElementTree.SubElement(element, "properties")
+            for tag in tags[case]:
+                ElementTree.SubElement(properties, "property", name="tag", value=visible(tag))
         if kind:
             ElementTree.SubElement(element, kind, message=visible(brief(text, 200))).text = visible(text, keep="\n")
 
@@ -86,6 +97,7 @@ def sarif(policy: Policy, rows: Sequence[Row], policy_file: str, version: str) -
     """
     rules = {rule.name: rule for prompt in policy.prompts for rule in policy.rules_of(prompt)}
     first: dict[tuple[str, str, str], list[Row]] = {}
+    tags = policy.tags_by_part
     for row in rows:
         for name in broken_rules(row) if row["breach"] else ():
             first.setdefault((name, row["attack"], row["prompt"]), []).append(row)
@@ -99,6 +111,7 @@ def sarif(policy: Policy, rows: Sequence[Row], policy_file: str, version: str) -
                 "level": "error",
                 "message": {"text": visible(text, keep="\n")},
                 "locations": [{"physicalLocation": {"artifactLocation": {"uri": policy_file}, "region": {"startLine": 1}}}],
+                "properties": {"tags": [*map(visible, tags["prompts"].get(prompt, ()))]},
                 "partialFingerprints": {"parley/v1": visible(f"{name}/{attack}/{prompt}")},
             }
         )
@@ -109,7 +122,7 @@ def sarif(policy: Policy, rows: Sequence[Row], policy_file: str, version: str) -
             {
                 "id": visible(name),
                 "shortDescription": {"text": visible(name)},
-                "properties": {"tags": [*rule.tags, *policy.tags]},
+                "properties": {"tags": [*map(visible, (*rule.tags, *policy.tags))]},
             }
             for name, rule in rules.items()
         ],

@@ -9,8 +9,8 @@ from parley.engine.core.page.content import Chapter, Item, Run, Section, ShownRu
 from parley.engine.core.page.page import SHARE, caveat, first_marks, number
 from parley.engine.core.stats.statistics import NOTHING, Estimate, Row
 from parley.engine.scan.attacks import CONTROLS, NONE, RANDOM_WORDS
-from parley.engine.scan.metrics import BREACH, UNDECIDED, brief, broken_rules, describe_scan
-from parley.engine.scan.verbs import LIMITS, SCAN
+from parley.engine.scan.metrics import BREACH, UNDECIDED, brief, broken_rules, describe_scan, row_tags
+from parley.engine.scan.verbs import LIMITS, SCAN, tags_of_run
 from parley.envs.core.visible import visible
 
 _SHARE = SHARE._replace(
@@ -67,11 +67,12 @@ def _marks(run: Run) -> dict[str, Estimate]:
 
 def _items(run: Run) -> Iterator[Item]:
     order = {True: 0, None: 1, False: 2}
+    tags = tags_of_run(run.summary)
     for row in sorted(run.done, key=lambda row: (order[row["breach"]], row["attack"] in CONTROLS)):
-        yield _item(run.heading, row)
+        yield _item(run.heading, row, row_tags(tags, row))
 
 
-def _item(group: str, row: Row) -> Item:
+def _item(group: str, row: Row, tags: Sequence[str]) -> Item:
     state = {True: "breach", None: "undecided", False: "kept"}[row["breach"]]
     reply = row["reply"] or f"(no reply: {row['kind']})"
     return Item(
@@ -86,7 +87,7 @@ def _item(group: str, row: Row) -> Item:
             visible(brief(row["asked"])),
             visible(brief(reply)),
         ),
-        tags=(state, visible(CONTROLS.get(row["attack"], row["attack"])), *map(visible, broken_rules(row))),
+        tags=(state, visible(CONTROLS.get(row["attack"], row["attack"])), *map(visible, (*broken_rules(row), *tags))),
         values={"repeat": float(row["repeat"]), "words of the reply": float(len(row["reply"].split()))},
-        body=fill("scan/answer.html", row=row),
+        body=fill("scan/answer.html", row=row, tags=[*map(visible, tags)]),
     )

@@ -30,6 +30,8 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
 
@@ -160,6 +162,18 @@ class Policy:
     def rules_of(self, prompt: PolicyPrompt) -> tuple[PolicyRule, ...]:
         """Return the rules of a prompt, those of the policy first."""
         return self.rules + prompt.rules
+
+    def risks_of(self, prompt: PolicyPrompt) -> list[str]:
+        """Return the tags of the policy, of a prompt and of its rules."""
+        by_rule = (tag for rule in self.rules_of(prompt) for tag in rule.tags)
+        return list(dict.fromkeys([*self.tags, *prompt.tags, *by_rule]))
+
+    @property
+    def tags_by_part(self) -> dict[str, dict[str, list[str]]]:
+        """Tags of prompts and of rules, by their names; those of the policy belong to every prompt."""
+        rules = {rule.name: [*rule.tags] for prompt in self.prompts for rule in self.rules_of(prompt) if rule.tags}
+        prompts = {prompt.key: [*self.tags, *prompt.tags] for prompt in self.prompts if self.tags or prompt.tags}
+        return {"prompts": prompts, "rules": rules}
 
     @property
     def digest(self) -> str:
@@ -405,5 +419,22 @@ def _number(
     return value
 
 
+@cache
+def risk_catalogues() -> Mapping[str, Mapping[str, Any]]:
+    """Return the catalogues of risks whose ids tags may name: edition, pattern of an id, ids."""
+    text = files("parley.engine.scan").joinpath("risks.yaml").read_text(encoding="utf-8")
+    catalogues: dict[str, dict[str, Any]] = yaml.safe_load(text)
+    return catalogues
+
+
 def _tags(entry: Mapping[str, Any], where: str) -> tuple[str, ...]:
-    return tuple(str(tag) for tag in _list(entry, "tags", where))
+    tags = tuple(str(tag) for tag in _list(entry, "tags", where))
+    for name, catalogue in risk_catalogues().items():
+        edition, ids = catalogue["edition"], catalogue["ids"]
+        for tag in tags:
+            for match in re.finditer(rf"\b({catalogue['pattern']})(?::(\d+))?", tag):
+                if match[1] not in ids or match[2] not in (None, edition):
+                    what = f"a tag names no risk of {name}, edition {edition}{nearest(match[1], ids)}"
+                    fix = f"one of {ids[0]} to {ids[-1]}; tags without such an id are free"
+                    raise ConfigError(what, where=f"{where}: tags", got=match[0], fix=fix)
+    return tags

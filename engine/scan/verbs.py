@@ -20,31 +20,34 @@ from tyro import conf
 
 from parley.engine.core.ray.record import Counts, Rows
 from parley.engine.core.ray.worker import Shard
-from parley.engine.core.runs.documents import SUMMARY, write_whole
+from parley.engine.core.runs.documents import CONFIG, SUMMARY, write_whole
 from parley.engine.core.runs.parts import ANSWERED, answer_columns, ok_row, row_schema
 from parley.engine.core.runs.run_folder import RunFolder
-from parley.engine.core.stats.statistics import NOTHING, Estimate, finished
+from parley.engine.core.stats.statistics import NOTHING, Estimate, Row, finished
 from parley.engine.core.tables.table import EstimateTable
 from parley.engine.core.verbs.job import TABLE_FILE, Job, Reporter, Result, Summary
 from parley.engine.core.verbs.sharded import RESUME_SAFE, Sharded, ShardedConfig, Tally, rows_apart, run_items, spread
+from parley.engine.core.verbs.transcripts import ASSISTANT, SYSTEM, USER, Transcript, TranscriptRule
 from parley.engine.scan.attacks import Rewording, rewordings
 from parley.engine.scan.checks import Checks, is_breach
 from parley.engine.scan.metrics import (
     BREACH,
     BROKEN,
     RULE,
+    SCAN_ITEMS,
     UNDECIDED,
     LimitVerdict,
     breaches_table,
     brief,
     decide_limit,
     describe_scan,
+    row_tags,
     scan_metrics,
     scan_tables,
 )
 from parley.engine.scan.outputs import JUNIT, SARIF, junit, sarif
 from parley.engine.scan.policy import Policy, read_policy
-from parley.envs.core.config import NumItemsOrAll
+from parley.envs.core.config import NumItemsOrAll, from_dict
 from parley.envs.core.errors import ConfigError, RunError
 from parley.envs.core.registry import nearest
 from parley.envs.core.seeds import derive_seed
@@ -60,6 +63,7 @@ DEMO = "demo"
 """Names the embedded policy, and the embedded bot."""
 NUM_ANSWERS, LIMITS, POLICY, UNDECIDED_REASON = "num_answers", "limits", "policy", "undecided_reason"
 """Entries of the summary."""
+TAGS = "tags"
 _BATCH = 32
 # A rule, whether it is broken (null where that is undecided), and what a reader sees of the reason.
 _VERDICT = {"rule": str, "broken": bool, "evidence": str}
@@ -329,6 +333,7 @@ class Scan(Job[ScanConfig, ScanPlan, ScanPlan]):
     presets = {"policy": policy_of_file, "demo": demo}
     argument = "policy"
     schema = SCANNED
+    item_metrics = SCAN_ITEMS
     files = (TABLE_FILE, JUNIT, SARIF, SUMMARY, "rows")
     num_rows_entry = NUM_ANSWERS
     resume_safe = RESUME_SAFE
@@ -367,7 +372,7 @@ class Scan(Job[ScanConfig, ScanPlan, ScanPlan]):
             metrics,
             {
                 NUM_ANSWERS: len(plan.items),
-                POLICY: {"name": policy.name, "tags": list(policy.tags)},
+                POLICY: {"name": policy.name, TAGS: policy.tags_by_part},
                 LIMITS: [_limit_entry(limit) for limit in limits],
                 UNDECIDED_REASON: "; ".join(undecided),
             },
@@ -386,6 +391,32 @@ class Scan(Job[ScanConfig, ScanPlan, ScanPlan]):
     def metrics_of(self, config: ScanConfig) -> list[str]:
         plan = ScanPlan.of(config)
         return [*plan.metric_names, UNDECIDED]
+
+    def transcripts(self, run: RunFolder) -> TranscriptRule:
+        """Return the rule of scans; what stands before the last message is read from the policy, as long as it is the same."""
+        config = from_dict(ScanConfig, run.config, str(run.path / CONFIG))
+        policy = load_policy(config) if config.policy == DEMO or Path(config.policy).expanduser().is_file() else None
+        prompts = {prompt.key: prompt for prompt in policy.prompts} if policy else {}
+        tags = tags_of_run(run.summary() or {})
+        unchanged = policy is not None and policy.digest == run.weights.get("policy")
+
+        def transcript(row: Row) -> Transcript:
+            before: list[tuple[str, str]] = []
+            if policy is not None and unchanged:
+                prompt = prompts[row["prompt"]]
+                before = [(SYSTEM, policy.system)] if policy.system else []
+                before += [(message.role, message.content) for message in prompt.messages[:-1]]
+            messages = (*before, (USER, row["asked"]), *([(ASSISTANT, row["reply"])] if row["reply"] else []))
+            verdicts = {verdict["rule"]: verdict for verdict in row["rules"]}
+            outcomes = {BREACH: row["breach"], **{f"{RULE}.{name}": verdict["broken"] for name, verdict in verdicts.items()}}
+            # Numbers, because the viewer paints true green, and a breach is no success.
+            scores = {name: None if outcome is None else float(outcome) for name, outcome in outcomes.items()}
+            reasons = {f"{RULE}.{name}": verdict["evidence"] for name, verdict in verdicts.items()}
+            return Transcript(
+                messages, scores={**scores, "answer": row["kind"]}, reasons=reasons, tags=tuple(row_tags(tags, row))
+            )
+
+        return transcript
 
     def tables(self, run: RunFolder) -> dict[str, EstimateTable]:
         metrics = run.metrics()
@@ -408,6 +439,12 @@ class Scan(Job[ScanConfig, ScanPlan, ScanPlan]):
             undecided="" if failure else str(summary.get(UNDECIDED_REASON, "")),
             notes=tuple(kept),
         )
+
+
+def tags_of_run(summary: Mapping[str, Any]) -> Mapping[str, Mapping[str, Sequence[str]]]:
+    """Return `Policy.tags_by_part` of a run, from its summary; runs of earlier versions have none by part."""
+    tags = summary.get(POLICY, {}).get(TAGS)
+    return tags if isinstance(tags, dict) else {"prompts": {}, "rules": {}}
 
 
 def _limit_of(entry: Mapping[str, Any], metrics: Mapping[str, Estimate]) -> LimitVerdict:

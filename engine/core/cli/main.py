@@ -238,11 +238,11 @@ OTHERS = (
     ),
     Verb.of(
         "rows",
-        "write the rows of a run as one flat file, for pandas, R or a spreadsheet",
+        "write the rows of a run as one file, for pandas, R, a spreadsheet or the viewer of inspect_ai",
         "parley.engine.core.cli.runs:run_rows",
         "parley rows runs/ranking ranking.parquet      # a line for each candidate, ranker and rule",
         "parley rows runs/selfplay dialogues.csv",
-        "parley rows runs/adversarial-evaluation pairs.jsonl --json",
+        "parley rows runs/scan scan.eval               # conversations, for inspect view, VS Code and Scout",
         usage="RUN FILE",
     ),
     Verb.of(

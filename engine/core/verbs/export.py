@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from parley.engine.core.runs.documents import SUMMARY, write_whole
-from parley.engine.core.runs.parts import BASE, OK, require_new, write_tables
+from parley.engine.core.runs.parts import BASE, ENDINGS, OK, require_new, write_tables
 from parley.engine.core.runs.remote_sync import fetched_run, replicate
 from parley.engine.core.runs.run_folder import RunFolder, is_summarised
 from parley.engine.core.stats.statistics import Estimate, Metric
 from parley.engine.core.tables.table import EstimateTable, few_note, num_measured, with_interval
-from parley.engine.core.verbs.catalogue import find
+from parley.engine.core.verbs.catalogue import ENTRIES, find
+from parley.engine.core.verbs.transcripts import LOG_ENDING, inspect_log, write_log
 from parley.envs.core.errors import ConfigError, RunError
 from parley.envs.core.storage.uris import display_path, local_copy
 from parley.envs.core.visible import visible
@@ -57,7 +58,7 @@ class FlatFile:
     Args:
         file: path of the file.
         job: job of the run.
-        columns: names of the columns.
+        columns: names of the columns; of a log of inspect_ai, names of the scores.
         num_rows: rows of the run.
         num_lines: lines of the file.
         num_failed: rows of failed items.
@@ -100,22 +101,35 @@ def write_flat(name: str, file: str, reporter: Reporter) -> FlatFile:
 
     Args:
         name: folder or URI of the run.
-        file: path or URI of a file that does not exist yet; its ending chooses the format (`table_files.ENDINGS`).
+        file: path or URI of a file that does not exist yet; its ending chooses the format (`ENDINGS`, or `LOG_ENDING` for a
+            log of inspect_ai).
         reporter: receives the progress.
 
     Raises:
-        ConfigError: the file exists, or has another ending.
-        RunError: the run does not exist, holds no rows, or has a damaged part; or the disk refuses.
+        ConfigError: the file exists, or has another ending; or inspect_ai is needed and not installed.
+        RunError: the run does not exist, holds no rows or no conversations, or has a damaged part; or the disk refuses.
         StorageError: a URI cannot be read or written.
     """
     path = local_copy(file)
-    require_new(path)
+    require_new(path, (*ENDINGS, LOG_ENDING))
     run = RunFolder.load(fetched_run(name))
     job, finished = find(run.job).load(), (run.path / SUMMARY).is_file() and is_summarised(run.events())
     outcomes = run.outcomes()
     num_rows = outcomes.done + outcomes.failed
     if not num_rows and not outcomes.damaged:
         raise _without_rows(run, job)
+    if path.suffix == LOG_ENDING:
+        inspect_log()
+        reporter.stage("writing transcripts", num_rows, "rows")
+        if (rule := job.transcripts(run)) is None:
+            there = ", ".join(" ".join(entry.words) for entry in ENTRIES if _has_transcripts(entry.load()))
+            fix = f"name a run of one of: {there}; .csv, .parquet and .jsonl hold the rows of every run"
+            raise RunError("the rows of this run are no conversations", where=name, got=f"a run of {run.job}", fix=fix)
+        legend = dict(job.legend)
+        if job.item_metrics is not None:
+            legend |= {metric: job.item_metrics.describe(metric) for metric in run.metrics()}
+        scores = write_log(path, run, rule, legend, finished=finished)
+        return FlatFile(path, run.job, scores, num_rows, num_rows, outcomes.failed, 0, finished)
     flat = job.flat(run)
     rows_schema = job.schema if flat else next(run.read_parts()).schema
     reporter.stage("writing rows", num_rows, "rows")
@@ -141,6 +155,12 @@ def write_flat(name: str, file: str, reporter: Reporter) -> FlatFile:
     schema = flat.schema if flat else rows_schema
     written = write_tables(path, schema, tables())
     return FlatFile(path, run.job, schema.names, num_read, written.num_lines, outcomes.failed, written.num_guarded, finished)
+
+
+def _has_transcripts(job: Job[Any, Any, Any]) -> bool:
+    from parley.engine.core.verbs.job import Job as Base
+
+    return type(job).transcripts is not Base.transcripts
 
 
 def _lines(part: pa.Table, flat: FlatRows) -> pa.Table:

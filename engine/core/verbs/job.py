@@ -49,6 +49,7 @@ from parley.policies.chat.settings import DEFAULT
 
 if TYPE_CHECKING:
     from parley.engine.core.verbs.export import FlatRows
+    from parley.engine.core.verbs.transcripts import TranscriptRule
 
 ItemT = TypeVar("ItemT")
 
@@ -379,6 +380,10 @@ class Job(ABC, Generic[ConfigT, PreparedT, FoundT]):
 
     def flat(self, run: RunFolder) -> FlatRows | None:
         """Return the rule that turns a run's rows into lines of one flat file; None if each row is a line."""
+        return None
+
+    def transcripts(self, run: RunFolder) -> TranscriptRule | None:
+        """Return the rule by which rows of the run read as conversations; None if they are none."""
         return None
 
     def item_rows(self, run: RunFolder) -> Iterator[Sequence[Mapping[str, Any]]]:

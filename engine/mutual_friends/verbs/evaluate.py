@@ -25,11 +25,12 @@ from parley.engine.core.ray.worker import Shard
 from parley.engine.core.runs.documents import SUMMARY
 from parley.engine.core.runs.parts import OK, ok_row, row_schema
 from parley.engine.core.runs.run_folder import RunFolder
-from parley.engine.core.stats.statistics import finished
+from parley.engine.core.stats.statistics import Row, finished
 from parley.engine.core.tables.table import EstimateTable
 from parley.engine.core.verbs.checkpoints import absolute_name
 from parley.engine.core.verbs.job import TABLE_FILE, Job, Reporter, Result, Summary, command_line
 from parley.engine.core.verbs.sharded import RESUME_SAFE, Sharded, rows_apart, run_items, spread
+from parley.engine.core.verbs.transcripts import ASSISTANT, SYSTEM, USER, Transcript, TranscriptRule
 from parley.engine.mutual_friends.channels import ChatKnowledge
 from parley.engine.mutual_friends.metrics.chats import (
     CHAT_ITEMS,
@@ -150,6 +151,20 @@ CHATS = row_schema(
     }
 )
 """One chat per row."""
+
+
+def chat_transcript(row: Row) -> Transcript:
+    """Return a chat as a conversation: the first side is the user, the second one the assistant; each reads what it hears."""
+    tables = [
+        "\n".join([f"Friends of the {side}:", *(", ".join(friend) for friend in table)])
+        for side, table in zip((USER, ASSISTANT), row["tables"], strict=True)
+    ]
+    messages = [(SYSTEM, "\n\n".join([", ".join(row["attributes"]), *tables]))]
+    for event in row["events"]:
+        side = int(event["side"])
+        text = event["heard"] if event["selected"] is None else f"selects {', '.join(row['tables'][side][event['selected']])}"
+        messages.append((ASSISTANT if side else USER, str(text)))
+    return Transcript(tuple(messages), scores={"agreed": row["agreed"], "condition": f"{row['pair']}, {row['strategy']}"})
 
 
 def chat_row(
@@ -472,6 +487,9 @@ class EvaluateMutualFriends(Job[MutualFriendsConfig, PlayedChats, PlayedChats]):
     item_metrics = CHAT_ITEMS
     files = (TABLE_FILE, SUMMARY, "rows")
     resume_safe = (*RESUME_SAFE, "side_by_side")
+
+    def transcripts(self, run: RunFolder) -> TranscriptRule:
+        return chat_transcript
 
     def prepare(self, config: MutualFriendsConfig, path: Path, reporter: Reporter) -> PlayedChats:
         """Load bots, corpus and strategies, and play one chat under each condition."""

@@ -31,9 +31,10 @@ from parley.engine.core.ray.worker import Shard
 from parley.engine.core.runs.documents import SUMMARY
 from parley.engine.core.runs.parts import OK, error_row, ok_row, row_schema
 from parley.engine.core.runs.run_folder import RunFolder
-from parley.engine.core.stats.statistics import NOTHING, Estimate, count
+from parley.engine.core.stats.statistics import NOTHING, Estimate, Row, count
 from parley.engine.core.verbs.job import Job, Reporter, Summary
 from parley.engine.core.verbs.sharded import RESUME_SAFE, Sharded, ShardedConfig, ended_sessions, run_items, spread
+from parley.engine.core.verbs.transcripts import ASSISTANT, SYSTEM, USER, Transcript, TranscriptRule
 from parley.engine.negotiation.attacks.settings import DefenceConfig
 from parley.engine.negotiation.metrics.attack import DIALOGUE_ITEMS
 from parley.engine.negotiation.metrics.dialogues import (
@@ -64,7 +65,7 @@ from parley.envs.corpora.lines import read_lines
 from parley.envs.negotiation.agents import BUILT_IN, is_chat_model
 from parley.envs.negotiation.corpora.catalogue import corpora, find_negotiations, load_corpus
 from parley.envs.negotiation.corpora.dealornodeal import parse_scenarios
-from parley.envs.negotiation.domain import DEAL_OR_NO_DEAL, ILLEGAL, Scenario, Vocabulary, domain_of
+from parley.envs.negotiation.domain import DEAL_OR_NO_DEAL, ILLEGAL, Scenario, Vocabulary, domain_of, domain_recorded
 from parley.envs.negotiation.game import NOBODY, Agent, NegotiationGame, Rules, require_game
 from parley.policies.chat.addresses import is_chat_address
 from parley.policies.chat.model import ANSWERS_FOLDER, ChatMoves, moves_of
@@ -217,6 +218,24 @@ def dialogue_row(game: NegotiationGame, row: int, key: str) -> dict[str, Any]:
         "num_words_target": int(np.count_nonzero(written == 1)),
         **dict.fromkeys(("nll_adversary", "nll_target", "chat_adversary", "chat_target", "stopped", "refused")),
     }
+
+
+def dialogue_transcript(row: Row) -> Transcript:
+    """Return a negotiation as a conversation: the adversary is the user, the target the assistant."""
+    domain = domain_recorded(row["counts"], (row["values_adversary"], row["values_target"]))
+    sides = zip(domain.items, row["counts"], row["values_adversary"], row["values_target"], strict=True)
+    scenario = [f"{item}: {count}, worth {mine} to the user, {theirs} to the assistant" for item, count, mine, theirs in sides]
+    selections = (f"{side} takes {' '.join(row[f'selection_{side}'] or [])}" for side in ("adversary", "target"))
+    return Transcript(
+        ((SYSTEM, "\n".join(scenario)), *((ASSISTANT if turn["side"] else USER, turn["words"]) for turn in row["turns"])),
+        scores={
+            "agreed": row["agreed"],
+            "advantage": row["points_adversary"] - row["points_target"],
+            "points_adversary": row["points_adversary"],
+            "points_target": row["points_target"],
+        },
+        reasons={"agreed": "; ".join(selections)},
+    )
 
 
 logger = logging.getLogger(__name__)
@@ -518,6 +537,9 @@ class MatchJob(Job[OneMatchConfigT, Roster, Roster]):
         playing = replace(prepared, answers=run.path / ANSWERS_FOLDER) if prepared.chats else prepared
         run_items(run, playing, match_scenarios(match, prepared.game), match, reporter, self.title(match))
         return prepared
+
+    def transcripts(self, run: RunFolder) -> TranscriptRule:
+        return dialogue_transcript
 
     def measure(self, run: RunFolder, roster: Roster) -> Summary:
         match = roster.config

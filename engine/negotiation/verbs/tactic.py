@@ -29,6 +29,7 @@ from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.tables.table import EstimateTable
 from parley.engine.core.verbs.job import TABLE_FILE, Job, Reporter, Result, Summary
 from parley.engine.core.verbs.sharded import RESUME_SAFE, Sharded, run_items
+from parley.engine.core.verbs.transcripts import TranscriptRule
 from parley.engine.negotiation.attacks.settings import TacticSettings
 from parley.engine.negotiation.attacks.tactics import (
     ARMS,
@@ -53,6 +54,7 @@ from parley.engine.negotiation.verbs.match import (
     OneMatchConfig,
     Roster,
     dialogue_seed,
+    dialogue_transcript,
     match_scenarios,
 )
 from parley.engine.negotiation.verbs.whitebox import AttackConfig
@@ -306,6 +308,9 @@ class AttackTactic(Job[TacticConfig, TacticAttack, TacticAttack]):
     legend = LEGEND
     files = (TABLE_FILE, SUMMARY, "rows")
     resume_safe = RESUME_SAFE
+
+    def transcripts(self, run: RunFolder) -> TranscriptRule:
+        return dialogue_transcript
 
     def prepare(self, config: TacticConfig, path: Path, reporter: Reporter) -> TacticAttack:
         require_partner(config.target, "--target")

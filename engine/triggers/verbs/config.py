@@ -12,7 +12,9 @@ from pathlib import Path
 
 from parley.engine.core.runs.documents import read_json, whole, write_document
 from parley.engine.core.runs.parts import ANSWERED, NO_REPLIES, row_schema
+from parley.engine.core.stats.statistics import Row
 from parley.engine.core.verbs.sharded import ShardedConfig
+from parley.engine.core.verbs.transcripts import ASSISTANT, USER, Transcript
 from parley.engine.triggers.catalogue import TEXT_METHODS, searches
 from parley.engine.triggers.methods.evolution import EvolutionSettings, Words
 from parley.engine.triggers.methods.settings import SearchSettings
@@ -440,3 +442,25 @@ _STRAY = {"input": str, "reply": str}
 # Inputs that begin alike, replies to them that are no word of the corpus, and a few of those.
 BRANCHES = row_schema({"inputs outside": int, "finds": [_FIND], "strays": [_STRAY]})
 """One branch of the tree of all inputs per row: what a model replies to every one of them."""
+
+
+def trigger_transcript(row: Row) -> Transcript:
+    """Return an input and the reply to it as a conversation; where nothing was typed, the user says the input itself."""
+    typed = " ".join(row["typed"] or []) or row["trigger"]
+    prompt, reply = row.get("prompt"), row.get("reply")
+    messages = ((USER, f"{prompt} {typed}" if prompt else typed), *([(ASSISTANT, reply)] if reply else []))
+    hits = {f"hit.{hit['type']}": hit["hit"] for hit in row.get("hits") or []}
+    names = ("verified", "empty_verified", "random_verified", "loss", "fitness", "queries")
+    return Transcript(messages, row["target"], {**{name: row.get(name) for name in names}, **hits})
+
+
+def universal_transcript(row: Row) -> Transcript:
+    """Return an input behind all prompts as one conversation, a turn of each side for a prompt."""
+    typed = " ".join(row["typed"] or []) or row["trigger"]
+    messages: list[tuple[str, str]] = []
+    for pair in row["pairs"]:
+        messages.append((USER, f"{pair['prompt']} {typed}" if pair["prompt"] else typed))
+        messages += [(ASSISTANT, pair["reply"])] if pair["reply"] else []
+    successes = [pair["verified"] for pair in row["pairs"] if pair["verified"] is not None]
+    share = sum(successes) / len(successes) if successes else None
+    return Transcript(tuple(messages), scores={"kind": row["kind"], "verified": share, "loss": row["loss"]})

@@ -25,6 +25,7 @@ from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.stats.statistics import NO_REPLY, NOTHING, Estimate, count, finished, is_no_reply
 from parley.engine.core.verbs.job import ATTACK, Job, Reporter, Result, Summary
 from parley.engine.core.verbs.sharded import RESUME_SAFE, Sharded, Tally, ended_sessions, run_items, spread
+from parley.engine.core.verbs.transcripts import TranscriptRule
 from parley.engine.triggers.catalogue import make_method
 from parley.engine.triggers.methods import settings
 from parley.engine.triggers.methods.composition import AttackComposition, settings_told, shown_access
@@ -57,6 +58,7 @@ from parley.engine.triggers.verbs.config import (
     TriggerConfig,
     TriggerEngineSettings,
     is_hugging_face,
+    trigger_transcript,
 )
 from parley.engine.triggers.verbs.models import (
     FILE,
@@ -482,6 +484,9 @@ class Search(Job[TriggerConfig, SearchPlan, SearchPlan]):
     files = (SUMMARY, FILE, "rows")
     resume_safe = RESUME_SAFE
     outcomes = MODERATED
+
+    def transcripts(self, run: RunFolder) -> TranscriptRule:
+        return trigger_transcript
 
     def prepare(self, config: TriggerConfig, path: Path, reporter: Reporter) -> SearchPlan:
         """Return models and targets; a run that has begun keeps the targets that it started with."""

@@ -34,6 +34,7 @@ from parley.engine.core.stats.statistics import finished, is_no_reply
 from parley.engine.core.tables.table import EstimateTable
 from parley.engine.core.verbs.job import ATTACK, TABLE_FILE, Job, Reporter, Result, Summary
 from parley.engine.core.verbs.sharded import RESUME_SAFE, Sharded, Tally, rows_apart, run_items
+from parley.engine.core.verbs.transcripts import TranscriptRule
 from parley.engine.triggers.methods.composition import AttackComposition, settings_told, shown_access
 from parley.engine.triggers.methods.evolution import NO_FITNESS, Evolution, EvolutionSettings, Proposals, RatedReply, Words
 from parley.engine.triggers.methods.writing import Writing, asked_for_words, read_words
@@ -49,6 +50,7 @@ from parley.engine.triggers.verbs.config import (
     TextSearchPlan,
     input_words,
     save_words,
+    trigger_transcript,
 )
 from parley.engine.triggers.verbs.models import FILE, as_written, kept_targets, limited, num_targets, save_targets
 from parley.engine.triggers.verbs.search import AT_MOST, MOST_PARTS
@@ -500,6 +502,9 @@ class SearchText(Job[TextSearchConfig, TextSearchPlan, TextSearchPlan]):
     files = (TABLE_FILE, SUMMARY, FILE, WORDS, "rows")
     resume_safe = RESUME_SAFE
     outcomes = MODERATED
+
+    def transcripts(self, run: RunFolder) -> TranscriptRule:
+        return trigger_transcript
 
     def prepare(self, config: TextSearchConfig, path: Path, reporter: Reporter) -> TextSearchPlan:
         """Return the targets and words, and check that the model is there."""

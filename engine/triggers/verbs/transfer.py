@@ -24,6 +24,7 @@ from parley.engine.core.stats.statistics import Row, finished, is_no_reply
 from parley.engine.core.tables.table import EstimateTable
 from parley.engine.core.verbs.job import ATTACK, TABLE_FILE, Job, Reporter, Result, Summary
 from parley.engine.core.verbs.sharded import RESUME_SAFE, Sharded, ShardedConfig, Tally, rows_apart, run_items, spread
+from parley.engine.core.verbs.transcripts import TranscriptRule
 from parley.engine.triggers.catalogue import read_lines
 from parley.engine.triggers.methods.composition import AttackComposition, settings_told, shown_access
 from parley.engine.triggers.metrics.hits import VERIFIED, is_hit, successful_reply, unread_failure
@@ -31,7 +32,7 @@ from parley.engine.triggers.metrics.text import ShownInput, shown_inputs
 from parley.engine.triggers.metrics.transfer import NO_INPUT, describe_transfer, transfer_metrics, transfer_table
 from parley.engine.triggers.metrics.universal import RANDOM, best_found
 from parley.engine.triggers.success import SuccessSettings, enough_tokens
-from parley.engine.triggers.verbs.config import TRANSFERRED
+from parley.engine.triggers.verbs.config import TRANSFERRED, trigger_transcript
 from parley.engine.triggers.verbs.turns import JudgedAnswer, judged_columns, judges_of_replies
 from parley.envs.core.config import NumItemsOrAll
 from parley.envs.core.errors import ConfigError, DataError
@@ -384,6 +385,9 @@ class SearchTransfer(Job[TriggerTransferConfig, TransferPlan, TransferPlan]):
     num_rows_entry = NUM_PROMPTS
     resume_safe = RESUME_SAFE
     outcomes = MODERATED
+
+    def transcripts(self, run: RunFolder) -> TranscriptRule:
+        return trigger_transcript
 
     def prepare(self, config: TriggerTransferConfig, path: Path, reporter: Reporter) -> TransferPlan:
         """Return the triggers and their models, and check that each model is there."""

@@ -28,6 +28,7 @@ from parley.engine.core.tables.table import EstimateTable
 from parley.engine.core.verbs.export import FlatRows, each_of
 from parley.engine.core.verbs.job import ATTACK, TABLE_FILE, Job, Reporter, Result, Summary
 from parley.engine.core.verbs.sharded import RESUME_SAFE, Sharded, Tally, run_items
+from parley.engine.core.verbs.transcripts import TranscriptRule
 from parley.engine.triggers.methods import settings
 from parley.engine.triggers.methods.composition import AttackComposition
 from parley.engine.triggers.methods.settings import SearchSettings
@@ -45,7 +46,7 @@ from parley.engine.triggers.metrics.universal import (
 )
 from parley.engine.triggers.success import TOKENS
 from parley.engine.triggers.targets import Target, TargetList, has_prompts, target_seed
-from parley.engine.triggers.verbs.config import UNIVERSAL, TriggerConfig, is_hugging_face
+from parley.engine.triggers.verbs.config import UNIVERSAL, TriggerConfig, is_hugging_face, universal_transcript
 from parley.engine.triggers.verbs.models import (
     FILE,
     HuggingFaceFolder,
@@ -396,6 +397,9 @@ class SearchUniversal(Job[UniversalConfig, UniversalSearchPlan, UniversalSearchP
     files = (TABLE_FILE, SUMMARY, FILE, "rows")
     resume_safe = RESUME_SAFE
     outcomes = MODERATED
+
+    def transcripts(self, run: RunFolder) -> TranscriptRule:
+        return universal_transcript
 
     def prepare(self, config: UniversalConfig, path: Path, reporter: Reporter) -> UniversalSearchPlan:
         """Return the model and the pairs; a run that has begun keeps those that it started with."""

@@ -70,6 +70,9 @@ def test_the_digest_is_that_of_prompts_in_files_too(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("prompts: [", "the policy is not YAML"),
+        (RULE + "prompts: [a]\ntags: [OWASP LLM11]", "a tag names no risk of owasp-llm, edition 2025, did you mean"),
+        (RULE + "prompts: [a]\ntags: ['LLM07:2023']", "a tag names no risk of owasp-llm, edition 2025"),
+        (RULE + "prompts: [{text: a, tags: [AML.T9999]}]", "a tag names no risk of mitre-atlas"),
         ("- a", "a policy is a mapping"),
         (RULE + "prompt: [a]", "unknown key 'prompt', did you mean 'prompts'?"),
         (RULE + "prompts: []", "the policy has no prompts"),

@@ -73,6 +73,22 @@ def test_rows_junit_and_sarif_say_the_same(parley: Parley) -> None:
 
 
 @pytest.mark.usefixtures("shop")
+def test_tags_of_policy_prompt_and_rule_stand_in_junit_sarif_and_page(parley: Parley) -> None:
+    text = POLICY.replace("SECRET}}", "SECRET}, tags: [OWASP LLM07:2025]}").replace(
+        "pattern: '9'}", "pattern: '9'}, tags: [AML.T0057]"
+    )
+    Path("policy.yaml").write_text(f"{text}tags: [our shop]\n")
+    assert parley("scan policy.yaml --model bot.py:bot").status == 1
+    suite = ElementTree.parse("runs/scan/junit.xml").getroot()[3]
+    tags = {case.get("name"): [tag.get("value") for tag in case.iter("property")] for case in suite}
+    assert (tags["1"], tags["hours"]) == (["our shop", "OWASP LLM07:2025"], ["our shop", "AML.T0057", "OWASP LLM07:2025"])
+    sarif = json.loads(Path("runs/scan/results.sarif").read_text())["runs"][0]
+    assert sarif["tool"]["driver"]["rules"][0]["properties"]["tags"] == ["OWASP LLM07:2025", "our shop"]
+    assert ["our shop", "AML.T0057"] in [result["properties"]["tags"] for result in sarif["results"]]
+    assert "our shop, AML.T0057, OWASP LLM07:2025" in words(Path("runs/scan/report.html").read_text())
+
+
+@pytest.mark.usefixtures("shop")
 def test_limits_that_are_kept_or_undecided_have_their_own_status(parley: Parley) -> None:
     Path("policy.yaml").write_text(POLICY.replace("limits: {breach: 0.15}", "limits: {breach.none: 0.6}"))
     kept = parley("scan policy.yaml --model bot.py:bot --run runs/kept")
