@@ -122,7 +122,10 @@ def write_flat(name: str, file: str, reporter: Reporter) -> FlatFile:
         inspect_log()
         reporter.stage("writing transcripts", num_rows, "rows")
         if (rule := job.transcripts(run)) is None:
-            there = ", ".join(" ".join(entry.words) for entry in ENTRIES if _has_transcripts(entry.load()))
+            from parley.engine.core.verbs.job import Job
+
+            jobs = (entry.load() for entry in ENTRIES)
+            there = ", ".join(" ".join(other.words) for other in jobs if type(other).transcripts is not Job.transcripts)
             fix = f"name a run of one of: {there}; .csv, .parquet and .jsonl hold the rows of every run"
             raise RunError("the rows of this run are no conversations", where=name, got=f"a run of {run.job}", fix=fix)
         legend = dict(job.legend)
@@ -155,12 +158,6 @@ def write_flat(name: str, file: str, reporter: Reporter) -> FlatFile:
     schema = flat.schema if flat else rows_schema
     written = write_tables(path, schema, tables())
     return FlatFile(path, run.job, schema.names, num_read, written.num_lines, outcomes.failed, written.num_guarded, finished)
-
-
-def _has_transcripts(job: Job[Any, Any, Any]) -> bool:
-    from parley.engine.core.verbs.job import Job as Base
-
-    return type(job).transcripts is not Base.transcripts
 
 
 def _lines(part: pa.Table, flat: FlatRows) -> pa.Table:

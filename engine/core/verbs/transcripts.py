@@ -176,11 +176,11 @@ def _sample(log: Any, row: Row, rule: TranscriptRule, model: str) -> Any:
         for name, value in transcript.scores.items()
         if value is not None
     }
-    asked = messages[:first]
+    question = messages[:first]
     return log.EvalSample(
         id=row["item_key"],
         epoch=1,
-        input=asked if len(asked) > 1 else asked[0].text if asked else "",
+        input=question if len(question) > 1 else question[0].text if question else "",
         target=transcript.target,
         messages=messages,
         output=ModelOutput.from_content(model, last) if last else ModelOutput(),
