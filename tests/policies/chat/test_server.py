@@ -391,6 +391,7 @@ def test_answers_that_are_no_reply_are_told_with_what_to_do(tmp_path: Path) -> N
     (warning,) = found.warnings(ChatAsking())
     assert warning.startswith("3 of 5 answers of thinks are no reply (60%: 2 cut in thinking, 1 filtered); leave room")
     assert "enable_thinking" in warning
+    assert "the key max_tokens in a scan's policy file" in warning, "right for a verb and for a scan"
     assert not found.warnings(ChatAsking(max_no_reply=0.6))
     assert found.failure() == warning
     assert not found.failure(allowed=MODERATED), "an attack measures what moderation stops"
