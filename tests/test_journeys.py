@@ -84,11 +84,11 @@ JOURNEYS = {
         150,
     ),
     "negotiate": Journey(
-        "selfplay --dialogues 20 --run FOLDER/run", ("envs/negotiation/scripted/bargainers.py", "speak"), 16, 92, 92
+        "selfplay --dialogues 20 --run FOLDER/run", ("envs/negotiation/scripted/bargainers.py", "speak"), 16, 92, 95
     ),
     "search": Journey(SEARCH, ("policies/chat/completions.py", "part_thinking"), 17, 140, 140),
     "perturb": Journey(
-        "perturb random-swap --input FOLDER/lines.txt", ("engine/perturb/strategies/texts.py", "aligned"), 12, 80, 86
+        "perturb random-swap --input FOLDER/lines.txt", ("engine/perturb/strategies/texts.py", "aligned"), 10, 78, 83
     ),
 }
 
