@@ -1,4 +1,4 @@
-"""The error tree, and small functions that need nothing else: lazy public names, file digests, fsync.
+"""The error tree, and small functions that need nothing else: public names, lists in files, digests, fsync.
 
 Every failure that a user can cause or fix is a `ParleyError` with four parts: what is wrong, where, what was given, and how
 to fix it. Broken invariants of our own code are assertions, not errors of this tree.
@@ -9,8 +9,11 @@ from __future__ import annotations
 import hashlib
 import importlib
 import os
+import re
 import sys
 from collections.abc import Callable, Mapping
+from functools import cache
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -112,6 +115,19 @@ def public(package: str, names: Mapping[str, str]) -> tuple[list[str], Callable[
         return part
 
     return sorted(names), get
+
+
+@cache
+def packaged_lists(package: str, file: str) -> Mapping[str, str]:
+    """Return the lists of a text file of a package by their headings, which are lines "== HEADING"."""
+    text = files(package).joinpath(file).read_text(encoding="utf-8")
+    headings_and_lists = re.split(r"(?m)^== (.+)\n", text)[1:]
+    return dict(zip(headings_and_lists[::2], headings_and_lists[1::2], strict=True))
+
+
+def packaged_phrases(package: str, file: str) -> dict[str, tuple[str, ...]]:
+    """Return the lines of each list of a text file of a package."""
+    return {heading: tuple(filter(None, text.split("\n"))) for heading, text in packaged_lists(package, file).items()}
 
 
 def how_to_install(extra: str) -> str:

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from parley.engine.perturb.catalogue import Resources
-from parley.engine.perturb.lexicon.opposites import word_set
+from parley.engine.perturb.lexicon.opposites import choices, word_lists, word_set
 from parley.engine.perturb.strategies.commands import NAMES
 from parley.engine.perturb.strategy import PerturbSettings
 from parley.envs.core.errors import DataError
@@ -31,50 +31,20 @@ from parley.envs.corpora.arrow import data_root
 from parley.envs.corpora.lines import broken_rule, located, read_lines, require_utf8
 from parley.envs.corpora.pairs.tokens import tokenise
 
-AGREEMENT = {
-    "is": ("are",), "are": ("is",), "was": ("were",), "were": ("was",), "has": ("have",), "have": ("has",), "does": ("do",),
-    "do": ("does",), "'s": ("are",), "'re": ("is",),
-}  # fmt: skip
+_LISTS = word_lists("errors")
+AGREEMENT = choices(_LISTS["agreement"])
 """Forms of verbs that do not agree with the subjects of one another."""
 
-PREPOSITIONS = {
-    "in": ("on", "at"), "on": ("in", "at"), "at": ("in", "on"), "for": ("to",), "with": ("by",),
-    "into": ("in", "to"), "since": ("from",), "during": ("in",), "about": ("of", "on"),
-}  # fmt: skip
+PREPOSITIONS = choices(_LISTS["prepositions"])
 """Prepositions and those that learners write instead."""
 
-CONFUSED = {
-    "their": ("there",), "there": ("their",), "your": ("you 're",), "you 're": ("your", "ur"), "its": ("it 's",),
-    "it 's": ("its",), "they 're": ("their", "there"), "too": ("to",), "than": ("then",), "then": ("than",), "lose": ("loose",),
-    "loose": ("lose",), "whether": ("wether",), "quite": ("quiet",), "quiet": ("quite",), "could have": ("could of",),
-    "should have": ("should of",), "would have": ("would of",), "could 've": ("could of",), "should 've": ("should of",),
-    "would 've": ("would of",), "whose": ("who 's",), "who 's": ("whose",), "affect": ("effect",), "effect": ("affect",),
-    "advice": ("advise",), "piece": ("peace",), "a lot": ("alot",), "off": ("of",), "let 's": ("lets",), "much": ("many",),
-    "many": ("much",), "fewer": ("less",), "information": ("informations",), "software": ("softwares",),
-    "hardware": ("hardwares",), "does n't": ("do n't", "doesnt"), "has n't": ("have n't", "hasnt"),
-}  # fmt: skip
+CONFUSED = choices(_LISTS["confused"])
 """Words that are taken for one another, and endings where there are none."""
 
-APOSTROPHES = {
-    "do n't": "dont", "did n't": "didnt", "ca n't": "cant", "wo n't": "wont", "is n't": "isnt", "are n't": "arent",
-    "was n't": "wasnt", "could n't": "couldnt", "would n't": "wouldnt", "should n't": "shouldnt", "have n't": "havent",
-    "i 'm": "im", "i 've": "ive", "that 's": "thats", "what 's": "whats", "there 's": "theres", "you 've": "youve",
-}  # fmt: skip
+APOSTROPHES = {word: typo for word, (typo,) in choices(_LISTS["apostrophes"]).items()}
 """Contractions as they are written in a hurry."""
 
-MISSPELLINGS = {
-    "about": ("abuot",), "again": ("agian",), "already": ("allready",), "always": ("allways",), "anything": ("anyting",),
-    "available": ("availible",), "because": ("becuase", "becasue"), "before": ("befor",), "beginning": ("begining",),
-    "believe": ("beleive",), "connect": ("conect",), "correctly": ("corectly",), "definitely": ("definately",),
-    "different": ("diffrent",), "does": ("dose",), "every": ("evry",), "from": ("form",), "happened": ("happend",),
-    "just": ("jsut",), "know": ("konw",), "message": ("mesage",), "necessary": ("neccessary",), "occurred": ("occured",),
-    "people": ("poeple",), "please": ("plese",), "possible": ("posible",), "problem": ("probelm",), "probably": ("probaly",),
-    "really": ("realy",), "receive": ("recieve",), "separate": ("seperate",), "should": ("shoud",), "some": ("som",),
-    "something": ("somthing",), "successfully": ("succesfully",), "thanks": ("thnaks",), "the": ("teh",), "their": ("thier",),
-    "there": ("ther",), "tomorrow": ("tommorow",), "try": ("tyr",), "unfortunately": ("unfortunatly",), "until": ("untill",),
-    "usually": ("usualy",), "want": ("wnat",), "weird": ("wierd",), "which": ("wich",), "with": ("wiht",), "work": ("wrok",),
-    "would": ("woudl",), "writing": ("writting",),
-}  # fmt: skip
+MISSPELLINGS = choices(_LISTS["misspellings"])
 """Words and how they are misspelt."""
 
 
@@ -211,45 +181,20 @@ def _tabbed_pairs(path: Path) -> Iterator[tuple[list[str], list[str]]]:
         yield tokenise(sides[0]), tokenise(sides[1])
 
 
-BREAKS = word_set(
-    r"""
-    . ? ! ; : ... , ( ) [ ] { } " ' - * / \ > < = | & + # ~ ^ _ @ :) :( ;) ;( :-) :-( ;-) :d :p ;d ;p and but or so then
-    plus <eou>
-    """
-)
+BREAKS = word_set(_LISTS["breaks"])
 """Marks and coordinators that end a clause."""
 ADDING = word_set("and or")
 """Coordinators behind which a subordinate clause goes on."""
-NEGATIONS = word_set(
-    """
-    n't not no nor never none nothing nobody nowhere neither without cannot hardly barely seldom rarely unless dont
-    doesnt didnt isnt arent wasnt werent cant couldnt wont wouldnt shouldnt havent hasnt hadnt aint non nope nah doubt
-    """
-)
-SUBORDINATORS = word_set(
-    """
-    if when whenever because cause cuz coz since while until till before after though although whether once as than like
-    whatever whichever wherever whose unless incase except
-    """
-)
+NEGATIONS = word_set(_LISTS["negations"])
+SUBORDINATORS = word_set(_LISTS["subordinators"])
 CLOSED = word_set("since than as until till before unless like once how whatever whichever wherever all")
 """Those behind which nothing is negated: "until it does n't boot" is hardly said."""
 QUESTION_WORDS = word_set("how what where when which who why")
-OPENINGS = word_set(
-    """
-    ok okay well yes yeah yep yup yea ya hi hello hey oh ah hm hmm hmmm heh lol sorry thanks thx please just also maybe
-    perhaps now first anyway actually basically btw still too alright right cool great nice good interesting weird sure
-    guys man dude ubuntu wow huh um uh er hehe haha yay nvm ps afaik iirc apparently obviously unfortunately fine
-    """
-)
+OPENINGS = word_set(_LISTS["openings"])
 """Words before the beginning of a sentence."""
 NOMINATIVE = word_set("i you he she we they u")
 PLURAL = word_set("i you we they u these those people")
-SUBJECTS = word_set(
-    """
-    i you u he she it we they this that these those there someone somebody everyone everybody everything something who
-    """
-)
+SUBJECTS = word_set(_LISTS["subjects"])
 ANYBODY = word_set("anyone anybody any anything")
 MODALS = word_set("can could will would should must might may shall")
 HAVE = word_set("have has had")
@@ -276,97 +221,31 @@ RELATIVE_HEADS = word_set("all everything anything something nothing someone any
 """Words behind which "i know" may be a relative clause."""
 INNER = frozenset({"DT", "PR", "JJ"})
 """The beginnings of tags within a noun's phrase."""
-ADVERBS = word_set(
-    """
-    just also really only always usually still even actually probably already simply recently finally currently
-    generally basically sometimes ever often now first definitely certainly obviously apparently clearly totally fully
-    completely all both guys please normally mostly literally seriously then
-    """
-)
-BEFORE_NOT = word_set(
-    """
-    probably still definitely obviously apparently certainly actually possibly likely currently basically usually
-    generally simply clearly maybe sometimes now normally
-    """
-)
+ADVERBS = word_set(_LISTS["adverbs"])
+BEFORE_NOT = word_set(_LISTS["before not"])
 """Adverbs that stand before "not"."""
 NEGATED_ADVERBS = word_set("always often only even ever simply fully completely all totally")
 """Adverbs that stand behind "n't"."""
 NOT_NEGATED = word_set("rather better already")
 """Words behind an auxiliary that is left alone."""
 BEHIND_WOULD = word_set("like love be have say")
-PARTICIPLES = word_set(
-    """
-    been got gotten had done seen tried used made found heard read set put gone taken given written run come become
-    forgotten lost broken chosen installed
-    """
-)
-TAKE_CLAUSES = word_set(
-    """
-    think thinks thought say says said know knows knew hope sure guess mean means meant see assume assuming believe
-    suppose wish bet notice noticed tell told suggest swear imagine figured figure wonder doubt forgot forget feel found
-    heard
-    """
-)
+PARTICIPLES = word_set(_LISTS["participles"])
+TAKE_CLAUSES = word_set(_LISTS["take clauses"])
 """Words behind which a subject may begin a clause."""
 _OF_MINE = word_set("mean guess wonder hope wish bet suppose assume gather swear thank promise take forget fail hate")
 _SAID = ("it comes", "you know", "you mean", "there you", "see you", "see ya", "go ahead", "have fun", "take care")
 SAYINGS = frozenset({*(("i", verb) for verb in _OF_MINE), *(tuple(phrase.split()) for phrase in _SAID)})
 """Phrases that are not negated."""
 NO_FULL_VERBS = word_set("be been being thank thanks welcome sorry ta i a s m d ve re ll doubt lack")
-STATES = word_set(
-    """
-    seems looks works sounds depends means says makes needs appears shows gives comes feels happens helps
-    """
-)
+STATES = word_set(_LISTS["states"])
 """Verbs that often stand without "it"."""
-GERUNDS = word_set(
-    """
-    trying using having running looking installing getting working going doing booting asking wanting upgrading
-    """
-)
-IMPERATIVES = word_set(
-    """
-    try use check see look go make get install type run help read open wait ask need google take give tell remove add
-    paste download stop join put change find click press search set keep start edit define reboot want log follow copy
-    create kill test restart watch reinstall delete remember configure upgrade boot unmount say note turn enter choose
-    select burn plug unplug update compile format disable enable move switch leave buy close save write send pick let
-    consider ensure pastebin skip grab extract replace uninstall explain show disconnect connect repeat stick uncomment
-    reset
-    """
-)
-NOUNS = word_set(
-    """
-    google help test paste log change search start download update edit open set format upgrade boot need run look show
-    burn type copy plug press click note stick switch use join find try hold wait stop watch close write save select see
-    """
-)
+GERUNDS = word_set(_LISTS["gerunds"])
+IMPERATIVES = word_set(_LISTS["imperatives"])
+NOUNS = word_set(_LISTS["nouns"])
 """Imperatives that are often nouns or the names of programs: only before a word that stands behind verbs."""
 BEFORE_IMPERATIVES = word_set(". ? ! ; , ... ) :) ;) :d :p then so")
-BEHIND_IMPERATIVES = word_set(
-    """
-    a an the it this that these those my your his their our me us them him her to for from with in into on at up down
-    out off over through again if what how which whether some any all both another each one everything something someone
-    anything that's using by via as and or there here away around <url> <path> xorg more
-    """
-)
-VERBS = word_set(
-    """
-    accept access add advise agree allow answer appear apply ask assume attach believe blame boot break bring browse
-    build burn buy call care change check choose claim click close come compile complain configure connect consider
-    contain convert copy cost crash create cut decide define delete depend describe disable disagree display do download
-    drop edit enable end enjoy enter execute exist expect explain extract fail feel figure find finish fix follow forget
-    format freeze get give go google guess handle hang happen hate have hear help hit hold hope identify ignore include
-    insist install intend join keep kill know lag launch lead learn leave let like list listen live load lock log look
-    lose love make manage matter mean mention mess mind miss mount move need notice offer open order own partition paste
-    pay pick ping play plug point post prefer press print provide pull purge push put quit read realize reboot recall
-    receive recognize recommend redo refer refuse reinstall remember remove rename repeat replace reply report require
-    resolve restart restore return run save say scan scroll search see seem select sell send set share show shut sit
-    sleep solve sound speak specify start stay stick stop store suggest support suppose suspect swap switch take talk
-    tell tend test think touch try turn type understand uninstall unmount unplug update upgrade upload use vary view
-    wait wake walk wanna want watch wish wonder work worry write
-    """
-)
+BEHIND_IMPERATIVES = word_set(_LISTS["behind imperatives"])
+VERBS = word_set(_LISTS["verbs"])
 """Verbs that are common in chats."""
 UNCHANGING = word_set("put read set cut hit quit shut let cost")
 """Verbs whose past is their base form."""

@@ -33,37 +33,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
-from parley.engine.perturb.lexicon.opposites import Phrase, two_way, word_set
+from parley.engine.perturb.lexicon.opposites import Phrase, two_way, word_lists, word_set
 from parley.engine.perturb.strategies.commands import EXTENSIONS
 from parley.envs.core.errors import DataError
 from parley.envs.corpora.lines import split_lines
 from parley.envs.corpora.pairs.tokens import tokenise
 
-_AUXILIARIES = word_set(
-    """
-    am is are was were do does did have has had can could will would shall should may might must ca wo sha ai
-    """
-)
-_SHORT_FORMS = """
-im i 'm | ive i 've | youre you 're | youve you 've | youll you 'll | weve we 've | theyre they 're | theyve they 've
-theyll they 'll | hes he 's | shes she 's | thats that 's | thatll that 'll | whats what 's | wheres where 's | whos who 's
-theres there 's | itll it 'll | dont do n't | doesnt does n't | didnt did n't | isnt is n't | arent are n't | wasnt was n't
-werent were n't | cant ca n't | cannot can not | couldnt could n't | wont wo n't | wouldnt would n't | shouldnt should n't
-havent have n't | hasnt has n't | hadnt had n't | aint ai n't | dunno do n't know | gonna going to | wanna want to
-gotta got to | lemme let me | gimme give me | u you | pls please | plz please | thx thanks | thanx thanks | cuz because
-coz because | ppl people
-"""
+_LISTS = word_lists("help_channel")
+_AUXILIARIES = word_set(_LISTS["auxiliaries"])
+_SHORT_FORMS = _LISTS["short forms"]
 SHORT_FORMS = {word: tuple(pieces) for word, *pieces in map(str.split, _SHORT_FORMS.strip().replace("\n", " | ").split("|"))}
 """One token of a chat, and the tokens of edited text that it stands for."""
 _SHORT = frozenset(SHORT_FORMS)
-CALENDAR_AND_PEOPLES = word_set(
-    """
-    monday tuesday wednesday thursday friday saturday sunday january february april june july september october november
-    december christmas easter english french german spanish italian russian chinese japanese korean portuguese dutch greek
-    arabic turkish swedish danish norwegian finnish american british european african asian indian canadian australian
-    mexican brazilian irish scottish
-    """
-)
+CALENDAR_AND_PEOPLES = word_set(_LISTS["calendar and peoples"])
 _ENDS = frozenset({".", "?", "!", "..."})
 
 

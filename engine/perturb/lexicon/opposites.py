@@ -28,7 +28,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from parley.envs.core.errors import DataError
+from parley.envs.core.errors import DataError, packaged_lists
 from parley.envs.corpora.lines import FileLine, broken_rule, read_lines, require_utf8
 from parley.envs.corpora.pairs.tokens import tokenise
 
@@ -36,6 +36,17 @@ from parley.envs.corpora.pairs.tokens import tokenise
 def word_set(text: str) -> frozenset[str]:
     """Return the words of a list that are separated by blanks."""
     return frozenset(text.split())
+
+
+def word_lists(name: str) -> Mapping[str, str]:
+    """Return the lists of a file of the folder `data`, by their headings."""
+    return packaged_lists("parley.engine.perturb.lexicon", f"data/{name}.txt")
+
+
+def choices(text: str) -> dict[str, tuple[str, ...]]:
+    """Return the right sides of lines "left > right | right", by their left sides."""
+    sides = (line.split(" > ") for line in text.split("\n") if line)
+    return {left: tuple(right.split(" | ")) for left, right in sides}
 
 
 class Lexicon(Protocol):
@@ -196,263 +207,25 @@ def _words(text: str, line: str) -> Phrase:
     return words
 
 
-_PAIRS = {
-    "v": """
-accept reject        activate deactivate  add remove           agree disagree       allow forbid         answer ask
-appear disappear     arrive leave         attach detach        believe doubt        borrow lend          break fix
-buy sell             compress decompress  connect disconnect   create delete        decode encode
-decrease increase    decrypt encrypt      disable enable       dislike like         download upload      downgrade upgrade
-empty fill           exclude include      expand shrink        export import        fall rise
-finish start         forget remember      hate love            hide show            import export
-install uninstall    install remove       join leave           laugh cry            load unload
-lock unlock          lose keep            lower raise          maximize minimize    mount unmount
-mute unmute          obey disobey         open close           pack unpack          pull push            start stop
-trust distrust                  unlock lock          zip unzip
-lengthen shorten     unblock block        deny grant           repair break
-""",
-    "a": """
-able unable          absent present       active inactive      advanced basic       alive dead           angry calm
-asleep awake         automatic manual     available unavailable                     bad good             beautiful ugly
-best worst           better worse         big small            bigger smaller       biggest smallest     boring interesting
-bright dim           broken working       cheap expensive      clean dirty          clear unclear
-closed open          cold hot             compatible incompatible
-complex simple
-correct incorrect    dark light           deep shallow         difficult easy       disabled enabled
-dry wet              dumb smart           dynamic static       early late           easier harder        easiest hardest
-empty full           external internal    false true           familiar unfamiliar  fast slow            faster slower
-fastest slowest      few many             first last           happy sad            harmful harmless
-heavy light          helpful unhelpful    hidden visible       high low             higher lower
-highest lowest       important unimportant                     impossible possible  installed uninstalled
-invalid valid        invisible visible    large small          larger smaller       largest smallest     latest oldest
-legal illegal        likely unlikely      local remote         long short           longest shortest     loose tight
-loud quiet           lucky unlucky        major minor          mandatory optional   maximum minimum
-narrow wide          nasty nice           necessary unnecessary                     negative positive    new old
-newer older          newest oldest        noisy silent         normal strange       official unofficial
-offline online       patient impatient    permanent temporary  physical virtual     plain fancy          polite rude
-poor rich            popular unpopular    primary secondary    private public       quick slow           quicker slower
-reliable unreliable  relevant irrelevant  responsive unresponsive                   right wrong          rough smooth
-secure insecure      sharp blunt          sour sweet           stable unstable      strong weak          stupid smart
-supported unsupported                     sure unsure          thick thin           top bottom           unhappy happy
-unknown known        upper lower          useful useless       usual unusual        weird normal
-wired wireless       great terrible       awful wonderful      hard easy            odd normal
-perfect imperfect    friendly unfriendly  stronger weaker      cheaper pricier      crowded empty        faulty working
-""",
-    "r": """
-always never         badly well           better worse         carefully carelessly
-correctly incorrectly                     directly indirectly  downstairs upstairs  early late           everywhere nowhere
-externally internally                     faster slower        fortunately unfortunately                 gently roughly
-inside outside       locally remotely     loudly quietly       luckily unfortunately                     often rarely
-permanently temporarily                   privately publicly   properly improperly  quickly slowly       seldom often
-successfully unsuccessfully               usually rarely       harder easier        most least
-""",
-}
-_ONE_WAY = {
-    "v": """
-begin stop           block allow          continue stop        end begin            hope fear            succeed fail
-kill start           launch close         quit start           think doubt          work fail
-""",
-    "a": """
-complicated simple   completed unfinished dangerous safe       safe unsafe          hard easy
-horrible great       idle busy
-similar different    different same       strange normal       tiny huge            huge tiny            most few
-same different       young old
-""",
-    "r": """
-completely partly    constantly rarely    entirely partly      frequently rarely    fully partly
-generally rarely     sadly fortunately    totally partly       twice once           fast slowly
-""",
-}
+_LISTS = word_lists("opposites")
+_PAIRS = {kind: _LISTS[f"pairs {kind}"] for kind in "var"}
+_ONE_WAY = {kind: _LISTS[f"one way {kind}"] for kind in "var"}
 """Where the second word mostly means something else."""
 _NOT_BACK = {
     "v": "start eject leave ask cry keep grant throw rise show repair break",
     "a": "light working present minor",
     "r": "well most least inside outside",
 }
-_LEFT_ALONE = {
-    "v": """
-understand fail follow
-catch ill complicate freeze worry be do have get know let come go live leave make give take see say tell find look need try
-run put want turn set please win sound correct function interest cover cool back act claim box free sit stand stay stick
-miss manage bore fire hire right wrong complete enter exit show clean slow sleep wake play read write save hold pass ask use
-match respect dry delay close spread gather walk ride shout attack defend tie tense heat waste conserve deny admit avoid
-confront end begin like dress
-""",
-    "a": """
-complete previous next
-ill afraid main cool other more less much little live fresh least whole own current specific general individual enough such
-free sorry welcome ready busy multiple single separate due past present future left odd even like black white red green
-actual potential real proper net fat fair deep sudden front back side running standing lost found used limited concerned
-involved tough early middle pro anti go nuclear conventional vertical horizontal individual regular soft wild former latter
-foreign native national international domestic personal mental physical
-""",
-    "r": """
-ill well here there now then up down on off in out back again so just only still too even really very more less much little
-most least ever never-mind far near first last once already yet together apart ahead away close right left straight
-hopefully properly improperly correctly specifically incredibly exactly late later earlier literally officially accidentally
-probably
-""",
-}
+_LEFT_ALONE = {kind: _LISTS[f"left alone {kind}"] for kind in "var"}
 """Words that WordNet's opposites do not suit in a chat."""
-_FIXED = """
-active: | directory
-advanced: more most | packaging
-agree: | to on
-allow allows allowed: | for
-connected: | through with
-join: | #
-downgrade upgrade: | to
-always: as |
-appear appears appeared: | to that as in like
-ask asks asked asking: | for about if how what why to you around ubuntu
-awful: | lot
-bad: too not my | ass
-basic: | auth commands
-begin begins began: | with to
-believe: | so in it me not , . ?
-add adds added: might may could | that
-best: my all at try | practice to of bet regards for , .
-better: 'd you had i we even much | yet off to if be not
-big: how no | brother deal time thanks endian
-broken: have has had 've so | pipe
-cheap: | and
-clear: | screen text that to
-close: | to enough
-closed: | to source as by
-cold: | boot
-common: how in most | sense with
-complete: until till after |  with
-continue continues continued continuing: | to with on
-correct: | me . , ! ?
-dark: | side
-dead: | end line man
-deep: | freeze
-different: no any two some three many several completely totally from very slightly something are somewhat little bit
-    of | enough from than to between . one
-download: | link page
-early: as too how | on
-easily: more as most very so quite pretty not n't |
-easy: take how as | way as going
-empty: | line lines
-enabled disabled: | by
-external: | hard
-fail fails failed failing: | to
-fast: how as | as forward
-few: a the |
-fill fills: | in out
-first: at my | time off of place hand , . and thing try boot
-forget: i | about that it
-forgot: | about
-full: in | screen name path time stop of fledged hd
-good: as for very pretty no any so | morning night evening afternoon luck day bye god to lord thing grief as enough
-    for stuff job work one look , . ! ?
-great: a | , . ! thanks job
-happy: | to
-hard: how too | drive drives disk disks disc copy links link coded reset code time reboot way hd hdd core
-heavy: | duty
-hidden: | file files from
-high: how | school time level end resolution res quality
-hope: | so not to for , you
-important: most more |
-install installs installing: a the my your fresh clean new windows ubuntu linux this an debian during after default
-    minimal full base | disk cd cds dvd process script media option options image instructions guide usb - log disc
-known: well also | to as issue bug for issues
-large: how | part
-last: at my your | night week time year month one few thing of i
-latest: at | and
-likely: is most more very 's less |
-load loads: | average
-local: | time host
-long: how as so too for before very | as story ago term way time run enough live
-lost: get got getting |
-love: would 'd | to you it
-hate hates: would 'd | to
-low: how | level end resolution res
-main: | menu reason thing problem repo repos repository one
-many: how | thanks
-fall falls: | for under in into asleep ill sick behind apart
-like: would 'd |
-sell sells sold: | well
-minor: | version
-most: the at | of recent probably important common popular current stable likely definitely
-mount mounts: to could | point points
-necessary: if |
-never: | mind the been heard ever
-new: very anything what | to here at in line user users with year york . , one ?
-next: | to time week month year day
-nice: very be how | one to , . ! day and
-normal: | user users
-odd: | . ,
-often: how more as |
-old: good year years month months day days weeks how | school days fashioned . ,
-able: to |
-open: | source office ssh gl bsd suse box
-physical: | volume access
-plain: | text english old
-poor: | man
-positive: am 'm are 're | that
-possible: if as when where | ,
-previous: | ones
-private: | key message msg
-public: | key domain
-quick: | question search look fix google and
-quickly: as to |
-remember: | to
-remote: | desktop host
-rich: | text
-safe: | mode
-same: | as with for . thing things ;
-send: | me you us him to
-short: in to | of term cut answer
-similar: | to
-smart: | enough health status data test tests attributes
-start starts started starting: get getting gets got | with from to menu again point button
-static: | library
-stop stops stopped: | by
-strange: how very so | . , ...
-sure: make makes making made for be not n't how pretty quite so to | thing enough , . ! ? why how what if whether
-    where which
-think thinks thought: n't not | if so of about not i ? . , to
-top: | of
-true: not | that . , !
-understand: n't not |
-unknown: | error command device
-usual: as than | suspects
-virtual: | box memory host hosts posts
-manual: | page pages for
-visible: in |
-weird: | . ,
-well: as | , .
-wide: | screen
-work works worked working: im iam 'm 're i you we they he she people who get got getting hard sound | on around with
-    for in as at fine properly well great perfectly ok good correctly flawlessly together right better too either just
-    through that now fully here again okay from there without like any to directory order copy dir style
-wrong: | . ,
-"""
-PREDICATIVE = word_set(
-    """
-    sure wrong right correct able unable available possible impossible likely unlikely dead alive happy unhappy sad
-    broken full empty fine hard hidden visible installed uninstalled down up clear closed open busy idle asleep awake
-    familiar unfamiliar aware early late safe active inactive disabled enabled warm cool fast quick unknown known true
-    """
-)
+_FIXED = _LISTS["fixed"]
+PREDICATIVE = word_set(_LISTS["predicative"])
 """Words that change only behind a form of "be" ("it is full", not "the full path")."""
-ATTRIBUTIVE = word_set(
-    """
-    manual new good latest last first next previous top bottom main most great primary other normal long short
-    """
-)
+ATTRIBUTIVE = word_set(_LISTS["attributive"])
 """Words that change only before a noun."""
-OF_PERSONS = word_set(
-    """
-    think thinks thinking thought like believe hope love hate
-    """
-)
+OF_PERSONS = word_set(_LISTS["of persons"])
 """Verbs that change only behind a person."""
-OF_OBJECTS = word_set(
-    """
-    lost follow follows following followed ask asked asking asks kill break broke breaks breaking answer
-    """
-)
+OF_OBJECTS = word_set(_LISTS["of objects"])
 """Verbs that change only before a pronoun or an article."""
 
 

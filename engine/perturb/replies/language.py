@@ -28,7 +28,7 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from parley.engine.perturb.lexicon.opposites import Lexicon
+from parley.engine.perturb.lexicon.opposites import Lexicon, word_lists, word_set
 from parley.engine.perturb.lexicon.phrasings import BASE_TAGS, PARTS_OF_SPEECH, fits_article
 from parley.engine.perturb.replies.settings import SynonymChoice
 from parley.engine.perturb.strategies.commands import NAMES, in_commands
@@ -203,19 +203,12 @@ _CLASSES: Mapping[str, WordClass] = {
     **dict.fromkeys(("RB", "RBR", "RBS"), "adverb"),
 }
 """Of Penn Treebank tags."""
-_HELPING_VERBS = """
-go come get give make take put let keep set leave help want need say tell ask know think mean see look seem try
-"""
+_LISTS = word_lists("replies")
+_HELPING_VERBS = _LISTS["helping verbs"]
 """Verbs that stand before other verbs and particles, or whose meaning their object has."""
-_COURTESY = """
-please thank thanks sorry welcome hello hi hey bye goodbye cheers congratulations congrats pardon excuse sure ok okay fine
-right yes yeah mind worry
-"""
+_COURTESY = _LISTS["courtesy"]
 """Words that answer, or open a turn, or are polite."""
-_PRO_FORMS = """
-someone somebody anyone anybody everyone everybody something anything everything nothing nobody none somewhere anywhere
-everywhere nowhere nil nix person people one thing way kind first second last next same other such instead else
-"""
+_PRO_FORMS = _LISTS["pro forms"]
 """Words that stand for a person, a thing, a place, a manner or a number."""
 FUNCTION_LIKE = frozenset(f"{_HELPING_VERBS} {_COURTESY} {_PRO_FORMS}".split())
 """Words that are mostly function words, base forms; dictionaries list them as verbs, nouns, adjectives or adverbs."""
@@ -224,13 +217,6 @@ _ALONE = {"N": ("noun",), "V": ("verb", "noun"), "J": ("adjective",), "R": ("adv
 
 
 FOLDER, FILE = "chinese_wordnet", "wn-data-cmn.tab"
-_STOPWORDS = """
-的 了 着 过 地 得 之 吗 呢 吧 啊 呀 哦 嗯 哈 嘛 啦 哇 喔 噢 唉 诶 么 是 在 有 和 与 及 或
-而 但 但是 就 都 也 还 又 再 很 太 不 没 没有 别 被 把 给 对 从 到 向 于 以 为 因为 所以 如果 那么 只
-只是 才 可 可以 能 会 要 想 去 来 说 上 下 里 个 些 一 一个 一下 一点 这 那 这个 那个 这些 那些 这样 那样 这么 什么
-怎么 怎样 怎么样 哪 哪个 哪里 哪儿 谁 几 多少 为什么 我 你 您 他 她 它 我们 你们 他们 她们 它们 咱们 自己 人家
-大家 这里 那里 这儿 那儿
-"""
 _CLASSES_CHINESE: Mapping[str, WordClass] = {
     "n": "noun",
     "r": "pronoun",
@@ -266,7 +252,7 @@ class Chinese:
     def __init__(self, root: Path | None = None, tagger: Any = None) -> None:
         self._root, self._given = root, tagger
         self._tag = lru_cache(_NUM_WORDS)(self._tag_of)
-        self._stopwords = frozenset(_STOPWORDS.split())
+        self._stopwords = word_set(_LISTS["stopwords"])
 
     def tag_all(self, utterances: Sequence[Utterance]) -> list[list[str]]:
         """Return jieba's tags.

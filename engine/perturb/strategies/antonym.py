@@ -38,6 +38,8 @@ from parley.engine.perturb.lexicon.opposites import (
     OPPOSITES,
     PREDICATIVE,
     Lexicon,
+    word_lists,
+    word_set,
 )
 from parley.engine.perturb.lexicon.tagger import NGrams, window
 from parley.engine.perturb.strategies.commands import COMMANDS
@@ -52,10 +54,7 @@ _PAPER = {"VB": "v", "JJ": "a", "RB": "r"}
 _BASE_FORMS = ("VB", "VBP")
 _RELEASED = {**_PAPER, "NN": "n", "MD": "v", "WR": "r"}
 _IS = BE | {"'s", "'m", "'re", "being", "looks", "seems", "becomes", "became", "get", "gets", "stays"}
-_BETWEEN = """
-so very really n't not still also now always probably just already actually it that this i you they all
-"""
-_PASSED_OVER = frozenset(_BETWEEN.split())
+_PASSED_OVER = word_set(word_lists("opposites")["between"])
 """Words between a form of "be" and what it says of its subject."""
 _PERSONS = frozenset({"i", "we", "you", "they", "he", "she", "people"})
 _OBJECTS = frozenset({"DT", "PRP", "PRP$"})

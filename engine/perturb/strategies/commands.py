@@ -12,36 +12,17 @@ from itertools import repeat
 
 import numpy as np
 
+from parley.engine.perturb.lexicon.opposites import word_lists, word_set
 from parley.engine.perturb.strategies.texts import FlatContexts
 
 SIGNS = frozenset("-_/\\|=<>+*&@#~$%^`")
 """Marks that are a part of what is typed, and none of a sentence."""
-_COMMANDS = """
-sudo gksudo gksu kdesudo apt apt-get apt-cache aptitude apt-key add-apt-repository dpkg dpkg-reconfigure update-grub ls cat
-cd cp mv rm mkdir rmdir chmod chown chgrp grep egrep sed awk nano vim vi pico gedit modprobe rmmod lsmod lspci lsusb lshw
-lsblk blkid ifconfig iwconfig iwlist dhclient umount fdisk dmesg uname killall pkill tar wget curl ssh scp rsync insmod
-depmod mkfs fsck dd mknod ln echo whereis locate tail fglrxinfo glxinfo glxgears initctl systemctl update-rc.d xrandr startx
-nohup pip npm git svn
-"""
-COMMANDS = frozenset(_COMMANDS.split())
+_LISTS = word_lists("commands")
+COMMANDS = word_set(_LISTS["commands"])
 """Programs whose names are no words of a sentence."""
-_OTHERS = """
-alias ar as at bash bc bg bin boot bz2 cal cfdisk chroot clear cmp compiz conf cpu cron crontab cut date deb desktop dev
-df diff dig du eject emacs env etc eth0 exec exit export ext3 ext4 fd fg file find fold free fs ftp gcc gconf gdm glx
-gnome groups grub gz gzip halt head history host hosts htop id iface install ip irc iso jobs join kde kdesu kernel kill
-last less lib link linux login logout look lsb_release make man md5sum mesg more mount nautilus nc nice nmap ntfs open opt
-paste patch perl ping proc ps pwd python ram read reboot reset restart root sbin screen script sh shutdown sleep sort
-source split start stat stop su swap sync synaptic tee telnet terminal test time tmp top touch tr tty type ubuntu unalias
-uniq unmount unzip update upgrade uptime usb user usr vga vmstat vmware wait watch wc which who whoami wifi win windows
-wine wireless write x xchat xorg yes zip
-"""
-NAMES = COMMANDS | frozenset(_OTHERS.split())
+NAMES = COMMANDS | word_set(_LISTS["others"])
 """Names of programs, folders and files, those that are words as well: as words they have synonyms and slips, as names none."""
-_EXTENSIONS = """
-conf list jar deb rpm sh py txt gz bz2 tar zip iso so d ini cfg xml html log exe org com net h c img png jpg pdf doc ogv mp3
-odt gpg sig md5 cpp java php js css avi flv wav rc
-"""
-EXTENSIONS = frozenset(_EXTENSIONS.split())
+EXTENSIONS = word_set(_LISTS["extensions"])
 """Ends of the names of files and hosts."""
 _SIGN, _COMMAND, _COLON, _LETTER = 1, 2, 3, 4
 _KINDS = {

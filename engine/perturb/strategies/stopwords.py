@@ -30,7 +30,7 @@ from itertools import pairwise
 import numpy as np
 
 from parley.engine.perturb.catalogue import Resources
-from parley.engine.perturb.lexicon.opposites import word_set
+from parley.engine.perturb.lexicon.opposites import word_lists, word_set
 from parley.engine.perturb.strategies.commands import in_commands, in_commands_of_utterance
 from parley.engine.perturb.strategies.draws import uniforms
 from parley.engine.perturb.strategies.texts import Edits, FlatContexts, running
@@ -127,28 +127,14 @@ def _disagree(article: str, word: str) -> bool:
     return bool((_VOWEL if article == "a" else _NO_VOWEL).match(word))
 
 
-_KEPT = """
-    i me my myself we our ours ourselves you your yours yourself yourselves he him his himself she her hers herself it
-    its itself they them their theirs themselves what which who whom when where why how not 's 'm 'd 're 've 'll
-"""
-_VERBS = """
-    am is are was were be been being have has had having do does did doing can will should could would might must need
-    shall n't ca wo sha ai don didn doesn isn aren wasn weren hasn haven hadn won wouldn shouldn couldn mightn mustn
-    needn shan ain don't didn't doesn't isn't aren't wasn't weren't hasn't haven't hadn't won't wouldn't shouldn't
-    couldn't mightn't mustn't needn't shan't should've
-"""
-KEPT = frozenset(_KEPT.split())
+_LISTS = word_lists("stopwords")
+KEPT = word_set(_LISTS["kept"])
 """Kept under both rules: the released list, with the endings of pronouns in the place of contracted pronouns."""
-VERBS = frozenset(_VERBS.split())
+VERBS = word_set(_LISTS["verbs"])
 """Stop words that are verbs, whole or cut, with the negation that hangs on them; kept under the paper's rule."""
 
 
-_MEANT = """
-no nor not never neither without few more most than before after until against only if off up down out over above below under
-same or because while there here just now all any both each other some such own too again once this that these those about from
-s t d m o y ll re ve ma don
-"""
-MEANT = frozenset(_MEANT.split())
+MEANT = word_set(_LISTS["meant"])
 """Stop words that the paper's rule keeps: without them a line says something else; letters are flags or contractions."""
 PARTICLES = frozenset({"on", "in"})
 TAKE_PARTICLES = frozenset(

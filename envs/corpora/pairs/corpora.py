@@ -35,8 +35,7 @@ from parley.envs.corpora.lines import (
 )
 from parley.envs.corpora.own_files import KINDS, own_file
 from parley.envs.corpora.pairs import helpdesk, tokens
-from parley.envs.corpora.pairs.helpdesk.dialogues import SPLITS_OF_TEN, TOPICS, helpdesk_pairs
-from parley.envs.corpora.pairs.helpdesk.machines import SLOTS, Phrases, Topic
+from parley.envs.corpora.pairs.helpdesk.dialogues import SLOTS, SPLITS_OF_TEN, TOPICS, Phrases, Topic, helpdesk_pairs
 from parley.envs.corpora.pairs.recorded import (
     DICTIONARY,
     FILES,

@@ -26,7 +26,7 @@ from functools import cache
 
 import numpy as np
 
-from parley.envs.core.errors import ConfigError, DataError
+from parley.envs.core.errors import ConfigError, DataError, packaged_phrases
 from parley.envs.core.play import Utterances
 from parley.envs.core.registry import nearest
 from parley.envs.negotiation.domain import EOS_ID, SELECTION_ID, SPECIALS, THEM, YOU, GameActs, Numbers, Selections, Vocabulary
@@ -75,44 +75,7 @@ def selections() -> Selections:
 
 
 SLOT = "{deal}"
-PHRASES: dict[str, tuple[str, ...]] = {
-    "greeting": ("hello .", "hi , thanks for coming .", "good morning .", "nice to meet you .", "hi ."),
-    "open": (
-        "i am looking for {deal} .",
-        "i would like {deal} .",
-        "how about {deal} ?",
-        "i had {deal} in mind .",
-        "what do you say to {deal} ?",
-    ),
-    "counter": (
-        "i was hoping for {deal} instead .",
-        "that is not enough , how about {deal} ?",
-        "could we make it {deal} ?",
-        "i would rather have {deal} .",
-        "not quite , what about {deal} ?",
-    ),
-    "concede": (
-        "all right , i can do {deal} .",
-        "to meet you halfway , {deal} .",
-        "okay , then let us try {deal} .",
-        "i could live with {deal} .",
-    ),
-    "insist": (
-        "i must have {deal} .",
-        "i really need {deal} , take it or leave it .",
-        "my offer stays {deal} .",
-        "i insist on {deal} .",
-    ),
-    "accept": (
-        "deal , {deal} .",
-        "agreed : {deal} .",
-        "that works for me , {deal} then .",
-        "good , so {deal} .",
-        "deal .",
-        "agreed , thank you .",
-    ),
-    "part": ("then there is no deal .", "sorry , i will look elsewhere .", "we will not agree , no deal ."),
-}
+PHRASES = packaged_phrases("parley.envs.negotiation.interview", "phrases.txt")
 ACCEPTING = frozenset(("deal", "agreed", "works"))
 PARTING = frozenset(("no", "elsewhere"))
 FIRM = frozenset(("must", "really", "insist", "stays", "leave"))
