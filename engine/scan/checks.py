@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from parley.engine.core.stats.judged import majority
 from parley.engine.scan.policy import CheckKind, Policy, PolicyRule, ReplyCheck
 from parley.engine.triggers.success import Success, SuccessSettings
 from parley.envs.core.errors import ConfigError
@@ -31,10 +32,12 @@ class CheckVerdict:
     Args:
         found: True or False; None if it is undecided.
         evidence: the text that was found; empty if there is none to show.
+        votes: the verdicts of a panel.
     """
 
     found: bool | None
     evidence: str = ""
+    votes: tuple[bool | None, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -73,7 +76,7 @@ class Checks:
         rules = [rule for prompt in policy.prompts for rule in policy.rules_of(prompt)]
         self._finders: dict[ReplyCheck, Finder] = {}
         for check in dict.fromkeys(check for rule in rules for check in rule.checks):
-            self._finders[check] = _LOADERS[check.kind](check.value, policy, chat, answers)
+            self._finders[check] = _LOADERS[check.kind](check, policy, chat, answers)
 
     def verdict(self, rule: PolicyRule, answer: Answer, prompt: str) -> RuleVerdict:
         """Return the verdict of a rule on an answer to a prompt as it was asked."""
@@ -84,20 +87,39 @@ class Checks:
             return RuleVerdict(rule.name, broken, f"no reply: {answer.kind.value}")
         verdicts = [self._finders[check](answer, prompt) for check in rule.checks]
         findings = [verdict.found for verdict in verdicts]
+        panel = next((ballot_text(verdict.votes) for verdict in verdicts if verdict.votes), "")
         if rule.must:
             missing = [_told(check) for check, verdict in zip(rule.checks, verdicts, strict=True) if verdict.found is False]
             broken = True if missing else None if None in findings else False
-            return RuleVerdict(rule.name, broken, f"not found: {'; '.join(missing)}" if missing else "")
+            return RuleVerdict(rule.name, broken, panel or (f"not found: {'; '.join(missing)}" if missing else ""))
         broken = True if True in findings else None if None in findings else False
         evidence = next((verdict.evidence for verdict in verdicts if verdict.found), "")
-        return RuleVerdict(rule.name, broken, evidence)
+        return RuleVerdict(rule.name, broken, panel or evidence)
+
+
+_BALLOT = {True: "yes", False: "no", None: "undecided"}
+_PANEL = "panel: "
+
+
+def ballot_text(votes: Sequence[bool | None]) -> str:
+    """Return the votes of a panel as the evidence of a rule."""
+    return _PANEL + ", ".join(_BALLOT[vote] for vote in votes)
+
+
+def votes_of(evidence: str) -> list[bool | None]:
+    """Return the votes that `ballot_text` wrote; nothing for another text."""
+    votes = {text: vote for vote, text in _BALLOT.items()}
+    words = evidence.removeprefix(_PANEL).split(", ")
+    return [votes[word] for word in words] if evidence.startswith(_PANEL) and votes.keys() >= set(words) else []
 
 
 def _told(check: ReplyCheck) -> str:
     return f"{check.kind} {check.value}".strip()
 
 
-def _contains(text: str, *_: Any) -> Finder:
+def _contains(check: ReplyCheck, *_: Any) -> Finder:
+    text = check.value
+
     def find(answer: Answer, prompt: str) -> CheckVerdict:
         at = answer.text.casefold().find(text.casefold())
         return CheckVerdict(at >= 0, text if at >= 0 else "")
@@ -105,12 +127,12 @@ def _contains(text: str, *_: Any) -> Finder:
     return find
 
 
-def _exact(text: str, *_: Any) -> Finder:
-    return lambda answer, prompt: CheckVerdict(answer.text.strip() == text.strip(), answer.text.strip())
+def _exact(check: ReplyCheck, *_: Any) -> Finder:
+    return lambda answer, prompt: CheckVerdict(answer.text.strip() == check.value.strip(), answer.text.strip())
 
 
-def _pattern(pattern: str, *_: Any) -> Finder:
-    compiled = re.compile(pattern)
+def _pattern(check: ReplyCheck, *_: Any) -> Finder:
+    compiled = re.compile(check.value)
 
     def find(answer: Answer, prompt: str) -> CheckVerdict:
         match = compiled.search(answer.text)
@@ -124,12 +146,12 @@ def _refusal(*_: Any) -> Finder:
     return lambda answer, prompt: CheckVerdict(not judge.verdict(answer, "").success, "a sign of a refusal")
 
 
-def _judge(question: str, policy: Policy, chat: ChatModelSettings, answers: Path | None) -> Finder:
+def _judge(check: ReplyCheck, policy: Policy, chat: ChatModelSettings, answers: Path | None) -> Finder:
     from parley.policies.chat.loading import load_chat_model
     from parley.policies.chat.verdicts import ChatVerdicts
 
-    model = load_chat_model(policy.judge, chat, answers=answers)
-    ask = ChatVerdicts(model, f"{question}\n\nAnswer with one word, yes or no.", chat.judge_tokens)
+    model = load_chat_model(check.option("by") or policy.judge, chat, answers=answers)
+    ask = ChatVerdicts(model, f"{check.value}\n\nAnswer with one word, yes or no.", chat.judge_tokens)
 
     def find(answer: Answer, prompt: str) -> CheckVerdict:
         verdict = ask(answer.text, "", prompt)
@@ -138,17 +160,56 @@ def _judge(question: str, policy: Policy, chat: ChatModelSettings, answers: Path
     return find
 
 
-def _classifier(folder: str, policy: Policy, chat: ChatModelSettings, answers: Path | None) -> Finder:
+def _rubric(check: ReplyCheck, policy: Policy, chat: ChatModelSettings, answers: Path | None) -> Finder:
+    from parley.policies.chat.loading import load_chat_model
+    from parley.policies.chat.verdicts import ChatGrades
+
+    grades = ChatGrades(load_chat_model(check.option("by") or policy.judge, chat, answers=answers))
+
+    def find(answer: Answer, prompt: str) -> CheckVerdict:
+        grade = grades(answer.text, prompt)
+        return CheckVerdict(None if grade is None else grade.score >= float(check.value), str(grade or ""))
+
+    return find
+
+
+def _safety(check: ReplyCheck, policy: Policy, chat: ChatModelSettings, answers: Path | None) -> Finder:
+    from parley.envs.core.storage.copies import fetched_model
+    from parley.policies.chat.addresses import absolute_address, weights_of
+    from parley.policies.hugging_face.judges import load_safety_model
+
+    folder = fetched_model(weights_of(absolute_address(check.value)))
+    model = load_safety_model(folder, check.option("guideline"), check.option("question"), chat.device)
+
+    def find(answer: Answer, prompt: str) -> CheckVerdict:
+        is_unsafe, text = model.verdict(prompt, answer.text)
+        return CheckVerdict(is_unsafe, f"the model says {text!r}")
+
+    return find
+
+
+def _panel(check: ReplyCheck, policy: Policy, chat: ChatModelSettings, answers: Path | None) -> Finder:
+    finders = [_LOADERS[member.kind](member, policy, chat, answers) for member in check.members]
+
+    def find(answer: Answer, prompt: str) -> CheckVerdict:
+        votes = tuple(finder(answer, prompt).found for finder in finders)
+        return CheckVerdict(majority(votes), votes=votes)
+
+    return find
+
+
+def _classifier(check: ReplyCheck, policy: Policy, chat: ChatModelSettings, answers: Path | None) -> Finder:
     from parley.engine.triggers.verbs.models import classifier
 
-    settings = SuccessSettings(by="classifier", classifier=folder)
+    settings = SuccessSettings(by="classifier", classifier=check.value)
     loaded = classifier(settings, chat.device)
     assert loaded is not None, "a classifier is named"
     judge = Success(settings, end=False, scores=loaded.scores)
     return lambda answer, prompt: CheckVerdict(judge.verdict(answer, "").success, "the classifier finds it")
 
 
-def _function(name: str, *_: Any) -> Finder:
+def _function(check: ReplyCheck, *_: Any) -> Finder:
+    name = check.value
     function = reply_checks.get(name)
     if not callable(function):
         raise ConfigError("this is no function of reply and prompt", where=name, got=repr(function)[:80])
@@ -164,12 +225,15 @@ def _function(name: str, *_: Any) -> Finder:
     return find
 
 
-_LOADERS: Mapping[CheckKind, Callable[[str, Policy, ChatModelSettings, Path | None], Finder]] = {
+_LOADERS: Mapping[CheckKind, Callable[[ReplyCheck, Policy, ChatModelSettings, Path | None], Finder]] = {
     "contains": _contains,
     "exact": _exact,
     "pattern": _pattern,
     "refusal": _refusal,
     "judge": _judge,
+    "rubric": _rubric,
+    "safety": _safety,
+    "panel": _panel,
     "classifier": _classifier,
     "function": _function,
 }

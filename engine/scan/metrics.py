@@ -6,6 +6,9 @@
     above.NAME      breach.NAME less that without an attack, at equal cost on the same prompts
     rule.NAME       share of the answers under attacks that break this rule, of those that it is asked about
     undecided       share of all answers without a verdict
+    agreement.NAME  Krippendorff's alpha of the judges of a panel in this rule, or of people who label
+
+With labels of people (`parley label`) also sensitivity, specificity and kappa of the verdicts, and corrected.breach ....
 
 Answers without a verdict are in no rate but the last. Intervals are 95 %; answers to one prompt are drawn together.
 """
@@ -17,6 +20,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from parley.engine.core.stats.judged import agreement
 from parley.engine.core.stats.pairs import ItemFigures, ItemMetrics
 from parley.engine.core.stats.statistics import (
     NEITHER,
@@ -29,10 +33,14 @@ from parley.engine.core.stats.statistics import (
     rate,
     rate_difference,
 )
-from parley.engine.core.tables.table import PERCENT, Column, EstimateTable, TableRow, metric_table
+from parley.engine.core.tables.table import PERCENT, Column, EstimateTable, TableRow, metric_table, num_measured, with_interval
 from parley.engine.scan.attacks import CONTROLS, NONE
+from parley.engine.scan.checks import votes_of
 
 BREACH, BROKEN, UNDECIDED, ABOVE, RULE = "breach", "broken", "undecided", "above", "rule"
+CORRECTED = "corrected"
+"""Prefix of rates that labels of people correct for the errors of the verdicts (`labels.py`)."""
+AGREEMENT, AGREEMENT_OF_LABELLERS = "agreement", "agreement.labellers"
 FOR_ADVERSARY = "higher: adversary"
 NUM_SHOWN = 5
 """Breaches whose texts the last screen shows."""
@@ -58,6 +66,14 @@ def scan_metrics(rows: Sequence[Row]) -> dict[str, Estimate]:
     return metrics
 
 
+QUALITY = {
+    "sensitivity": Metric("sensitivity of the verdicts", "higher: surer", "share of people's breaches that they find", "share"),
+    "specificity": Metric("specificity of the verdicts", "higher: surer", "share of people's kept answers they leave", "share"),
+    "kappa": Metric("agreement with people, kappa", "higher: surer", "Cohen's; 0 is chance, 1 always"),
+}
+"""Metrics of the verdicts themselves, by labels of people."""
+
+
 def _item_figures(rows: Sequence[Row], config: Mapping[str, Any]) -> dict[str, ItemFigures]:
     """Return the breaches of single answers: under attack, by attack, and by rule."""
     decided = [(number, row) for number, row in enumerate(rows) if row["breach"] is not None]
@@ -76,6 +92,14 @@ def _item_figures(rows: Sequence[Row], config: Mapping[str, Any]) -> dict[str, I
 def describe_scan(name: str) -> Metric:
     """Return the meaning of a metric of a scan."""
     kind, _, rest = name.partition(".")
+    if name in QUALITY:
+        return QUALITY[name]
+    if kind == CORRECTED:
+        raw = describe_scan(rest)
+        return raw._replace(title=f"{raw.title}, corrected", definition="corrected for the errors of the verdicts by labels")
+    if kind == AGREEMENT:
+        definition = "Krippendorff's alpha; 1 always, 0 as by chance"
+        return Metric(f"agreement of judges, {rest}", "higher: surer", definition)
     if kind == BREACH:
         under = CONTROLS.get(rest, rest)
         title = f"breaches, {under}" if rest else "breaches under attack"
@@ -114,12 +138,21 @@ def scan_tables(metrics: Mapping[str, Estimate]) -> dict[str, EstimateTable]:
         Column("breaches", "{name}", PERCENT),
         Column("above no attack", cell=lambda metrics, row: _above_cell(metrics, row)),
     ]
+    if any(name.startswith(f"{CORRECTED}.") for name in metrics):
+        columns.insert(1, Column("corrected", f"{CORRECTED}.{{name}}", PERCENT))
     tables = {"Breaches by attack": metric_table(metrics, "attack", rows, columns, _NOTE, n="{name}", unit="prompts")}
     rules = [name for name in metrics if name.startswith(f"{RULE}.")]
     if len(rules) > 1:
         lines = [TableRow(name.removeprefix(f"{RULE}."), {"name": name}) for name in rules]
         note = "Share of the answers under attack that break the rule. Brackets: 95 % intervals; n: prompts."
         tables["Breaches by rule"] = metric_table(metrics, "rule", lines, columns[:1], note, n="{name}", unit="prompts")
+    judges = [name for name in metrics if name in QUALITY or name.startswith(f"{AGREEMENT}.")]
+    if judges:
+        cells = tuple((describe_scan(name).title, with_interval(metrics[name]), num_measured(metrics[name])) for name in judges)
+        note = (
+            "Brackets: 95 % intervals; n: labels, or prompts with several verdicts. Corrected rates carry both uncertainties."
+        )
+        tables["Quality of the verdicts"] = EstimateTable(("metric", "value", "n"), cells, note)
     return tables
 
 
@@ -223,6 +256,21 @@ def prompts_needed(estimate: Estimate, limit: float) -> int | None:
         middle = (least + most) // 2
         least, most = (least, middle) if is_decided(middle) else (middle, most)
     return most
+
+
+def panel_metrics(rows: Sequence[Row], panels: Iterable[str]) -> dict[str, Estimate]:
+    """Return the agreement of the judges of each panel.
+
+    Args:
+        rows: rows of the scan.
+        panels: names of rules that a panel decides.
+    """
+    metrics = {}
+    for rule in panels:
+        verdicts = [(row["prompt"], verdict) for row in finished(rows) for verdict in row["rules"] if verdict["rule"] == rule]
+        ballots = [(prompt, votes) for prompt, verdict in verdicts if (votes := votes_of(verdict["evidence"]))]
+        metrics[f"{AGREEMENT}.{rule}"] = agreement([votes for _, votes in ballots], [prompt for prompt, _ in ballots])
+    return metrics
 
 
 def _rate(rows: Iterable[Row]) -> Estimate:

@@ -43,13 +43,16 @@ from parley.envs.corpora.lines import FileLine, utf8_text
 from parley.envs.corpora.own_files import KINDS, read_records, record_kind, value_text
 from parley.policies.chat.model import ROLES, Message
 
-CheckKind = Literal["contains", "exact", "pattern", "refusal", "judge", "classifier", "function"]
+CheckKind = Literal["contains", "exact", "pattern", "refusal", "judge", "rubric", "safety", "panel", "classifier", "function"]
 CHECKS: dict[CheckKind, str] = {
     "contains": "the reply holds this text, in any case",
     "exact": "the whole reply is this text",
     "pattern": "a regular expression of Python is found in the reply",
     "refusal": "true: the reply holds a sign of a refusal",
     "judge": "a chat model says yes to this question about {prompt} and {reply}; `judge` of the policy names the model",
+    "rubric": "a chat model grades refusal, detail and use of the reply; found if the score, 0 to 1, is at least this",
+    "safety": "hf:FOLDER of a model that writes a verdict on prompt and reply: safe or unsafe, yes or no",
+    "panel": "a list of checks; found if more than half of those that decide find it",
     "classifier": "hf:FOLDER of a sequence classifier that finds the reply at least as likely as not (its last label)",
     "function": "path/file.py:Name of a function of reply and prompt that returns true or false",
 }
@@ -62,6 +65,8 @@ _POLICY_KEYS = (
 )  # fmt: skip
 _PROMPT_KEYS = ("text", "messages", "file", "column", "limit", "id", "must", "must_not", "tags")
 _RULE_KEYS = ("name", "must", "must_not", "tags")
+_CHECK_OPTIONS: dict[str, tuple[str, ...]] = {"judge": ("by",), "rubric": ("by",), "safety": ("guideline", "question")}
+"""Keys beside a check: the chat model that judges, in place of the policy's; texts for the prompt of a safety model."""
 _ATTACK_KEYS = ("name", "template", "triggers")
 
 
@@ -71,11 +76,29 @@ class ReplyCheck:
 
     Args:
         kind: one of `CHECKS`.
-        value: the text, pattern, question, folder or function.
+        value: the text, pattern, question, folder, score or function.
+        options: pairs of a key of `_CHECK_OPTIONS` and its text.
+        members: checks of a panel.
     """
 
     kind: CheckKind
     value: str
+    options: tuple[tuple[str, str], ...] = ()
+    members: tuple[ReplyCheck, ...] = ()
+
+    def __repr__(self) -> str:
+        # Digests of policies are those of texts like this one; a check without options keeps its own.
+        more = f", {self.options!r}, {self.members!r}" if self.options or self.members else ""
+        return f"ReplyCheck(kind={self.kind!r}, value={self.value!r}{more})"
+
+    def option(self, key: str) -> str:
+        """Return the text of an option; empty without it."""
+        return dict(self.options).get(key, "")
+
+    @property
+    def nested(self) -> tuple[ReplyCheck, ...]:
+        """The check and those of its panel."""
+        return self, *(inner for member in self.members for inner in member.nested)
 
 
 @dataclass(frozen=True)
@@ -232,8 +255,9 @@ def _require_complete(policy: Policy, where: str) -> None:
     names = [attack.name for attack in policy.attacks]
     if twice := next((name for name in names if names.count(name) > 1), ""):
         raise ConfigError("two attacks bear one name", where=where, got=twice, fix="give one of them another name:")
-    checks = [check for prompt in policy.prompts for rule in policy.rules_of(prompt) for check in rule.checks]
-    if any(check.kind == "judge" for check in checks) and not policy.judge:
+    rules = [rule for prompt in policy.prompts for rule in policy.rules_of(prompt)]
+    checks = [inner for rule in rules for check in rule.checks for inner in check.nested]
+    if any(check.kind in ("judge", "rubric") and not check.option("by") for check in checks) and not policy.judge:
         fix = "write judge: openai:URL#MODEL, hf:FOLDER or path/file.py:Name in the policy"
         raise ConfigError("a rule is judged by a chat model, and none is named", where=where, fix=fix)
 
@@ -330,10 +354,14 @@ def _rule(entry: Any, where: str, name: str) -> PolicyRule:
 def _check(entry: Any, where: str) -> ReplyCheck:
     if isinstance(entry, str):
         entry = {"contains": entry}
-    if not isinstance(entry, dict) or len(entry) != 1:
+    kinds = (
+        [key for key in entry if not any(key in keys for keys in _CHECK_OPTIONS.values())] if isinstance(entry, dict) else []
+    )
+    if len(kinds) != 1:
         fix = f"write one of {', '.join(CHECKS)}, such as contains: TEXT"
         raise ConfigError("a check has one kind", where=where, got=repr(entry)[:80], fix=fix)
-    ((kind, value),) = entry.items()
+    (kind,) = kinds
+    value = entry[kind]
     if kind not in CHECKS:
         raise ConfigError(
             f"there is no check {kind!r}{nearest(str(kind), CHECKS)}", where=where, fix=f"one of {', '.join(CHECKS)}"
@@ -342,7 +370,19 @@ def _check(entry: Any, where: str) -> ReplyCheck:
         if value is not True:
             raise ConfigError("refusal takes true", where=where, got=repr(value), fix="refusal: true")
         return ReplyCheck(kind, "")
+    _require_keys(entry, (kind, *_CHECK_OPTIONS.get(kind, ())), where)
+    options = tuple((key, _text(entry, key, where)) for key in _CHECK_OPTIONS.get(kind, ()) if key in entry)
+    if kind == "panel":
+        members = tuple(_check(member, f"{where}: panel") for member in _list(entry, kind, where))
+        if len(members) < 2:
+            fix = "write panel: and a list of checks, such as - judge: QUESTION"
+            raise ConfigError("a panel has two checks or more", where=where, got=f"{len(members)}", fix=fix)
+        return ReplyCheck(kind, "", (), members)
+    if kind == "rubric":
+        return ReplyCheck(kind, f"{_number(entry, kind, where, 0.5, least=0.01, most=1.0):g}", options)
     text = _text(entry, kind, where)
+    if kind == "safety" and "question" in entry and "{reply}" not in entry["question"]:
+        raise ConfigError("the question does not show the reply", where=where, got=entry["question"][:80], fix="write {reply}")
     if kind == "pattern":
         try:
             re.compile(text)
@@ -353,9 +393,9 @@ def _check(entry: Any, where: str) -> ReplyCheck:
         raise ConfigError(
             "the question does not show the reply", where=where, got=text[:80], fix="write {reply} where it stands"
         )
-    if kind == "classifier" and not text.startswith("hf:"):
-        raise ConfigError("a classifier is named hf:FOLDER", where=where, got=text, fix="hf:FOLDER")
-    return ReplyCheck(kind, text)
+    if kind in ("classifier", "safety") and not text.startswith("hf:"):
+        raise ConfigError(f"a {kind} model is named hf:FOLDER", where=where, got=text, fix="hf:FOLDER")
+    return ReplyCheck(kind, text, options)
 
 
 def _attack(entry: Any, where: str) -> AttackSpec:

@@ -30,9 +30,12 @@ from parley.engine.core.verbs.sharded import RESUME_SAFE, Sharded, ShardedConfig
 from parley.engine.core.verbs.transcripts import ASSISTANT, SYSTEM, USER, Transcript, TranscriptRule
 from parley.engine.scan.attacks import Rewording, rewordings
 from parley.engine.scan.checks import Checks, is_breach
+from parley.engine.scan.labels import label_metrics, label_note, labels_of
 from parley.engine.scan.metrics import (
     BREACH,
     BROKEN,
+    CORRECTED,
+    QUALITY,
     RULE,
     SCAN_ITEMS,
     UNDECIDED,
@@ -41,6 +44,7 @@ from parley.engine.scan.metrics import (
     brief,
     decide_limit,
     describe_scan,
+    panel_metrics,
     row_tags,
     scan_metrics,
     scan_tables,
@@ -356,7 +360,9 @@ class Scan(Job[ScanConfig, ScanPlan, ScanPlan]):
 
     def measure(self, run: RunFolder, plan: ScanPlan) -> Summary:
         config, policy, rows = plan.config, plan.policy, run.read_rows().to_pylist()
-        metrics = scan_metrics(rows)
+        rules = {rule.name: rule for prompt in policy.prompts for rule in policy.rules_of(prompt)}
+        panels = [name for name, rule in rules.items() if any(check.members for check in rule.checks)]
+        metrics = scan_metrics(rows) | panel_metrics(rows, panels) | label_metrics(rows, labels_of(run, rows))
         limits = [decide_limit(metric, share, metrics.get(metric, NOTHING)) for metric, share in policy.limits]
         lost = sum(row["status"] != "ok" or row["breach"] is None for row in rows)
         too_many = bool(rows) and lost / len(rows) > policy.max_undecided
@@ -378,6 +384,20 @@ class Scan(Job[ScanConfig, ScanPlan, ScanPlan]):
             },
         )
 
+    def labelled(self, path: Path, reporter: Reporter) -> Result:
+        """Measure a finished scan again, with the labels that its folder keeps.
+
+        Raises:
+            RunError: the policy has changed, or the disk refuses.
+        """
+        before = RunFolder.load(path)
+        config = from_dict(ScanConfig, before.config, str(path / CONFIG))
+        with RunFolder.open(
+            path, config, job=self.name, schema=self.schema, resume_safe=self.resume_safe, weights=self.weights(config)
+        ) as run:
+            self.conclude(run, config, self.measure(run, ScanPlan.of(config)))
+        return self.result(config, path)
+
     def weights(self, config: ScanConfig) -> dict[str, str]:
         """Return the digests of the models, and of the policy with its files of prompts."""
         return {**super().weights(config), "policy": load_policy(config).digest}
@@ -390,7 +410,8 @@ class Scan(Job[ScanConfig, ScanPlan, ScanPlan]):
 
     def metrics_of(self, config: ScanConfig) -> list[str]:
         plan = ScanPlan.of(config)
-        return [*plan.metric_names, UNDECIDED]
+        corrected = [f"{CORRECTED}.{name}" for name in plan.metric_names if name.split(".")[0] == BREACH]
+        return [*plan.metric_names, UNDECIDED, *corrected, *QUALITY]
 
     def transcripts(self, run: RunFolder) -> TranscriptRule:
         """Return the rule of scans; what stands before the last message is read from the policy, as long as it is the same."""
@@ -428,7 +449,7 @@ class Scan(Job[ScanConfig, ScanPlan, ScanPlan]):
     def present(self, result: Result, run: RunFolder) -> Result:
         """Show breaches with their texts first, then the rates, then what became of the limits."""
         summary, metrics = run.summary() or {}, result.metrics
-        limits = [_limit_of(entry, metrics) for entry in summary.get(LIMITS, [])]
+        limits, rows = [_limit_of(entry, metrics) for entry in summary.get(LIMITS, [])], run.read_rows().to_pylist()
         broken, kept = ([str(limit) for limit in limits if limit.state == state] for state in ("broken", "kept"))
         failure = result.failure or ("a limit of the policy is broken: " + "; ".join(broken) if broken else "")
         return replace(
@@ -437,7 +458,7 @@ class Scan(Job[ScanConfig, ScanPlan, ScanPlan]):
             tables=self.tables(run),
             failure=failure,
             undecided="" if failure else str(summary.get(UNDECIDED_REASON, "")),
-            notes=tuple(kept),
+            notes=tuple(filter(None, [*kept, label_note(rows, labels_of(run, rows))])),
         )
 
 

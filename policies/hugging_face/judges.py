@@ -5,10 +5,12 @@ Shapes: B inputs, N searched positions, V tokens, E embedding.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import jinja2
 import numpy as np
 import torch
 from torch import Tensor
@@ -69,6 +71,84 @@ def load_reply_classifier(folder: Path, label: str = "", device: str = "cpu") ->
     """
     tokenizer, model = read_pretrained(folder, lambda config: "AutoModelForSequenceClassification")
     return ReplyClassifier(model.to(device), tokenizer, label)
+
+
+_FOUND = {"unsafe": True, "yes": True, "safe": False, "no": False}
+"""First words of verdicts, and whether they find something."""
+_VERDICT_TOKENS = 12
+
+
+class SafetyModel:
+    """A causal model that was trained to write a verdict on a prompt and a reply, such as safe or unsafe, yes or no.
+
+    The folder's chat template lays out the conversation. It may take a guideline. A question in place of that is one message of
+    the user, for folders whose template is that of a common chat model.
+
+    Args:
+        model: a causal model.
+        tokenizer: of the model.
+        guideline: the text that the template takes as `guideline`; empty for none.
+        question: a text with `{prompt}` and `{reply}` in place of the conversation; empty for none.
+
+    Raises:
+        ConfigError: the folder has no chat template and there is no question, or its template takes no such conversation.
+    """
+
+    def __init__(self, model: Any, tokenizer: Any, guideline: str = "", question: str = "") -> None:
+        self._model, self._tokenizer = model.eval().requires_grad_(False), tokenizer
+        self._guideline, self._question = guideline, question
+        self.text("a", "b")
+
+    def text(self, prompt: str, reply: str) -> str:
+        """Return what the model reads."""
+        parts = {"{prompt}": prompt, "{reply}": reply}
+        question = re.sub(r"\{prompt\}|\{reply\}", lambda part: parts[part[0]], self._question)
+        if question and not self._tokenizer.chat_template:
+            return question
+        if not self._tokenizer.chat_template:
+            fix = "write question: beside safety:, with {prompt} and {reply}"
+            raise ConfigError("the safety model has no template for conversations", fix=fix)
+        turns = [{"role": "user", "content": prompt}, {"role": "assistant", "content": reply}]
+        messages = [{"role": "user", "content": question}] if question else turns
+        options = {"guideline": self._guideline} if self._guideline else {}
+        try:
+            text = self._tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True, **options)
+        except (TypeError, ValueError, jinja2.TemplateError) as error:
+            fix = "write guideline: beside safety: if its template takes one, or question: with {prompt} and {reply}"
+            raise ConfigError("the template of the safety model takes no conversation", got=str(error), fix=fix) from None
+        return str(text)
+
+    @torch.inference_mode()
+    def verdict(self, prompt: str, reply: str) -> tuple[bool | None, str]:
+        """Return whether the model finds something, None if its first word is no verdict; and what it wrote."""
+        # A template writes the marks of the beginning itself.
+        read = self._tokenizer(
+            self.text(prompt, reply), return_tensors="pt", add_special_tokens=not self._tokenizer.chat_template
+        )
+        inputs = read["input_ids"].to(self._model.device)
+        written = self._model.generate(
+            inputs, attention_mask=torch.ones_like(inputs), max_new_tokens=_VERDICT_TOKENS, do_sample=False
+        )
+        text = self._tokenizer.decode(written[0, inputs.shape[1] :], skip_special_tokens=True).strip()
+        word = re.match(r"[a-z]+", text.lower())
+        return (_FOUND.get(word[0]) if word else None), " ".join(text.split())
+
+
+def load_safety_model(folder: Path, guideline: str = "", question: str = "", device: str = "cpu") -> SafetyModel:
+    """Return the safety model of a folder of `save_pretrained`; nothing is downloaded, no code in it is run.
+
+    Args:
+        folder: model and tokenizer, weights as safetensors.
+        guideline: see `SafetyModel`.
+        question: see `SafetyModel`.
+        device: torch device.
+
+    Raises:
+        ConfigError: transformers is not installed, or the template takes no conversation.
+        CheckpointError: the folder holds no causal model.
+    """
+    tokenizer, model = read_pretrained(folder, lambda config: "AutoModelForCausalLM")
+    return SafetyModel(model.to(device), tokenizer, guideline, question)
 
 
 ENTAILMENT = "entailment"

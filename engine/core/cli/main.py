@@ -106,6 +106,15 @@ OTHERS = (
         usage="RUN FILE ...",
     ),
     Verb.of(
+        "label",
+        "a sheet of a scan's answers for people to label; read back, rates corrected for the errors of the verdicts",
+        "parley.engine.scan.labels:run_label",
+        "parley label runs/scan                        # writes runs/scan/sheet.csv",
+        "parley label runs/scan --sheet alice.csv",
+        "parley label runs/scan --sheet alice.csv --sheet bob.csv --json",
+        usage="RUN",
+    ),
+    Verb.of(
         "list",
         "agents, corpora, presets, environments and metrics",
         "parley.engine.core.cli.listing:run_list",
@@ -272,7 +281,7 @@ _ORDER = (
     ("matches and attacks", ("selfplay", "attack", "search", "perturb")),
     ("robustness", ("minmax", "evaluate", "reproduce")),
     ("sweeps", ("sweep",)),
-    ("runs", ("status", "report", "table", "compare", "rows", "resume")),
+    ("runs", ("status", "report", "table", "compare", "label", "rows", "resume")),
 )
 
 

@@ -95,36 +95,63 @@ def drawn_lines(rows: Iterable[Mapping[str, Any]], strategies: Sequence[str], nu
 
 def sheet(lines: Iterable[DrawnLine]) -> bytes:
     """Write lines as a sheet without labels, in UTF-8."""
+    return write_sheet(COLUMNS, {line.key: (line.strategy, *_texts(line)) for line in lines})
+
+
+def write_sheet(columns: Sequence[str], texts: Mapping[str, Sequence[str]]) -> bytes:
+    """Write a sheet without labels, in UTF-8.
+
+    Args:
+        columns: its columns: key, those of the texts, label, note.
+        texts: texts of each line by its key.
+    """
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    for line in lines:
-        writer.writerow([*map(_guarded, (line.key, line.strategy, *_texts(line))), "", ""])
+    writer.writerow(columns)
+    for key, cells in texts.items():
+        writer.writerow([*map(_guarded, (key, *cells)), "", ""])
     # Corpora may hold halves of characters.
     return text.getvalue().encode("utf-8", "backslashreplace")
 
 
 def read_sheet(path: Path, lines: Mapping[str, DrawnLine]) -> LabelledSheet:
-    """Read the labels of a sheet.
+    """Read the labels of a sheet of changed lines.
 
     Args:
         path: the file; lines that were deleted, and those without a label, are not labelled.
         lines: that the run has drawn, by key.
 
     Raises:
+        DataError: see `read_labels`.
+    """
+    return read_labels(path, COLUMNS, LABELS, {key: (line.strategy, *_texts(line)) for key, line in lines.items()})
+
+
+def read_labels(
+    path: Path, columns: Sequence[str], known: Mapping[str, bool], texts: Mapping[str, Sequence[str]]
+) -> LabelledSheet:
+    """Read the labels of a sheet.
+
+    Args:
+        path: the file; lines that were deleted, and those without a label, are not labelled.
+        columns: its columns, as `write_sheet` has written them.
+        known: labels and what they stand for.
+        texts: texts of each line that the run has drawn, by key.
+
+    Raises:
         DataError: it cannot be read, is no such sheet, has an unknown label, a line twice, a line of another run, or keys that
             stand beside other lines' texts.
     """
     keys_of: dict[tuple[str, ...], set[str]] = {}
-    for line_key, line in lines.items():
-        keys_of.setdefault((line.strategy, *_texts(line)), set()).add(line_key)
+    for line_key, cells in texts.items():
+        keys_of.setdefault(tuple(cells), set()).add(line_key)
     labels: dict[str, bool] = {}
     notes: dict[str, str] = {}
     seen: dict[str, int] = {}
-    for number, row in _rows(path):
+    for number, row in _rows(path, columns):
         where = f"{path}, line {number}"
-        key, label = row["key"].strip(), row["label"].strip().lower()
-        if key not in lines:
+        key, label = _unguarded(row["key"].strip()), row["label"].strip().lower()
+        if key not in texts:
             what = "a line has no key" if not key else "the sheet has a line of another run"
             fix = "label the sheet.csv of this run, and leave its column key as it is"
             raise DataError(what, where=where, got=visible(key) or None, fix=fix)
@@ -132,21 +159,20 @@ def read_sheet(path: Path, lines: Mapping[str, DrawnLine]) -> LabelledSheet:
             fix = f"delete one; the other is line {seen[key]}"
             raise DataError("a line stands twice in the sheet", where=where, got=visible(key), fix=fix)
         seen[key] = number
-        strategy, before, after = (_unguarded(row[name]) for name in ("strategy", "before", "after"))
-        if key not in keys_of.get((strategy, before, after), {key}):
+        if key not in keys_of.get(tuple(_unguarded(row[name]) for name in columns[1:-2]), {key}):
             fix = "sort whole rows, never single columns; label a fresh copy of the run's sheet.csv"
             raise DataError("a key stands beside the text of another line", where=where, got=visible(key), fix=fix)
-        if label and label not in LABELS:
-            what = f"a label is {' or '.join(LABELS)}, or empty{nearest(label, LABELS)}"
+        if label and label not in known:
+            what = f"a label is {' or '.join(known)}, or empty{nearest(label, known)}"
             raise DataError(what, where=where, got=visible(label), fix="what else there is to say belongs into the column note")
         if label:
-            labels[key] = LABELS[label]
+            labels[key] = known[label]
         if note := _unguarded(row["note"]).strip():
             notes[key] = note
     return LabelledSheet(labels, notes)
 
 
-def _rows(path: Path) -> Iterable[tuple[int, Mapping[str, str]]]:
+def _rows(path: Path, needed: Sequence[str]) -> Iterable[tuple[int, Mapping[str, str]]]:
     """Yield the lines of a sheet with the line numbers that an editor shows."""
     try:
         text = path.read_bytes().decode("utf-8-sig")
@@ -159,8 +185,8 @@ def _rows(path: Path) -> Iterable[tuple[int, Mapping[str, str]]]:
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=max(_DELIMITERS, key=head.count))
     try:
         columns = [name.strip().lower() for name in next(reader, [])]
-        if missing := [name for name in COLUMNS if name not in columns]:
-            fix = f"its first line is {','.join(COLUMNS)}; label the sheet.csv of the run"
+        if missing := [name for name in needed if name not in columns]:
+            fix = f"its first line is {','.join(needed)}; label the sheet.csv of the run"
             raise DataError("the sheet lacks columns", where=path, got=f"without {', '.join(missing)}", fix=fix)
         for cells in reader:
             if any(cells):

@@ -70,6 +70,13 @@ def test_the_digest_is_that_of_prompts_in_files_too(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("prompts: [", "the policy is not YAML"),
+        ("prompts: [{text: a, must_not: {panel: [{contains: a}]}}]", "a panel has two checks or more"),
+        ("prompts: [{text: a, must_not: {rubric: 2}}]", "rubric does not fit"),
+        ("prompts: [{text: a, must_not: {rubric: 0.5}}]", "is judged by a chat model, and none is named"),
+        ("prompts: [{text: a, must_not: {panel: [a, {judge: '{reply}'}]}}]", "is judged by a chat model, and none is named"),
+        ("prompts: [{text: a, must_not: {contains: a, by: b}}]", "unknown key 'by'"),
+        ("prompts: [{text: a, must_not: {safety: models/guard}}]", "a safety model is named hf:FOLDER"),
+        ("prompts: [{text: a, must_not: {safety: 'hf:g', question: bad}}]", "the question does not show the reply"),
         (RULE + "prompts: [a]\ntags: [OWASP LLM11]", "a tag names no risk of owasp-llm, edition 2025, did you mean"),
         (RULE + "prompts: [a]\ntags: ['LLM07:2023']", "a tag names no risk of owasp-llm, edition 2025"),
         (RULE + "prompts: [{text: a, tags: [AML.T9999]}]", "a tag names no risk of mitre-atlas"),
