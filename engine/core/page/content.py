@@ -15,13 +15,13 @@ import json
 import math
 import re
 import zlib
-from abc import ABC, abstractmethod
+from abc import ABC
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar, cast
 
 import jinja2
 from markupsafe import Markup
@@ -29,11 +29,10 @@ from markupsafe import Markup
 from parley.engine.core.runs.documents import CONFIG, ENVIRONMENT
 from parley.engine.core.runs.parts import OK
 from parley.engine.core.runs.run_folder import RunFolder
-from parley.engine.core.stats.statistics import Estimate, Metric, Row, finished
+from parley.engine.core.stats.statistics import NOTHING, Estimate, Metric, Row, finished
 from parley.engine.core.stats.trainings import spread_of, spread_table
 from parley.engine.core.tables.table import EstimateTable
 from parley.engine.core.verbs.catalogue import find
-from parley.engine.core.verbs.job import ATTACK
 from parley.envs.core.errors import RunError
 from parley.envs.core.visible import visible
 
@@ -46,11 +45,6 @@ def fill(template: str, **values: Any) -> Markup:
         values: values by name; a missing name is an error.
     """
     return Markup(_environment().get_template(template).render(**values))
-
-
-def line(pattern: str, *values: Any, **named: Any) -> Markup:
-    """Return one line of HTML, `pattern` in the syntax of `str.format`; values are escaped."""
-    return Markup(pattern).format(*values, **named)
 
 
 @cache
@@ -66,11 +60,23 @@ def _environment() -> jinja2.Environment:
 
 @dataclass(frozen=True)
 class Figure:
-    """A drawing with its caption."""
+    """A drawing with its caption; `plots` has the functions that make one, and draws it as SVG.
+
+    Args:
+        name: its title.
+        caption: the words beside the title.
+        svg: the drawing, if it is drawn already.
+        size: width and height in inches.
+        draw: draws it on matplotlib's axes.
+        run: heading of its run, if the chapter has several.
+    """
 
     name: str
     caption: str
-    svg: Markup
+    svg: str = ""
+    size: tuple[float, float] = (5.4, 3.2)
+    draw: Callable[[Any], None] | None = None
+    run: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,6 +105,7 @@ def told_apart(names: Sequence[str]) -> list[str]:
     return [f"{name} ({names[: index + 1].count(name)})" if names.count(name) > 1 else name for index, name in enumerate(names)]
 
 
+Reading = TypeVar("Reading")
 _PATH = re.compile(r"[^\s,;()'\"]*/[^\s,;()'\"]+")
 
 
@@ -111,12 +118,15 @@ class Run:
         heading: heading on the page.
         shown: whether its own metrics and rows are shown; those of a run with stages are shown stage by stage.
         folder: the run.
+        arm: name of the part of the run that this is; empty for a whole run.
     """
 
     name: str
     heading: str
     shown: bool = True
     folder: RunFolder
+    arm: str = ""
+    _read: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def job(self) -> str:
@@ -127,6 +137,12 @@ class Run:
     def config(self) -> Mapping[str, Any]:
         """Its configuration as JSON types."""
         return self.folder.config
+
+    def part(self, name: str, heading: str, **values: Any) -> Run:
+        """Return a part of the run, such as one of its arms, with metrics, legend or rows of its own."""
+        part = replace(self, arm=name, heading=heading)
+        part.__dict__.update(values)
+        return part
 
     @cached_property
     def summary(self) -> dict[str, Any]:
@@ -152,6 +168,16 @@ class Run:
         text = str(self.summary.get("description", "")) if self.name else ""
         return short_paths([text])[text]
 
+    @cached_property
+    def tables(self) -> Mapping[str, EstimateTable]:
+        """The tables of its verb by heading; empty before it is measured."""
+        return find(self.job).load().tables(self.folder) if self.metrics else {}
+
+    @cached_property
+    def note(self) -> str:
+        """The sentences of its verb below the tables."""
+        return find(self.job).load().note(self.folder) if self.metrics else ""
+
     @property
     def trainings(self) -> list[tuple[str, EstimateTable]]:
         """The table of its trainings, with its heading; empty if it made one training."""
@@ -164,7 +190,13 @@ class Run:
         """All of its rows."""
         return self.folder.read_rows().to_pylist()
 
-    @property
+    def read(self, reader: Callable[[Sequence[Row]], Reading]) -> Reading:
+        """Return its rows as a reader returns them, which reads them once."""
+        if reader not in self._read:
+            self._read[reader] = reader(self.rows)
+        return cast("Reading", self._read[reader])
+
+    @cached_property
     def done(self) -> list[Row]:
         """The rows of items that worked."""
         return finished(self.rows)
@@ -173,6 +205,12 @@ class Run:
     def failed(self) -> list[Row]:
         """The rows of items that ended in an error."""
         return [row for row in self.rows if row["status"] != OK]
+
+    @property
+    def failures(self) -> list[tuple[str, int]]:
+        """The most frequent reasons of errors, each with its number of items."""
+        reasons = Counter(str(row["error"]).splitlines()[0] for row in self.failed)
+        return sorted(reasons.items(), key=lambda item: (-item[1], item[0]))[:_MAX_REASONS]
 
 
 def estimates(parts: Mapping[str, Any]) -> dict[str, Estimate]:
@@ -223,81 +261,36 @@ _MAX_REASONS = 5
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """The answer of a chapter.
+    """The answer of a chapter: one sentence, and one number with its interval.
 
     Args:
-        sentence: the answer, with its numbers.
-        metric: metric of the marks.
-        marks: the estimates behind the sentence, by label; drawn on one axis.
-        minor: whether it is shown only if no other chapter has a verdict.
+        sentence: the answer, at most 25 words.
+        metric: metric of the number and of the marks.
+        number: the number in large type.
+        marks: estimates to compare it with, by label; drawn on one axis.
+        warnings: sentences that a reader must not miss.
+        details: further sentences, folded.
+        label: name of the number, if it is not the metric's title.
+        unit: name of the independent units behind the number, in the plural.
+        rank: of several verdicts those of the lowest rank are shown.
     """
 
     sentence: str
     metric: Metric
     marks: Mapping[str, Estimate]
-    minor: bool = False
-
-
-@dataclass(frozen=True)
-class Failures:
-    """Items of a run that ended in an error, and the most frequent reasons."""
-
-    name: str
-    what: str
-    failed: int
-    total: int
-    reasons: Sequence[tuple[str, int]]
-
-
-@dataclass(frozen=True, kw_only=True)
-class ShownRun:
-    """One run as a chapter has read it; chapters add further fields.
-
-    Args:
-        name: a short heading, such as "adversary vs target".
-        metrics: estimates by metric name.
-        legend: definitions of the metrics; metrics without one are shown by name.
-        description: one sentence for a reader who does not know the run.
-        rows: its items, in any order.
-        attack: parts of its attack in words, if it tells them.
-    """
-
-    unit: ClassVar[str] = "items"
-    """Name of the items, in the plural."""
-    name: str
-    metrics: Mapping[str, Estimate] = field(default_factory=dict)
-    legend: Mapping[str, Metric] = field(default_factory=dict)
-    description: str = ""
-    rows: Sequence[Row] = ()
-    attack: Mapping[str, str] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, run: Run, **more: Any) -> Self:
-        """Return the shown form of a run; `more` holds further or other fields of a chapter."""
-        values: dict[str, Any] = {name: getattr(run, name) for name in ("metrics", "legend", "description", "rows")}
-        attack = {name: visible(str(text)) for name, text in run.summary.get(ATTACK, {}).items()}
-        return cls(name=run.heading, **values | {"attack": attack} | more)
+    number: Estimate = NOTHING
+    warnings: Sequence[str] = ()
+    details: Sequence[str] = ()
+    label: str = ""
+    unit: str = "units"
+    rank: int = 0
 
     @property
-    def done(self) -> list[Row]:
-        """The rows of items that worked."""
-        return finished(self.rows)
-
-    @property
-    def failures(self) -> list[Failures]:
-        """The items that ended in an error; empty if nothing failed."""
-        failed = [row for row in self.rows if row["status"] != OK]
-        reasons = Counter(str(row["error"]).splitlines()[0] for row in failed)
-        frequent = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))[:_MAX_REASONS]
-        return [Failures(self.name, self.unit, len(failed), len(self.rows), frequent)] if failed else []
-
-
-@dataclass(frozen=True)
-class Piece:
-    """A stretch of text; `change` is "before" or "after" for words that only that side has, else empty."""
-
-    text: str
-    change: str = ""
+    def cautions(self) -> list[str]:
+        """The warnings; first those on a number from few units, or without an interval."""
+        few = [f"Few {self.unit} ({self.number.n:,}): do not lean on it."] if self.number.flagged else []
+        bare = ["There is no interval."] if math.isfinite(self.number.value) and not math.isfinite(self.number.low) else []
+        return [*few, *bare, *self.warnings]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -307,20 +300,22 @@ class Item:
     Args:
         kind: its kind in one word.
         key: its key in the run; its address on the page is made of it.
-        group: the run that it comes from, and its sort if the run holds several.
         summary: one line.
+        body: the whole item, as HTML.
         tags: tags by which the viewer filters.
         values: values by which the viewer sorts, by name.
-        body: the whole item, as HTML.
+        link: words of the chapter's link to it, such as "an example"; linked items come first in their group.
+        group: the run that it comes from, and its sort if the run holds several; the frame sets it.
     """
 
     kind: str
     key: str
-    group: str
     summary: Markup
-    tags: Sequence[str]
-    values: Mapping[str, float]
     body: Markup
+    tags: Sequence[str] = ()
+    values: Mapping[str, float] = field(default_factory=dict)
+    link: str = ""
+    group: str = ""
 
 
 @dataclass(frozen=True)
@@ -359,7 +354,7 @@ class PackedItems:
         kinds: names of their kinds, in the plural.
         num: number of all items.
         left_out: whether there are more than the page takes.
-        addresses: address of each chosen item, by its `id`.
+        links: address of each linked item, by its group and the words of the link.
     """
 
     drawn: Sequence[ShownItem]
@@ -367,20 +362,19 @@ class PackedItems:
     kinds: Sequence[str]
     num: int
     left_out: bool
-    addresses: Mapping[int, str]
+    links: Mapping[tuple[str, str], str]
 
 
-def pack_items(items: Iterable[Item], chosen: Sequence[Item] = ()) -> PackedItems:
+def pack_items(groups: Iterable[tuple[str, Iterable[Item]]]) -> PackedItems:
     """Return as many items as fit into a page, each with an address of its own, made of its kind, run and key.
 
     Args:
-        items: the items; no more are asked for than are packed.
-        chosen: items that are linked to; they are packed even if the page is full.
+        groups: the items by group; no more are asked for than are packed. Those that are linked to come first in their group,
+            and are packed even if the page is full.
     """
+    links: dict[tuple[str, str], str] = {}
     times: Counter[str] = Counter()
     kinds: dict[str, None] = {}
-    addresses: dict[int, str] = {}
-    wanted = {id(item) for item in chosen}
     drawn: list[ShownItem] = []
     deflate, pieces, size = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS), list[bytes](), 0
     num, left_out = 0, False
@@ -391,8 +385,8 @@ def pack_items(items: Iterable[Item], chosen: Sequence[Item] = ()) -> PackedItem
         times[slug] += 1
         shown = ShownItem(slug if times[slug] == 1 else f"{slug}--{times[slug]}", item)
         kinds[item.kind] = None
-        if id(item) in wanted:
-            addresses[id(item)] = shown.anchor
+        if item.link:
+            links[item.group, item.link] = shown.anchor
         num += 1
         if len(drawn) < MOST_DRAWN:
             drawn.append(shown)
@@ -406,18 +400,17 @@ def pack_items(items: Iterable[Item], chosen: Sequence[Item] = ()) -> PackedItem
         pieces.append(piece)
         size += len(piece)
 
-    for item in items:
-        if size >= MOST_PACKED_BYTES or num >= MOST_ITEMS:
-            left_out = True
-            break
-        add(item)
-    for item in chosen:
-        if id(item) not in addresses:
-            add(item)
+    for group, items in groups:
+        for item in items:
+            is_full = size >= MOST_PACKED_BYTES or num >= MOST_ITEMS
+            left_out |= is_full
+            if is_full and not item.link:
+                break
+            add(replace(item, group=group))
     pieces.append(deflate.flush())
     packed = base64.b64encode(b"".join(pieces)).decode() if num > len(drawn) else ""
     plurals = [f"{kind[:-1]}ies" if kind.endswith("y") else f"{kind}s" for kind in kinds]
-    return PackedItems(drawn, packed, plurals, num, left_out, addresses)
+    return PackedItems(drawn, packed, plurals, num, left_out, links)
 
 
 _FLUSHED = 50
@@ -429,34 +422,6 @@ def _visible_lines(text: str) -> str:
 
 def _slug(text: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Section:
-    """A chapter as the page shows it: a dozen numbers open, the rest folded.
-
-    Args:
-        notes: sentences below the heading.
-        tables: tables with their headings.
-        measured: runs whose metrics and failures are shown.
-        figures: drawings.
-        lists: longer lists of (thing, remark), by heading; always folded.
-        items: items for the viewer, those worth most first; a page takes as many as fit, so that they may be made one by one.
-        chosen: items worth a look, by label; each an element of `items`.
-    """
-
-    notes: Sequence[str] = ()
-    tables: Sequence[tuple[str, EstimateTable]] = ()
-    measured: Sequence[ShownRun] = ()
-    figures: Sequence[Figure] = ()
-    lists: Mapping[str, Sequence[tuple[str, str]]] = field(default_factory=dict)
-    items: Iterable[Item] = ()
-    chosen: Mapping[str, Item] = field(default_factory=dict)
-
-
-def tables_of(runs: Sequence[tuple[str, Mapping[str, EstimateTable]]]) -> list[tuple[str, EstimateTable]]:
-    """Return the tables of some runs, each with its heading and, if there are several runs, the name of its run."""
-    return [(f"{title}, {name}" if len(runs) > 1 else title, table) for name, tables in runs for title, table in tables.items()]
 
 
 @dataclass(frozen=True)
@@ -477,41 +442,159 @@ class Stages:
         return self.names(summary) if callable(self.names) else self.names
 
 
-Found = TypeVar("Found")
+STEP = "number"
+"""The field of an event that holds the number of the epoch or iteration."""
+
+Steps = Mapping[float, Mapping[str, Any]]
+"""Events by step; of a step that a resumed run did twice, the last one counts."""
 
 
-class Chapter(ABC, Generic[Found]):
-    """One system on the page; a subclass defines all of it.
+@dataclass(frozen=True)
+class CurveSource:
+    """The event and the fields that make a curve.
+
+    Args:
+        kind: kind of the event, which is also the name of the step.
+        title: title of the curve.
+        y_label: the quantity and its unit.
+        fields: fields of the event by name of the series.
+        smoothed: as in `Curve`.
+    """
+
+    kind: str
+    title: str
+    y_label: str
+    fields: Mapping[str, str]
+    smoothed: bool = False
+
+    def read(self, heading: str, events: Sequence[Mapping[str, Any]]) -> Curve | None:
+        """Return the curve of a run, under a heading; None if the run has no such event."""
+        steps = {event[STEP]: event for event in events if event["kind"] == self.kind}
+        series = {label: points for label, name in self.fields.items() if (points := _series(steps, name))}
+        if not series:
+            return None
+        return Curve(
+            title=f"{heading}: {self.title}",
+            x_label=self.kind,
+            y_label=self.y_label,
+            series=series,
+            smoothed=self.smoothed,
+            bands={label: band for label, name in self.fields.items() if (band := _band(steps, name))},
+        )
+
+
+def read_curves(sources: Sequence[CurveSource], runs: Sequence[Run]) -> list[Curve]:
+    """Return the curves of some runs, run by run."""
+    needs = {source.kind: {STEP: float} for source in sources}
+    logs = [(run.heading, run.folder.events(needs)) for run in runs]
+    return [curve for heading, events in logs for source in sources if (curve := source.read(heading, events))]
+
+
+def _series(steps: Steps, name: str) -> list[tuple[float, float]]:
+    points = [(float(step), event[name]) for step, event in sorted(steps.items()) if name in event]
+    return [(step, math.nan if value is None else float(value)) for step, value in points]
+
+
+def _band(steps: Steps, name: str) -> list[tuple[float, float, float]]:
+    """Return the intervals of one field, if events hold estimates."""
+    estimates = [(step, event.get("estimates", {}).get(name)) for step, event in sorted(steps.items())]
+    return [(float(step), parts["low"], parts["high"]) for step, parts in estimates if parts and parts["low"] is not None]
+
+
+def curve_figures(sources: Sequence[CurveSource], runs: Sequence[Run]) -> list[Figure]:
+    """Return the curves of some runs as drawings, without those that hold no value."""
+    if not sources:
+        return []
+    # Imported here, because matplotlib costs a second, which readers of verdicts need not pay.
+    from parley.engine.core.page import plots
+
+    return [plots.curve(curve) for curve in read_curves(sources, runs) if any(curve.series.values())]
+
+
+class Chapter(ABC):
+    """One system on the page: what its runs show beyond what the frame shows of every run.
+
+    The frame shows of each run its failures, its attack, the tables of its verb with their notes, its metrics, and curves of
+    its events. A subclass names its jobs, and overrides what differs.
 
     Attributes:
         name: address of the chapter on the page.
         title: its heading.
+        unit: name of the rows of its runs, in the plural.
         jobs: names of its jobs, unless it overrides `owns`.
         stages: presentation of the stages of its composite runs, by job.
+        curves: the curves that events of its runs make.
         terms: glossary: meaning of a word of the chapter, by a regular expression that finds it in any case.
     """
 
     name: ClassVar[str]
     title: ClassVar[str]
+    unit: ClassVar[str] = "items"
     jobs: ClassVar[Collection[str]] = ()
     stages: ClassVar[Mapping[str, Stages]] = {}
+    curves: ClassVar[Sequence[CurveSource]] = ()
     terms: ClassVar[Mapping[str, tuple[str, str]]] = {}
 
     def owns(self, job: str) -> bool:
         """Return whether runs of a job belong to this chapter; a run goes to the first chapter that accepts it."""
         return job in self.jobs
 
-    @abstractmethod
-    def collect(self, runs: Sequence[Run]) -> Found | None:
-        """Return the content of its runs; None if there is nothing."""
+    def collect(self, runs: Sequence[Run]) -> Sequence[Run]:
+        """Return the runs that have something to show."""
+        return [run for run in runs if self.shows(run)]
 
-    @abstractmethod
-    def verdict(self, content: Found) -> Verdict | None:
-        """Return its verdict; None if nothing was measured."""
+    def shows(self, run: Run) -> bool:
+        """Return whether a run has something to show."""
+        return run.shown and bool(run.rows or run.metrics)
 
-    @abstractmethod
-    def render(self, content: Found) -> Section:
-        """Return its content as the page shows it, with drawings."""
+    def verdict(self, runs: Sequence[Run]) -> Verdict | None:
+        """Return the verdict of the first run that has one, with those of the others folded; None if none has."""
+        verdicts = [(run, verdict) for run in runs if (verdict := self.verdict_of(run)) is not None]
+        if not verdicts:
+            return None
+        (_, first), *others = verdicts
+        sentences = [" ".join((f"{run.heading}:", other.sentence, *other.cautions)) for run, other in others]
+        return replace(first, details=[*first.details, *sentences])
+
+    def verdict_of(self, run: Run) -> Verdict | None:
+        """Return the verdict on a run; None if nothing was measured."""
+        return None
+
+    def shown(self, run: Run) -> Mapping[str, Estimate]:
+        """Return the metrics that stand outside the tables."""
+        return run.metrics
+
+    def legend(self, run: Run) -> Mapping[str, Metric]:
+        """Return the definitions of a run's metrics."""
+        return run.legend
+
+    def tables(self, run: Run) -> Mapping[str, EstimateTable]:
+        """Return the tables of a run by heading."""
+        return run.tables
+
+    def shared_tables(self, runs: Sequence[Run]) -> Mapping[str, EstimateTable]:
+        """Return the tables of all runs together, by heading."""
+        return {}
+
+    def notes(self, run: Run) -> Iterable[str]:
+        """Return sentences on how a run was measured."""
+        return [run.note] if run.note else []
+
+    def shared_figures(self, runs: Sequence[Run]) -> Iterable[Figure]:
+        """Return the drawings of all runs together, which come first."""
+        return ()
+
+    def figures(self, run: Run) -> Iterable[Figure]:
+        """Return the drawings of a run."""
+        return ()
+
+    def lists(self, run: Run) -> Mapping[str, Sequence[tuple[str, str]]]:
+        """Return longer lists of (thing, remark), by heading."""
+        return {}
+
+    def items(self, run: Run) -> Iterable[tuple[str, Iterable[Item]]]:
+        """Return items for the viewer by group, an empty name for the run itself; items are made one by one."""
+        return ()
 
 
 @dataclass(frozen=True)
@@ -534,7 +617,7 @@ class Report:
         lead: one or two sentences under it.
         state: state of an unfinished run; empty for others.
         warnings: sentences on answers of chat models that are no reply.
-        found: content of each chapter, by its name, in the order of the page.
+        found: runs of each chapter, by its name, in the order of the page.
         overview: the runs of a folder that is no run itself.
         commands: commands that give the same figures again.
         runs: (folder, title) of the runs shown.
@@ -548,7 +631,7 @@ class Report:
     lead: str = ""
     state: str = ""
     warnings: Sequence[str] = ()
-    found: Mapping[str, Any] = field(default_factory=dict)
+    found: Mapping[str, Sequence[Run]] = field(default_factory=dict)
     overview: Sequence[RunLine] = ()
     commands: Sequence[str] = ()
     runs: Sequence[tuple[str, str]] = ()

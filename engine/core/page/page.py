@@ -20,27 +20,24 @@ import math
 import re
 import shlex
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence, Sized
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from markupsafe import Markup
 
 from parley.engine.core.page.content import (
     Chapter,
-    Failures,
-    Figure,
-    PackedItems,
+    Item,
     Report,
     Run,
     RunLine,
-    Section,
-    ShownRun,
     Stages,
     Verdict,
+    curve_figures,
     fill,
     find_runs,
     pack_items,
@@ -49,10 +46,10 @@ from parley.engine.core.page.content import (
 from parley.engine.core.runs.documents import ENVIRONMENT, read_json, whole, write_whole
 from parley.engine.core.runs.remote_sync import replicate
 from parley.engine.core.runs.run_folder import RunFolder, is_summarised
-from parley.engine.core.stats.statistics import FEW, NEITHER, Estimate, Metric
+from parley.engine.core.stats.statistics import NEITHER, Estimate, Metric
 from parley.engine.core.tables.table import ABSENT, EstimateTable
 from parley.engine.core.verbs.catalogue import find
-from parley.engine.core.verbs.job import USAGE, WARNINGS
+from parley.engine.core.verbs.job import ATTACK, USAGE, WARNINGS
 from parley.engine.core.verbs.status import FINISHED, has_lost_rows, run_status
 from parley.envs.core.errors import RunError
 from parley.envs.core.storage.uris import display_path
@@ -60,18 +57,23 @@ from parley.envs.core.visible import visible
 
 CHAPTERS = (
     "parley.engine.scan.page:Scans",
-    "parley.engine.negotiation.page.chapter:Negotiations",
+    "parley.engine.negotiation.page:Reproductions",
     # The result of hardening comes before the attacks that measured it.
-    "parley.engine.triggers.page.chapter:HardenedModels",
-    "parley.engine.triggers.page.chapter:TriggerSearches",
-    "parley.engine.perturb.page.chapter:Perturbations",
-    "parley.engine.ranking.page.searches:HardenedRankers",
-    "parley.engine.ranking.page.chapter:Rankings",
-    "parley.engine.ranking.page.searches:RankerAttacks",
-    "parley.engine.generation.page.chapter:TrainedGenerators",
-    "parley.engine.generation.page.chapter:JudgedSystems",
-    "parley.engine.mutual_friends.page.chapter:HardenedFriends",
-    "parley.engine.mutual_friends.page.chapter:MutualFriendsChapter",
+    "parley.engine.negotiation.page:HardenedNegotiators",
+    "parley.engine.negotiation.page:Tactics",
+    "parley.engine.negotiation.page:Negotiations",
+    "parley.engine.negotiation.page:Populations",
+    "parley.engine.triggers.page:HardenedModels",
+    "parley.engine.triggers.page:TriggerSearches",
+    "parley.engine.perturb.page:Perturbations",
+    "parley.engine.perturb.page:Audits",
+    "parley.engine.ranking.page:HardenedRankers",
+    "parley.engine.ranking.page:Rankings",
+    "parley.engine.ranking.page:RankerAttacks",
+    "parley.engine.generation.page:TrainedGenerators",
+    "parley.engine.generation.page:JudgedSystems",
+    "parley.engine.mutual_friends.page:HardenedFriends",
+    "parley.engine.mutual_friends.page:MutualFriendsChapter",
     "parley.engine.core.page.sweeps:Sweeps",
     "parley.engine.core.page.trainings:Trainings",
     # Last: runs that no other chapter knows.
@@ -81,7 +83,7 @@ _ON_EVERY_PAGE = ("core", "responders")
 """Packages whose jobs are shown by chapters of every page."""
 
 
-def load_chapters(jobs: Iterable[str] | None = None) -> list[Chapter[Any]]:
+def load_chapters(jobs: Iterable[str] | None = None) -> list[Chapter]:
     """Return the chapters that can own runs of some jobs, in the order of the page.
 
     Args:
@@ -108,9 +110,9 @@ def _system(job: str) -> str:
     return package if room == "engine" else "core"
 
 
-def _load(target: str) -> Chapter[Any]:
+def _load(target: str) -> Chapter:
     module, _, name = target.partition(":")
-    chapter: Chapter[Any] = getattr(importlib.import_module(module), name)()
+    chapter: Chapter = getattr(importlib.import_module(module), name)()
     return chapter
 
 
@@ -143,35 +145,20 @@ def certain_sign(difference: Estimate) -> Literal[-1, 0, 1]:
     return 1 if difference.low > 0 else -1 if difference.high < 0 else 0
 
 
-def caveat(*estimates: Estimate, unit: str = "independent units") -> str:
-    """Return a sentence, after a blank, on few units or a missing interval; empty if there is nothing to warn of.
-
-    Args:
-        estimates: the numbers of a verdict.
-        unit: name of the counted units, in the plural.
-    """
-    measured = [estimate for estimate in estimates if math.isfinite(estimate.value)]
-    text = ""
-    if measured and (least := min(estimate.n for estimate in measured)) < FEW:
-        text += f" Few {unit} ({least:,}): do not lean on it."
-    if any(not math.isfinite(estimate.low) for estimate in measured):
-        text += " There is no interval."
-    return text
-
-
 def listed(names: list[str]) -> str:
     """Return the names as a phrase such as "a, b and c"."""
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
+def brief_name(name: str, most: int = 8) -> str:
+    """Return the first words of a run's name, which may be longer than a sentence has room for."""
+    words = name.split()
+    return name if len(words) <= most else f"{' '.join(words[:most])} \N{HORIZONTAL ELLIPSIS}"
+
+
 def first_marks(marks: Mapping[str, Estimate]) -> dict[str, Estimate]:
     """Return the first marks, as many as fit into a picture."""
     return dict(list(marks.items())[:MOST_MARKS])
-
-
-def others_below(measured: Sized, what: str = "evaluations") -> str:
-    """Return a sentence, after a blank, on the runs that a verdict on the first one omits; empty if there are none."""
-    return f" {len(measured) - 1} more {what} are below." if len(measured) > 1 else ""
 
 
 MOST_NUMBERS = 12
@@ -184,8 +171,7 @@ _RAIL = 120.0
 _TAG = re.compile(r"<[^>]*>")
 
 
-@dataclass(frozen=True)
-class Line:
+class Line(NamedTuple):
     """One estimate of a metric; `dot`, `span` (start, width) and `zero` are positions on a rail of 120 units."""
 
     name: str
@@ -198,66 +184,24 @@ class Line:
     zero: float | None
 
 
-@dataclass(frozen=True)
-class MetricBlock:
+class MetricBlock(NamedTuple):
     """One metric of all runs that have it, drawn to one scale."""
 
     title: str
     direction: str
     definition: str
-    lines: tuple[Line, ...]
+    lines: Sequence[Line]
 
 
-@dataclass(frozen=True)
-class Sheet:
+class Sheet(NamedTuple):
     """A table that fits a page: turned if its columns are too many, stacked row by row if both sides are long."""
 
     heading: str
     table: EstimateTable
-    form: Literal["wide", "stacked"]
+    form: str
 
 
-@dataclass(frozen=True)
-class ShownVerdict:
-    """A verdict with its picture."""
-
-    chapter: Chapter[Any]
-    sentence: str
-    picture: MetricBlock
-
-
-@dataclass(frozen=True)
-class ShownChapter:
-    """A chapter as the page has it: open and folded parts, links to items, and the glossary words that it uses."""
-
-    chapter: Chapter[Any]
-    section: Section
-    sheets: Sequence[Sheet]
-    blocks: Sequence[MetricBlock]
-    folded_sheets: Sequence[Sheet]
-    folded_blocks: Sequence[MetricBlock]
-    figures: Sequence[Figure]
-    folded_figures: Sequence[Figure]
-    chosen: Mapping[str, str]
-
-    @property
-    def measured(self) -> list[ShownRun]:
-        """The runs that have metrics."""
-        return [run for run in self.section.measured if run.metrics]
-
-    @property
-    def failures(self) -> list[Failures]:
-        """The failures, which are in no figure."""
-        return [failures for run in self.section.measured for failures in run.failures]
-
-    @property
-    def notes(self) -> list[str]:
-        """The descriptions of the runs, and the notes of the chapter."""
-        described = [f"{run.name}: {run.description}" for run in self.measured if run.description]
-        return [*described, *self.section.notes]
-
-
-def write_report(report: Report, chapters: Sequence[Chapter[Any]], path: Path) -> Path:
+def write_report(report: Report, chapters: Sequence[Chapter], path: Path) -> Path:
     """Write the page.
 
     Args:
@@ -280,58 +224,79 @@ def write_report(report: Report, chapters: Sequence[Chapter[Any]], path: Path) -
     return path
 
 
-def render(report: Report, chapters: Sequence[Chapter[Any]]) -> str:
+def render(report: Report, chapters: Sequence[Chapter]) -> str:
     """Return the page as text; the same report gives the same text."""
-    parts = [(chapter, chapter.render(report.found[chapter.name])) for chapter in chapters if chapter.name in report.found]
-    chosen = [item for _, section in parts for item in section.chosen.values()]
-    items = pack_items((item for _, section in parts for item in section.items), chosen)
-    shown = [_shown(chapter, section, items, report.title) for chapter, section in parts]
+    present = [(chapter, report.found[chapter.name]) for chapter in chapters if chapter.name in report.found]
+    owners: dict[str, Chapter] = {}
+
+    def groups() -> Iterator[tuple[str, Iterable[Item]]]:
+        for chapter, runs in present:
+            for heading, (name, own) in ((run.heading, group) for run in runs for group in chapter.items(run)):
+                group = ", ".join(filter(None, (heading, name)))
+                owners.setdefault(group, chapter)
+                yield group, own
+
+    items = pack_items(groups())
+    shown = []
+    for chapter, runs in present:
+        links = {f"{group}: {link}": anchor for (group, link), anchor in items.links.items() if owners[group] is chapter}
+        html = fill("core/page/templates/chapter.html", **_parts(chapter, runs, links, report.title))
+        words = _TAG.sub(" ", html)
+        terms = [term for pattern, term in chapter.terms.items() if re.search(pattern, words, re.IGNORECASE)]
+        shown.append((chapter, html, terms))
     script = files("parley.engine.core.page").joinpath("templates/viewer.js").read_text(encoding="utf-8") if items.num else ""
-    page = str(
-        fill(
-            "core/page/templates/page.html",
-            report=report,
-            verdicts=[] if report.overview else shown_verdicts(report, chapters),
-            chapters=[(part, fill("core/page/templates/chapter.html", part=part, terms=_terms(part))) for part in shown],
-            items=items,
-            style=Markup(files("parley.engine.core.page").joinpath("templates/report.css").read_text(encoding="utf-8")),
-            script=Markup(script),
-            script_hash=_script_hash(script),
-        )
+    page = fill(
+        "core/page/templates/page.html",
+        report=report,
+        verdicts=[] if report.overview else shown_verdicts(report, chapters),
+        chapters=shown,
+        items=items,
+        style=Markup(files("parley.engine.core.page").joinpath("templates/report.css").read_text(encoding="utf-8")),
+        script=Markup(script),
+        # The hash by which the content policy knows the script.
+        script_hash=f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'" if script else "",
     )
     # Applied here to every name, title, setting and text; line by line, because most lines have no such characters.
-    return "\n".join(map(visible, page.split("\n")))
+    return "\n".join(map(visible, str(page).split("\n")))
 
 
-def verdicts(report: Report, chapters: Sequence[Chapter[Any]]) -> list[tuple[Chapter[Any], Verdict]]:
-    """Return the verdicts of the chapters of a report; minor verdicts only if there are no others."""
-    candidates = [
-        (chapter, chapter.verdict(report.found[chapter.name])) for chapter in chapters if chapter.name in report.found
-    ]
-    pairs = [(chapter, verdict) for chapter, verdict in candidates if verdict is not None]
-    return [pair for pair in pairs if not pair[1].minor] or pairs
+def verdicts(report: Report, chapters: Sequence[Chapter]) -> list[tuple[Chapter, Verdict]]:
+    """Return the verdicts of the chapters of a report, those of the lowest rank alone."""
+    found = [(chapter, chapter.verdict(report.found[chapter.name])) for chapter in chapters if chapter.name in report.found]
+    pairs = [(chapter, verdict) for chapter, verdict in found if verdict is not None]
+    lowest = min((verdict.rank for _, verdict in pairs), default=0)
+    return [pair for pair in pairs if pair[1].rank == lowest]
 
 
-def shown_verdicts(report: Report, chapters: Sequence[Chapter[Any]]) -> list[ShownVerdict]:
-    """Return the verdicts with their pictures."""
+def shown_verdicts(report: Report, chapters: Sequence[Chapter]) -> list[dict[str, Any]]:
+    """Return the verdicts, each with its number as a line and the picture of its marks."""
     return [
-        ShownVerdict(chapter, verdict.sentence, _block(verdict.metric, verdict.marks))
+        {
+            "chapter": chapter,
+            "verdict": verdict,
+            "number": _block(verdict.metric, {"": verdict.number}).lines[0],
+            "picture": _block(verdict.metric, verdict.marks),
+        }
         for chapter, verdict in verdicts(report, chapters)
     ]
 
 
-def metric_blocks(measured: Sequence[ShownRun]) -> list[tuple[Metric, MetricBlock]]:
+def metric_blocks(runs: Iterable[tuple[str, Mapping[str, Estimate], Mapping[str, Metric]]]) -> list[tuple[Metric, MetricBlock]]:
     """Return the metrics of some runs, each over all runs that have it; main metrics come first.
 
     Metrics of one name with different meanings are not comparable: they have blocks of their own.
+
+    Args:
+        runs: name, metrics and legend of each run.
     """
-    names = [name for run in measured for name in {**run.legend, **run.metrics}]
-    positions = {name: position for position, name in reversed(list(enumerate(names)))}
+    positions: dict[str, int] = {}
     estimates: dict[tuple[str, Metric], dict[str, Estimate]] = {}
-    for run in measured:
-        for name, estimate in run.metrics.items():
-            metric = run.legend.get(name) or Metric(name.replace("_", " "), NEITHER, "")
-            estimates.setdefault((name, metric), {})[run.name] = estimate
+    for run, metrics, legend in runs:
+        for name in {**legend, **metrics}:
+            positions.setdefault(name, len(positions))
+        for name, estimate in metrics.items():
+            metric = legend.get(name) or Metric(name.replace("_", " "), NEITHER, "")
+            estimates.setdefault((name, metric), {})[run] = estimate
     keys = sorted(estimates, key=lambda key: (not key[1].main, positions[key[0]]))
     return [(key[1], _block(key[1], estimates[key])) for key in keys]
 
@@ -346,51 +311,68 @@ def fitted(heading: str, table: EstimateTable) -> Sheet:
     return Sheet(heading, table, "stacked")
 
 
-def _shown(chapter: Chapter[Any], section: Section, items: PackedItems, title: str) -> ShownChapter:
+def _parts(chapter: Chapter, runs: Sequence[Run], links: Mapping[str, str], title: str) -> dict[str, Any]:
     """Return a chapter with a dozen numbers open, tables first, and the rest folded; drop the page's title from texts."""
 
     def brief(text: str) -> str:
         rest = text.removeprefix(title)
         return rest[2:] if rest != text and rest[:2] in (", ", ": ", "; ") else text
 
-    figures = [replace(figure, caption=brief(figure.caption)) for figure in section.figures]
+    several = len(runs) > 1
+    by_run = [(run.heading, tables) for run in runs if (tables := chapter.tables(run))]
+    tables = [
+        (", ".join(filter(None, (heading, name if len(by_run) > 1 else ""))) or name, table)
+        for name, own in by_run
+        for heading, table in own.items()
+    ]
     room = MOST_NUMBERS
-    open_sheets: list[Sheet] = []
-    folded_sheets: list[Sheet] = []
-    open_blocks: list[MetricBlock] = []
-    folded_blocks: list[MetricBlock] = []
-    for heading, table in section.tables:
-        num = sum(cell not in ("", ABSENT) for row in table.rows for cell in row[1:])
-        (open_sheets if num <= room else folded_sheets).append(fitted(heading, table))
+    sheets: dict[bool, list[Sheet]] = {True: [], False: []}
+    for heading, table in [*tables, *chapter.shared_tables(runs).items()]:
+        columns = [place for place, column in enumerate(table.columns) if place and column not in table.texts]
+        num = sum(row[place] not in ("", ABSENT) for row in table.rows for place in columns)
+        sheets[num <= room].append(fitted(brief(heading), table))
         room -= num if num <= room else 0
-    blocks = metric_blocks([run for run in section.measured if run.metrics])
-    first = [block for metric, block in blocks if metric.main] or [block for _, block in blocks]
-    for _, block in blocks:
-        is_open = not folded_blocks and len(block.lines) <= room and block in first
-        (open_blocks if is_open else folded_blocks).append(block)
+    measured = [(run, metrics) for run in runs if run.shown and (metrics := chapter.shown(run))]
+    blocks = metric_blocks((run.heading, metrics, chapter.legend(run)) for run, metrics in measured)
+    has_main = any(metric.main for metric, _ in blocks)
+    drawn_blocks: dict[bool, list[MetricBlock]] = {True: [], False: []}
+    for metric, block in blocks:
+        is_open = not drawn_blocks[False] and len(block.lines) <= room and (metric.main or not has_main)
+        drawn_blocks[is_open].append(block)
         room -= len(block.lines) * is_open
-    return ShownChapter(
-        chapter,
-        section,
-        open_sheets,
-        open_blocks,
-        folded_sheets,
-        folded_blocks,
-        figures[:MOST_FIGURES],
-        figures[MOST_FIGURES:],
-        {brief(name): items.addresses[id(item)] for name, item in section.chosen.items()},
-    )
+    figures = list(chapter.shared_figures(runs))
+    figures += [replace(figure, run=run.heading) for run in runs for figure in chapter.figures(run)]
+    figures += curve_figures(chapter.curves, runs)
+    if figures:
+        # matplotlib takes a second to load.
+        from parley.engine.core.page.plots import drawn
 
-
-def _terms(shown: ShownChapter) -> list[tuple[str, str]]:
-    """Return the glossary words that occur in a chapter."""
-    text = _TAG.sub(" ", fill("core/page/templates/chapter.html", part=shown, terms=[]))
-    return [term for pattern, term in shown.chapter.terms.items() if re.search(pattern, text, re.IGNORECASE)]
-
-
-def _script_hash(script: str) -> str:
-    """Return the hash by which the content policy knows the script; empty for no script."""
-    return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'" if script else ""
+        figures = [drawn(figure, title, brief) for figure in figures]
+    noted: dict[str, list[str]] = {}
+    for run in runs:
+        for note in chapter.notes(run):
+            noted.setdefault(note, []).append(run.heading)
+    described = [f"{run.heading}: {run.description}" for run in runs if run.shown and run.metrics and run.description]
+    return {
+        "chapter": chapter,
+        "failures": [(run, failures) for run in runs if run.shown and (failures := run.failures)],
+        "sheets": sheets[True],
+        "folded_sheets": sheets[False],
+        "blocks": drawn_blocks[True],
+        "folded_blocks": drawn_blocks[False],
+        "alone": len(measured) == 1,
+        "figures": figures[:MOST_FIGURES],
+        "folded_figures": figures[MOST_FIGURES:],
+        "links": {brief(name): anchor for name, anchor in links.items()},
+        "attacks": {run.heading: attack for run in runs if (attack := run.summary.get(ATTACK))},
+        "lists": {
+            f"{heading}, {run.heading}" if several else heading: pairs
+            for run in runs
+            for heading, pairs in chapter.lists(run).items()
+        },
+        # A note on all runs stands once.
+        "notes": [*described, *(note if len(of) > 1 else brief(f"{of[0]}: {note}") for note, of in noted.items())],
+    }
 
 
 def _block(metric: Metric, estimates: Mapping[str, Estimate]) -> MetricBlock:
@@ -417,7 +399,7 @@ def _block(metric: Metric, estimates: Mapping[str, Estimate]) -> MetricBlock:
             )
         )
     direction = "" if metric.direction == NEITHER else metric.direction
-    return MetricBlock(metric.title[:1].upper() + metric.title[1:], direction, metric.definition, tuple(lines))
+    return MetricBlock(metric.title[:1].upper() + metric.title[1:], direction, metric.definition, lines)
 
 
 REPORT = "report.html"
@@ -549,7 +531,7 @@ def _headings(
     return {name: f"{heading} ({folder_names[name]})" if times[heading] > 1 else heading for name, heading in headings.items()}
 
 
-def _runs_by_chapter(runs: Iterable[Run]) -> list[tuple[Chapter[Any], list[Run]]]:
+def _runs_by_chapter(runs: Iterable[Run]) -> list[tuple[Chapter, list[Run]]]:
     """Return the chapters that have runs, each with its own."""
     runs = list(runs)
     chapters = load_chapters(run.job for run in runs)
@@ -560,7 +542,7 @@ def _runs_by_chapter(runs: Iterable[Run]) -> list[tuple[Chapter[Any], list[Run]]
     return [(chapter, shares[chapter.name]) for chapter in chapters if chapter.name in shares]
 
 
-def _collected(runs: Iterable[Run]) -> dict[str, Any]:
+def _collected(runs: Iterable[Run]) -> dict[str, Sequence[Run]]:
     """Return the content that the chapters collect from their runs, by chapter."""
     contents = {chapter.name: chapter.collect(own) for chapter, own in _runs_by_chapter(runs)}
     return {name: content for name, content in contents.items() if content is not None}
@@ -574,7 +556,11 @@ def _line(name: str, folder: RunFolder) -> RunLine:
     except RunError as error:
         message = "; ".join(str(part) for part in (error.what, error.where, error.fix) if part is not None)
         return RunLine(name=name, job=folder.job, state=f"{_DAMAGED}: {message}", outcome="", page=page)
-    outcome = " ".join(verdict.sentence for _, verdict in verdicts(alone, load_chapters(alone.jobs)))
+    outcome = " ".join(
+        sentence
+        for _, verdict in verdicts(alone, load_chapters(alone.jobs))
+        for sentence in (verdict.sentence, *verdict.cautions)
+    )
     failed = alone.state.startswith(_ALL_FAILED)
     return RunLine(name=name, job=folder.job, state=alone.state or FINISHED, outcome="" if failed else outcome, page=page)
 

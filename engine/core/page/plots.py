@@ -13,17 +13,19 @@ import math
 import re
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import matplotlib
 import numpy as np
+from markupsafe import Markup
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure as Canvas
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator, NullLocator
 
-from parley.engine.core.page.content import Chapter, Curve, Report, Verdict
+from parley.engine.core.page.content import Chapter, Curve, Figure, Report, Verdict
 from parley.engine.core.page.page import verdicts
 from parley.engine.core.stats.statistics import Estimate, Points
 from parley.envs.core.errors import ConfigError, RunError
@@ -46,6 +48,7 @@ VARIABLES = {
 }
 
 STYLE: dict[Any, Any] = {
+    "axes.axisbelow": True,
     "axes.edgecolor": GRID,
     "axes.labelcolor": MUTED,
     "axes.labelsize": 9.5,
@@ -78,34 +81,61 @@ _LINES = ("-", "--")
 """Styles of lines, which double the number of series that the colours keep apart."""
 
 
-def curve_svg(curve: Curve) -> str:
-    """Return a training curve as SVG text."""
-    return svg((5.4, 3.2), f"{curve.title}, {curve.y_label} per {curve.x_label}", lambda axes: draw_curve(axes, curve))
+def curve(shown: Curve) -> Figure:
+    """Return a training curve."""
+    smoothed = ", moving average in front of the single values" if shown.smoothed else ""
+    caption = f"{shown.y_label} per {shown.x_label}{smoothed}"
+    return Figure(shown.title, caption, draw=lambda axes: draw_curve(axes, shown))
 
 
-def budget_svg(title: str, x_label: str, series: Mapping[str, Points], y_label: str = "adversary's points ahead") -> str:
-    """Return the gains of attacks within a budget, as SVG text (see `draw_budget`)."""
-    return svg((5.4, 3.2), title, lambda axes: draw_budget(axes, x_label, series, y_label))
+def budget(
+    title: str, caption: str, x_label: str, series: Mapping[str, Points], y_label: str = "adversary's points ahead"
+) -> Figure:
+    """Return means within a budget (see `draw_budget`)."""
+    return Figure(title, caption, draw=lambda axes: draw_budget(axes, x_label, series, y_label))
 
 
-def dots_svg(
-    title: str, x_label: str, names: Sequence[str], series: Mapping[str, Mapping[str, Estimate]], unit: float = 1.0
-) -> str:
-    """Return estimates by row and series as SVG text (see `draw_dots`)."""
-    height = 1.2 + 0.2 * len(names) * (1 + len(series))
-    return svg((5.4, height), title, lambda axes: draw_dots(axes, x_label, names, series, unit))
-
-
-def heat_svg(
+def dots(
     title: str,
+    caption: str,
+    x_label: str,
+    names: Sequence[str],
+    series: Mapping[str, Mapping[str, Estimate]],
+    unit: float = 1.0,
+) -> Figure:
+    """Return estimates by row and series (see `draw_dots`)."""
+    size = 5.4, 1.2 + 0.2 * len(names) * (1 + len(series))
+    return Figure(title, caption, size=size, draw=lambda axes: draw_dots(axes, x_label, names, series, unit))
+
+
+def heat(
+    title: str,
+    caption: str,
     lines: Sequence[str],
     columns: Sequence[str],
     cells: Sequence[Sequence[tuple[float, str] | None]],
     axis_labels: tuple[str, str],
-) -> str:
-    """Return a table of tinted cells as SVG text (see `draw_heat`); `axis_labels` are of the columns and of the lines."""
-    height = 1.4 + (0.9 if len(lines) < _MANY_LINES else 0.42) * len(lines)
-    return svg((2.2 + 0.9 * len(columns), height), title, lambda axes: draw_heat(axes, lines, columns, cells, axis_labels))
+) -> Figure:
+    """Return a table of tinted cells (see `draw_heat`); `axis_labels` are of the columns and of the lines."""
+    size = 2.2 + 0.9 * len(columns), 1.4 + (0.9 if len(lines) < _MANY_LINES else 0.42) * len(lines)
+    return Figure(title, caption, size=size, draw=lambda axes: draw_heat(axes, lines, columns, cells, axis_labels))
+
+
+def drawn(figure: Figure, title: str = "", brief: Callable[[str], str] = str) -> Figure:
+    """Return a figure with its drawing as SVG text, and with the name of its run in the caption.
+
+    Args:
+        figure: the figure.
+        title: title of the page; a run of that name is not named.
+        brief: drops the page's title from texts.
+    """
+    label = ", ".join(filter(None, (figure.run, figure.name)))
+    name = brief(figure.name)
+    drawing = Markup(svg(figure.size, label, figure.draw)) if figure.draw else Markup("")
+    caption = figure.caption
+    if figure.run not in ("", title):
+        caption = Markup("{}; {}").format(brief(figure.run), caption)
+    return replace(figure, name=name[:1].upper() + name[1:], caption=caption, svg=drawing)
 
 
 def draw_curve(axes: Axes, curve: Curve) -> None:
@@ -118,7 +148,6 @@ def draw_curve(axes: Axes, curve: Curve) -> None:
         curve: at least one series; a value that is not finite leaves a gap.
     """
     axes.grid(True, axis="y")
-    axes.set_axisbelow(True)
     for (name, points), colour in zip(curve.series.items(), itertools.cycle(SERIES)):
         steps, values = np.array(points, dtype=np.float64).reshape(-1, 2).T
         marker = "o" if len(steps) <= 40 and not curve.smoothed else None
@@ -148,7 +177,6 @@ def draw_budget(axes: Axes, x_label: str, series: Mapping[str, Points], y_label:
         y_label: the quantity.
     """
     axes.grid(True, axis="y")
-    axes.set_axisbelow(True)
     few = False
     for (name, points), (line, colour) in zip(series.items(), itertools.cycle(itertools.product(_LINES, SERIES))):
         budgets = [budget for budget, _ in points]
@@ -185,7 +213,6 @@ def draw_dots(
         unit: factor of the figures; 100 for shares in percent.
     """
     axes.grid(True, axis="x")
-    axes.set_axisbelow(True)
     drawn = [label for label, points in series.items() if points]
     lanes = dict(zip(drawn, np.linspace(-0.3, 0.3, len(drawn)) if len(drawn) > 1 else [0.0], strict=True))
     for (label, points), (line, colour) in zip(series.items(), itertools.cycle(itertools.product(_LINES, SERIES))):
@@ -268,9 +295,10 @@ def svg(size: tuple[float, float], label: str, draw: Callable[[Axes], None]) -> 
         label: description for readers who cannot see it.
         draw: draws it on axes.
     """
+    label = visible(label)
     # The salt names clip paths and markers: different figures on one page must not share those names.
     with matplotlib.rc_context({**STYLE, "svg.hashsalt": label}):
-        figure = Figure(figsize=size, layout="constrained")
+        figure = Canvas(figsize=size, layout="constrained")
         draw(figure.subplots())
         buffer = io.StringIO()
         no_metadata = dict.fromkeys(("Creator", "Date", "Format", "Type"))
@@ -303,7 +331,7 @@ def require_suffix(path: str | Path) -> None:
         raise ConfigError("a picture of that kind cannot be drawn", where="--picture", got=suffix or path, fix=fix)
 
 
-def write_picture(report: Report, chapters: Sequence[Chapter[Any]], path: Path) -> Path:
+def write_picture(report: Report, chapters: Sequence[Chapter], path: Path) -> Path:
     """Write the verdicts of a report, each with its estimates, in the format of the file's suffix.
 
     Args:
@@ -328,7 +356,7 @@ def write_picture(report: Report, chapters: Sequence[Chapter[Any]], path: Path) 
         for text, verdict in zip(texts, shown, strict=True)
     ]
     with matplotlib.rc_context({**STYLE, "svg.hashsalt": report.title}):
-        figure = Figure(figsize=(_WIDTH, sum(heights)), layout="constrained", facecolor=PAPER)
+        figure = Canvas(figsize=(_WIDTH, sum(heights)), layout="constrained", facecolor=PAPER)
         parts = figure.subfigures(len(shown), 1, squeeze=False, height_ratios=heights)[:, 0]
         for part, text, verdict in zip(parts, texts, shown, strict=True):
             part.suptitle("\n".join(text), x=0.01, horizontalalignment="left", fontsize=9.5, fontweight="bold", color=INK)

@@ -82,6 +82,25 @@ def spans(before: Turns, after: Turns) -> list[Span]:
     return aligned_spans
 
 
+def spans_of_words(before: str, after: str) -> list[Span]:
+    """Align the words of two texts of one utterance each."""
+    return spans(((tuple(before.split()),),), ((tuple(after.split()),),))
+
+
+def pieces(aligned_spans: Sequence[Span], *shown: str) -> list[tuple[str, str]]:
+    """Return the texts of spans, each with the side that alone has it; the side is empty for words of both.
+
+    Args:
+        aligned_spans: the spans.
+        shown: the sides to show, "before" and "after".
+    """
+    return [
+        (" ".join(getattr(span, side)), "" if span.kind is ChangeKind.SAME else side)
+        for span in aligned_spans
+        for side in (shown[:1] if span.kind is ChangeKind.SAME else shown)
+    ]
+
+
 def num_changed(aligned_spans: Sequence[Span]) -> int:
     """Count the changed words: of a replacement, those of its longer side."""
     return sum(max(len(span.before), len(span.after)) for span in aligned_spans if span.kind is not ChangeKind.SAME)

@@ -1,1 +1,0 @@
-"""The page of bots that look for their common friend."""

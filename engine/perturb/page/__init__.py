@@ -1,1 +1,0 @@
-"""What a page shows of perturbations. Read `chapter.py` first."""

@@ -1,1 +1,0 @@
-"""The chapter of rankers. Read `chapter.py` first."""

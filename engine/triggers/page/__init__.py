@@ -1,1 +1,0 @@
-"""The chapter of trigger searches on the page. Read `chapter.py` first."""
