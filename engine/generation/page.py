@@ -91,7 +91,7 @@ class JudgedSystems(Chapter):
         first = next(system for system in _judging(run).systems if any(system == other for _, other in named))
         best = min((pair for pair in named if pair[1] == first), key=lambda pair: named[pair].value)
         outcome = brief_name(re.sub(r" \([^)]*\)", "", sentences[0]).rstrip("."), _MOST_WORDS - 6)
-        doubts = [sentence for sentence in sentences if sentence.startswith(f"{ERE} ")]
+        doubts = [sentence for sentence in sentences if sentence.startswith("ERE ")]
         return Verdict(
             sentence=f"{outcome}; AdverSuc {number(SHARE, named[best].value)} by {best[0]}.",
             metric=_ADVERSUC,
@@ -288,7 +288,7 @@ def _table_verdict(run: Run) -> Verdict | None:
     sentences = [str(sentence) for sentence in run.summary.get(CONCLUDED, [])]
     first = sentences[0] if sentences else "No training stands beside a control."
     brief = brief_name(first, _MOST_WORDS)
-    doubts = [sentence for sentence in sentences if f"({ERE})" in sentence]
+    doubts = [sentence for sentence in sentences if "(ERE)" in sentence]
     return Verdict(
         sentence=brief,
         metric=_ADVERSUC,

@@ -193,7 +193,7 @@ def test_a_killed_sweep_goes_on_and_runs_no_finished_trial_again(tmp_path: Path)
     assert 1 <= status.pace.done < 3
     before = rows_of(tmp_path / "sweep")
     finished = {part: part.stat().st_mtime_ns for part in (tmp_path / "sweep" / TRIALS).rglob("summary.json")}
-    assert collect_run(tmp_path / "sweep").found["sweeps"][0].trials, "the report shows what is there"
+    assert collect_run(tmp_path / "sweep").found["sweeps"][0].done, "the report shows what is there"
     assert start(tmp_path, _TWO_CPUS.replace("concurrent=3", "concurrent=1"), f"{PLANS}:SMALL").wait(timeout=400) == 0
     after = rows_of(tmp_path / "sweep")
     assert [row["status"] for row in after] == ["ok"] * 3

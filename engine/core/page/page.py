@@ -301,6 +301,17 @@ def metric_blocks(runs: Iterable[tuple[str, Mapping[str, Estimate], Mapping[str,
     return [(key[1], _block(key[1], estimates[key])) for key in keys]
 
 
+def headed_tables(chapter: Chapter, runs: Sequence[Run]) -> list[tuple[str, EstimateTable]]:
+    """Return the tables of a chapter, each with its heading and, if several runs have tables, the name of its run."""
+    by_run = [(run.heading, tables) for run in runs if (tables := chapter.tables(run))]
+    tables = [
+        (", ".join(filter(None, (heading, name if len(by_run) > 1 else ""))) or name, table)
+        for name, own in by_run
+        for heading, table in own.items()
+    ]
+    return [*tables, *chapter.shared_tables(runs).items()]
+
+
 def fitted(heading: str, table: EstimateTable) -> Sheet:
     """Return a table that fits the page: transposed if it has many columns and few rows, stacked if it has many of both."""
     if len(table.columns) <= _MOST_COLUMNS:
@@ -318,16 +329,9 @@ def _parts(chapter: Chapter, runs: Sequence[Run], links: Mapping[str, str], titl
         rest = text.removeprefix(title)
         return rest[2:] if rest != text and rest[:2] in (", ", ": ", "; ") else text
 
-    several = len(runs) > 1
-    by_run = [(run.heading, tables) for run in runs if (tables := chapter.tables(run))]
-    tables = [
-        (", ".join(filter(None, (heading, name if len(by_run) > 1 else ""))) or name, table)
-        for name, own in by_run
-        for heading, table in own.items()
-    ]
-    room = MOST_NUMBERS
+    several, room = len(runs) > 1, MOST_NUMBERS
     sheets: dict[bool, list[Sheet]] = {True: [], False: []}
-    for heading, table in [*tables, *chapter.shared_tables(runs).items()]:
+    for heading, table in headed_tables(chapter, runs):
         columns = [place for place, column in enumerate(table.columns) if place and column not in table.texts]
         num = sum(row[place] not in ("", ABSENT) for row in table.rows for place in columns)
         sheets[num <= room].append(fitted(brief(heading), table))
@@ -545,22 +549,22 @@ def _runs_by_chapter(runs: Iterable[Run]) -> list[tuple[Chapter, list[Run]]]:
 def _collected(runs: Iterable[Run]) -> dict[str, Sequence[Run]]:
     """Return the content that the chapters collect from their runs, by chapter."""
     contents = {chapter.name: chapter.collect(own) for chapter, own in _runs_by_chapter(runs)}
-    return {name: content for name, content in contents.items() if content is not None}
+    return {name: content for name, content in contents.items() if content}
 
 
 def _line(name: str, folder: RunFolder) -> RunLine:
     """Return a run among others: its state, and the verdict of its own page."""
     page = f"{name}/{REPORT}" if (folder.path / REPORT).is_file() else ""
     try:
-        alone = collect_run(folder.path)
+        with _whole(folder.path):
+            alone = _collect(folder.path)
+            # A damaged part shows when it is read.
+            _ = [run.rows for runs in alone.found.values() for run in runs]
+            said = [verdict for _, verdict in verdicts(alone, load_chapters(alone.jobs))]
     except RunError as error:
         message = "; ".join(str(part) for part in (error.what, error.where, error.fix) if part is not None)
         return RunLine(name=name, job=folder.job, state=f"{_DAMAGED}: {message}", outcome="", page=page)
-    outcome = " ".join(
-        sentence
-        for _, verdict in verdicts(alone, load_chapters(alone.jobs))
-        for sentence in (verdict.sentence, *verdict.cautions)
-    )
+    outcome = " ".join(sentence for verdict in said for sentence in (verdict.sentence, *verdict.cautions))
     failed = alone.state.startswith(_ALL_FAILED)
     return RunLine(name=name, job=folder.job, state=alone.state or FINISHED, outcome="" if failed else outcome, page=page)
 

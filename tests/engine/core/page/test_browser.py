@@ -17,11 +17,12 @@ from parley.engine.core.page.content import Report, RunLine
 from parley.engine.core.stats.statistics import NOTHING, Estimate
 from parley.engine.core.tables.table import EstimateTable
 from parley.engine.negotiation.metrics.attack import attack_metrics
-from parley.engine.negotiation.page.populations import Match
+from parley.engine.negotiation.page import Negotiations
 from parley.engine.triggers.metrics.hits import search_metrics
-from parley.engine.triggers.page.chapter import ShownSearch, Triggers
+from parley.engine.triggers.verbs.config import TriggerConfig
+from tests.engine.core.page.pages import page_of, run_of
 from tests.engine.negotiation.metrics.attacks import attempt
-from tests.engine.negotiation.page.dialogues import attack_row, negotiations, page_of
+from tests.engine.negotiation.page.dialogues import attack_row, match, negotiations
 from tests.engine.triggers.metrics.searches import KINDS, restart, searched
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -94,12 +95,12 @@ def look(page: str, folder: Path, asked: list[dict[str, str]] | None = None) -> 
     return found
 
 
-def wide_report() -> Report:
+def wide_report(monkeypatch: pytest.MonkeyPatch) -> Report:
     """Long names, wide tables, many items of two kinds."""
     metrics = attack_metrics([attack_row(key) for key in "ab"], NOTHING)
     hats = attempt(base="i would like the ball", replaced=[4])
     attacks = [
-        Match(
+        match(
             name=f"{LONG}{number}",
             job="attack-reactive",
             metrics=metrics,
@@ -109,21 +110,22 @@ def wide_report() -> Report:
     ]
     columns = tuple(f"heading {number}" for number in range(18))
     cells = tuple("80.2 %\n[76.5, 83.5]" for _ in columns)
-    tables = [
-        ("turned", EstimateTable(columns, (cells,) * 4, LONG)),
-        ("stacked", EstimateTable(columns, (cells,) * 12, "note")),
-    ]
+    tables = {
+        "turned": EstimateTable(columns, (cells,) * 4, LONG),
+        "stacked": EstimateTable(columns, (cells,) * 12, "note"),
+    }
     found = [
         searched("near", restart(0, 1.0), target=LONG),
         searched("hit", restart(0, 0.2, KINDS, stopped="satisfied"), target="no hats here"),
     ]
-    search = ShownSearch(name="mal", hit=KINDS[0], rows=found, metrics=search_metrics(found, NOTHING, 1), targets=LONG)
-    negotiated = negotiations(*attacks, tables=[*tables, ("plain", EstimateTable(columns[:8], (cells[:8],) * 9, ""))])
-    return replace(
-        negotiated,
+    config = TriggerConfig(hit=KINDS[0], targets=LONG)
+    search = run_of("search", found, search_metrics(found, NOTHING, 1), heading="mal", config=config)
+    tables = {**tables, "plain": EstimateTable(columns[:8], (cells[:8],) * 9, "")}
+    monkeypatch.setattr(Negotiations, "shared_tables", lambda self, runs: tables)
+    return Report(
         title=LONG,
         lead=LONG,
-        found=negotiated.found | {"triggers": Triggers(searches=[search])},
+        found=negotiations(*attacks).found | {"triggers": [search]},
         commands=[f"parley attack --target {LONG}" * 3],
         files=[(LONG, LONG)],
         config={LONG: LONG},
@@ -140,7 +142,8 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
         {"tag": "deal"},
         {"search": "nowhere"},
     ]
-    return look(page_of(wide_report()), tmp_path_factory.mktemp("browser"), asked)
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        return look(page_of(wide_report(monkeypatch)), tmp_path_factory.mktemp("browser"), asked)
 
 
 def test_nothing_is_cut_at_any_width(found: list[dict[str, Any]]) -> None:
@@ -171,6 +174,6 @@ def test_an_address_opens_its_item(found: list[dict[str, Any]]) -> None:
 def test_a_folder_of_runs_is_not_cut_either(tmp_path: Path) -> None:
     lines = [RunLine(f"{LONG}{number}", "attack-reactive", f"interrupted; {LONG}", "it is " * 30) for number in range(3)]
     metrics = {"advantage": Estimate(1.0, 0.5, 1.5, 40)}
-    runs = negotiations(*(Match(name=f"{LONG}{number}", metrics=metrics) for number in range(9)))
+    runs = negotiations(*(match(name=f"{LONG}{number}", metrics=metrics) for number in range(9)))
     found = look(page_of(replace(runs, overview=lines)), tmp_path)
     assert [(each["over"], each["cut"]) for each in found] == [(0, [])] * len(WIDTHS)

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from parley.engine.core.page.content import Curve, Report, ShownRun, short_paths
-from parley.engine.core.page.page import collect_run, metric_blocks, report_from_run
+from parley.engine.core.page.content import Curve, Report, Run, read_curves, short_paths
+from parley.engine.core.page.page import collect_run, headed_tables, load_chapters, metric_blocks, report_from_run
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.stats.known import EXPLOITABILITY, KNOWN, MEAN_FRESH
 from parley.engine.core.stats.statistics import Estimate, count
@@ -30,7 +30,7 @@ from parley.engine.negotiation.metrics.campaign import (
     rounds_table,
 )
 from parley.engine.negotiation.metrics.dialogues import negotiation_metrics
-from parley.engine.negotiation.page.populations import Match
+from parley.engine.negotiation.page import STEPLESS
 from parley.engine.negotiation.verbs.campaign import MinMaxConfig
 from parley.engine.negotiation.verbs.exploitability import MORE, NUM_KNOWN
 from parley.engine.negotiation.verbs.match import ATTACKS, DIALOGUES
@@ -57,16 +57,18 @@ class Config:
     limits: Limits = field(default_factory=Limits)
 
 
-def matches(report: Report) -> list[Match]:
-    return list(report.found["negotiation"].matches) if "negotiation" in report.found else []
+def matches(report: Report) -> list[Run]:
+    return [run for run in report.found.get("negotiation", ()) if run.shown and run.job != "attack-table"]
 
 
 def curves(report: Report) -> list[Curve]:
-    return [curve for found in report.found.values() for curve in getattr(found, "curves", ())]
+    chapters = {chapter.name: chapter for chapter in load_chapters(report.jobs)}
+    return [curve for name, runs in report.found.items() for curve in read_curves(chapters[name].curves, runs)]
 
 
 def tables(report: Report) -> list[tuple[str, EstimateTable]]:
-    return list(report.found["negotiation"].tables)
+    chapters = {chapter.name: chapter for chapter in load_chapters(report.jobs)}
+    return [table for name, runs in report.found.items() for table in headed_tables(chapters[name], runs)]
 
 
 def play(path: Path, rows: list[dict[str, Any]], **extra: Any) -> None:
@@ -88,7 +90,7 @@ def test_run_of_one_match(tmp_path: Path) -> None:
     data = collect_run(tmp_path / "match")
     assert (data.title, data.lead, data.commands) == ("adversary vs target", "After self-play.", ["parley attack"])
     (section,) = matches(data)
-    assert (section.name, section.description) == ("adversary vs target", "")
+    assert (section.heading, section.description) == ("adversary vs target", "")
     assert section.rows == rows
     expected = {name: estimate.to_json() for name, estimate in negotiation_metrics(rows).items()}
     assert {name: estimate.to_json() for name, estimate in section.metrics.items()} == expected
@@ -107,7 +109,7 @@ def test_stages_below_a_folder_stand_in_the_order_they_were_started(tmp_path: Pa
     (tmp_path / "attack" / "weights").mkdir()
     (tmp_path / "attack" / "weights" / "model.safetensors").write_bytes(b"")
     data = collect_run(tmp_path)
-    headings = [(section.name, section.description) for section in matches(data)]
+    headings = [(section.heading, section.description) for section in matches(data)]
     assert headings == [("target vs itself", "No attack."), ("attack", "")]
     assert data.commands == ["parley selfplay", "parley attack"]
     assert data.config["attack.limits.max_turns"] == "20"
@@ -123,7 +125,7 @@ def test_folder_that_is_a_run_and_holds_runs(tmp_path: Path) -> None:
     play(tmp_path / "attack", [row("a", (9, 1))], command="parley attack")
     data = collect_run(tmp_path)
     assert (data.title, data.commands) == ("demo", ["parley demo"])
-    assert [section.name for section in matches(data)] == ["attack"]
+    assert [section.heading for section in matches(data)] == ["attack"]
     assert [curve.title for curve in curves(data)] == ["demo: reward"]
     assert {"seed", "attack.seed"} <= set(data.config)
 
@@ -156,7 +158,7 @@ def test_runs_of_one_title_are_told_apart_by_their_folders(tmp_path: Path) -> No
     measure(tmp_path / "rl", "attack-rl", figures(3), title="RL attack on negotiator")
     data = collect_run(tmp_path)
     names = [f"{title} (white-box)", f"{title} (black-box)", "RL attack on negotiator"]
-    assert [section.name for section in matches(data)] == names
+    assert [section.heading for section in matches(data)] == names
     ((_, table),) = tables(data)
     assert [row[0] for row in table.rows] == names
     assert [curve.title for curve in curves(data)] == ["x trained (first): reward", "x trained (second): reward"]
@@ -171,8 +173,7 @@ def test_only_combined_attacks_have_nothing_but_successes_on_record(tmp_path: Pa
     kinds = ("reactive", "preemptive", "ra-pa-da", "ra-pa-ta")
     for kind in kinds:
         measure(tmp_path / kind, f"attack-{kind}", figures(3), title=kind)
-    found = {section.name: section.stepless for section in matches(collect_run(tmp_path))}
-    assert found == dict(zip(kinds, (False, False, True, True), strict=True))
+    assert [section.job in STEPLESS for section in matches(collect_run(tmp_path))] == [False, False, True, True]
 
 
 @pytest.mark.parametrize("job", [entry.load() for entry in ENTRIES if entry.words[0] == "train"], ids=lambda job: job.name)
@@ -181,7 +182,7 @@ def test_every_figure_of_a_training_has_the_definition_of_its_own_job(tmp_path: 
     # Beside another training whose figures bear the same names.
     for name, other in (("this", job), ("negotiator", TRAIN_NEGOTIATOR), ("seq2seq", TRAIN_SEQ2SEQ)):
         measure(tmp_path / name, other.name, {metric: Estimate(2, 1, 3, 40) for metric in other.legend}, title=name)
-    measured: list[ShownRun] = list(collect_run(tmp_path).found["training"].measured)
+    measured = [(run.heading, run.metrics, run.legend) for run in collect_run(tmp_path).found["training"]]
     shown = {
         (block.title.lower(), block.definition)
         for _, block in metric_blocks(measured)
@@ -198,7 +199,7 @@ def test_table_of_attacks_speaks_for_the_runs_below_it(tmp_path: Path) -> None:
     assert [row[:2] for row in table.rows] == [("RL attack", "3.00\n[2.50, 3.50]"), ("reactive", "5.00\n[4.50, 5.50]")]
     published = table.columns.index("advantage, published")
     assert [row[published] for row in table.rows] == ["2.32", "4.95"]
-    assert [section.name for section in matches(data)] == ["RL attack", "reactive"]
+    assert [section.heading for section in matches(data)] == ["RL attack", "reactive"]
 
 
 def test_folder_of_attacks_shows_them_side_by_side(tmp_path: Path) -> None:
@@ -213,7 +214,7 @@ def test_folder_of_attacks_shows_them_side_by_side(tmp_path: Path) -> None:
         "attacks on x": ["RL attack", "reactive"],
         "Attacks side by side": ["RL attack on x", "reactive attack on x"],
     }
-    names = [section.name for section in matches(data)]
+    names = [section.heading for section in matches(data)]
     assert names == ["RL attack on x", "x against itself", "reactive attack on x"]
 
 
@@ -275,7 +276,7 @@ def test_campaign_shows_what_its_rounds_came_to(tmp_path: Path) -> None:
         (LEGEND[DROP].title, "", lost, f"{more} more than it"),
     )
     assert rounds == rounds_table(rounds_of(RunFolder.load(tmp_path)))
-    assert [section.name for section in matches(data)] == list(FINAL_STAGES.values()), "the rounds' phases are many"
+    assert [section.heading for section in matches(data)] == list(FINAL_STAGES.values()), "the rounds' phases are many"
     assert [curve.title for curve in curves(data)] == [
         "x hardened: exploitability",
         "x hardened: plain play",
@@ -324,8 +325,8 @@ def test_campaign_among_other_runs_has_tables_of_its_own(tmp_path: Path) -> None
     campaign_run(tmp_path / "minmax")
     play(tmp_path / "match", [row("a", (5, 5))], title="x against itself")
     data = collect_run(tmp_path)
-    assert [heading for heading, _ in tables(data)] == ["x hardened: before and after", "x hardened: rounds"]
-    assert [section.name for section in matches(data)] == ["x against itself"]
+    assert [heading for heading, _ in tables(data)] == ["Before and after", "Rounds"]
+    assert [section.heading for section in matches(data)] == ["x against itself"]
 
 
 def test_table_remembers_what_stood_beside(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ def test_folder_of_runs_says_of_each_how_it_stands_and_what_came_of_it(tmp_path:
     assert lines["one"].outcome.startswith("A trained adversary ends 3.00 points from the target: it is certainly ahead.")
     assert lines["broken"].state == "every item failed, 3 of 3 with: RuntimeError: boom"
     assert lines["half"].state == f"interrupted: 0 items are done; go on with: parley resume {tmp_path / 'half'}"
-    assert [match.name for match in matches(data)] == ["RL attack on a/negotiator", "reactive attack on b/negotiator"]
+    assert [match.heading for match in matches(data)] == ["RL attack on a/negotiator", "reactive attack on b/negotiator"]
     page = report_from_run(tmp_path).read_text()
     assert '<a href="one/report.html">one</a>' in page
     assert 'id="verdict"' not in page

@@ -7,25 +7,24 @@ from pathlib import Path
 
 import pytest
 
-from parley.engine.core.page.content import Curve, Report, ShownRun
-from parley.engine.core.page.page import MOST_NUMBERS, MetricBlock, fitted, load_chapters, metric_blocks, write_report
-from parley.engine.core.page.trainings import ShownTraining
+from parley.engine.core.page.content import Report, Run
+from parley.engine.core.page.page import MOST_NUMBERS, MetricBlock, fitted, load_chapters, metric_blocks, render, write_report
 from parley.engine.core.stats.statistics import Estimate, Metric
 from parley.engine.core.tables.table import EstimateTable
 from parley.engine.core.verbs.job import write_tables
 from parley.engine.negotiation.metrics.attack import ATTACK_METRICS
-from parley.engine.negotiation.page.populations import Match, Negotiation
+from parley.engine.negotiation.page import Negotiations
 from parley.envs.core.errors import RunError
 from parley.envs.core.visible import visible
-from tests.engine.core.page.pages import HOSTILE, Outline, assert_harmless, words
+from tests.engine.core.page.pages import HOSTILE, Outline, assert_harmless, page_of, run_of, words
 from tests.engine.negotiation.metrics.attacks import attempt
 from tests.engine.negotiation.page.dialogues import (
     NAN,
     attack_row,
     error_row,
+    match,
     metrics,
     negotiations,
-    page_of,
     report,
     row,
     searched,
@@ -67,18 +66,16 @@ def hostile_report() -> Report:
         error_row("c", HOSTILE),
     ]
     estimates = {**metrics(), HOSTILE: Estimate(1, 0, 2, 40)}
-    series = {HOSTILE: [(0, 1), (1, 2)], "b": [(0, 1)]}
-    curve = Curve(title=HOSTILE, x_label=HOSTILE, y_label=HOSTILE, series=series)
+    table = EstimateTable((HOSTILE, "n"), ((HOSTILE, HOSTILE),), HOSTILE)
+    training = run_of("train-negotiator", heading=HOSTILE, events=[{"kind": "epoch", "number": 1, "train_perplexity": 2.0}])
+    training.__dict__["trainings"] = [(HOSTILE, table)]
     return report(
         title=HOSTILE,
         lead=HOSTILE,
         state=HOSTILE,
         found={
-            "negotiation": Negotiation(
-                tables=[(HOSTILE, EstimateTable((HOSTILE, "n"), ((HOSTILE, HOSTILE),), HOSTILE))],
-                matches=[Match(name=HOSTILE, job=HOSTILE, description=HOSTILE, metrics=estimates, rows=rows)],
-            ),
-            "training": ShownTraining(curves=[curve], measured=[]),
+            "negotiation": [match(name=HOSTILE, job=HOSTILE, description=HOSTILE, metrics=estimates, rows=rows)],
+            "training": [training],
         },
         commands=[HOSTILE],
         runs=[(HOSTILE, HOSTILE), ("b", HOSTILE)],
@@ -141,7 +138,7 @@ def test_interval_direction_and_definition_stand_beside_the_value(page: str) -> 
     assert "3.50 3.00 to 4.00" in text
     assert "80.0 % 75.0 % to 85.0 %" in text
     assert "takes 6.75 of 10 points and leaves the target 3.25: it is certainly ahead." in text
-    blocks = blocks_of(*report().found["negotiation"].matches)
+    blocks = blocks_of(*report().found["negotiation"])
     assert len(blocks) == 4
     for block in blocks:
         assert block.title in text
@@ -149,24 +146,23 @@ def test_interval_direction_and_definition_stand_beside_the_value(page: str) -> 
         assert block.definition in text
 
 
-def blocks_of(*matches: Match) -> list[MetricBlock]:
-    measured = [ShownRun(name=match.name, metrics=match.metrics, legend=match.legend) for match in matches]
-    return [block for _, block in metric_blocks(measured)]
+def blocks_of(*matches: Run) -> list[MetricBlock]:
+    return [block for _, block in metric_blocks((run.heading, run.metrics, run.legend) for run in matches)]
 
 
 def test_a_metric_is_shown_over_the_runs_that_have_it() -> None:
     a, b, both = ({name: Estimate(1, 0, 2, 50) for name in names} for names in (["x"], ["y"], ["x", "y"]))
-    blocks = blocks_of(*(Match(name=name, metrics=found) for name, found in (("a", a), ("b", b), ("both", both))))
+    blocks = blocks_of(*(match(name=name, metrics=found) for name, found in (("a", a), ("b", b), ("both", both))))
     shown = {block.title: [line.name for line in block.lines] for block in blocks}
     assert shown == {"X": ["a", "both"], "Y": ["b", "both"]}
 
 
 def test_figures_of_one_name_that_mean_different_things_have_blocks_of_their_own() -> None:
-    def match(name: str, definition: str, *more: str) -> Match:
+    def named(name: str, definition: str, *more: str) -> Run:
         found = {known: Estimate(1, 0, 2, 50) for known in ("test_ppl", *more)}
-        return Match(name=name, metrics=found, legend={"test_ppl": Metric("test perplexity", "", definition)})
+        return match(name=name, metrics=found, legend={"test_ppl": Metric("test perplexity", "", definition)})
 
-    released, plain = match("a", "released formula", "x"), match("b", "plain formula", "x")
+    released, plain = named("a", "released formula", "x"), named("b", "plain formula", "x")
     shown = {(block.title, block.definition): [line.name for line in block.lines] for block in blocks_of(released, plain)}
     assert shown == {
         ("Test perplexity", "released formula"): ["a"],
@@ -177,13 +173,23 @@ def test_figures_of_one_name_that_mean_different_things_have_blocks_of_their_own
 
 def test_metrics_that_few_readers_look_for_are_folded_away() -> None:
     everything = {name: Estimate(0.5, 0.4, 0.6, 90) for name in ATTACK_METRICS}
-    blocks = blocks_of(Match(name="m", metrics=everything))
+    blocks = blocks_of(match(name="m", metrics=everything))
     titles = [block.title.lower() for block in blocks]
     assert titles[0] == "advantage"
     assert len(blocks) == len(ATTACK_METRICS)
     assert titles.index("attack sentence's perplexity") < titles.index("adversary's distinct share")
-    text = page_of(negotiations(Match(name="m", metrics=everything)))
+    text = page_of(negotiations(match(name="m", metrics=everything)))
     assert text.index("<details>") < text.index("distinct share") < text.index("</details>")
+
+
+def with_tables(tables: dict[str, EstimateTable], *matches: Run) -> str:
+    """The page of some matches and tables."""
+
+    class Tabled(Negotiations):
+        def shared_tables(self, runs: object) -> dict[str, EstimateTable]:
+            return tables
+
+    return render(negotiations(*matches), [Tabled()])
 
 
 def open_numbers(page: str) -> int:
@@ -197,16 +203,16 @@ def test_a_chapter_shows_a_dozen_numbers_and_folds_the_rest(num_matches: int) ->
     everything = {name: Estimate(0.5, 0.4, 0.6, 90) for name in ATTACK_METRICS}
     small = EstimateTable(("target", "before", "after"), (("x", "1", "2"),), "")
     large = EstimateTable(("attack", "a", "b"), (("x", "1", "2"),) * 9, "")
-    matches = [Match(name=str(number), metrics=everything) for number in range(num_matches)]
-    page = page_of(negotiations(*matches, tables=[("large", large), ("small", small)]))
-    assert 2 <= open_numbers(page) <= MOST_NUMBERS
-    assert open_numbers(page) == 2 + num_matches * ((MOST_NUMBERS - 2) // num_matches)
+    words_alone = EstimateTable(("asked", "replied"), (("x", "y"),) * 40, "", texts=("asked", "replied"))
+    matches = [match(name=str(number), metrics=everything) for number in range(num_matches)]
+    page = with_tables({"words": words_alone, "large": large, "small": small}, *matches)
+    assert open_numbers(page) == 40 + 2 + num_matches * ((MOST_NUMBERS - 2) // num_matches), "words are no numbers"
     assert page.index("Table: large") > page.index("<h3>small</h3>")
 
 
 def test_intervals_of_a_row_share_one_scale() -> None:
     estimates = {"a": Estimate(-3, -4, -2, 90), "b": Estimate(3, 2, 4, 90)}
-    (block,) = blocks_of(*(Match(name=name, metrics={"advantage": estimate}) for name, estimate in estimates.items()))
+    (block,) = blocks_of(*(match(name=name, metrics={"advantage": estimate}) for name, estimate in estimates.items()))
     shown = [(line.value, line.dot, line.zero, line.span) for line in block.lines]
     assert shown == [("\N{MINUS SIGN}3.00", 18, 60, (4, 28)), ("3.00", 102, 60, (88, 28))]
 
@@ -214,29 +220,29 @@ def test_intervals_of_a_row_share_one_scale() -> None:
 def test_rates_share_one_scale_whatever_they_are_rates_of() -> None:
     estimates = {"r1": Estimate(0.1, 0.0, 0.25, 90), "map": Estimate(0.5, 0.25, 1.0, 90), "loss": Estimate(0.5, 0.25, 0.5, 90)}
     legend = {name: Metric(name, "", "", "number" if name == "loss" else "rate") for name in estimates}
-    measured = [ShownRun(name="run", metrics=estimates, legend=legend)]
-    dots = {metric.title: (block.lines[0].value, block.lines[0].dot) for metric, block in metric_blocks(measured)}
+    blocks = metric_blocks([("run", estimates, legend)])
+    dots = {metric.title: (block.lines[0].value, block.lines[0].dot) for metric, block in blocks}
     assert dots == {"r1": ("0.10", 15.2), "map": ("0.50", 60), "loss": ("0.50", 116)}
 
 
 def test_estimate_without_data_or_interval() -> None:
-    page = page_of(negotiations(Match(name="m", metrics={"x": Estimate(NAN, NAN, NAN, 0)})))
+    page = page_of(negotiations(match(name="m", metrics={"x": Estimate(NAN, NAN, NAN, 0)})))
     assert "none" in words(page)
     assert "nan" not in words(page).lower()
     assert 'class="interval"' not in page
 
 
-EMPTY = Curve(title="c", x_label="x", y_label="y", series={})
+EMPTY = run_of("train-rl")
 
 
 @pytest.mark.parametrize(
     ("data", "said"),
     [
         (Report(title="t"), "This run holds no results yet."),
-        (negotiations(Match(name="m", metrics=metrics(), rows=[])), "Negotiation"),
-        (negotiations(Match(name="m", rows=[row()])), "1 dialogues: 1 deals"),
-        (negotiations(Match(name="m", rows=[error_row("a", "no memory")])), "1 of 1 dialogues ended in an error"),
-        (report(found={"training": ShownTraining(curves=[EMPTY], measured=[])}), "Training"),
+        (negotiations(match(name="m", metrics=metrics(), rows=[])), "Negotiation"),
+        (negotiations(match(name="m", rows=[row()])), "1 dialogues: 1 deals"),
+        (negotiations(match(name="m", rows=[error_row("a", "no memory")])), "1 of 1 dialogues ended in an error"),
+        (report(found={"training": [EMPTY]}), "Training"),
     ],
     ids=["nothing", "no-rows", "one-row", "only-errors", "empty-curve"],
 )
@@ -246,7 +252,7 @@ def test_missing_parts_leave_a_page_that_says_so(data: Report, said: str) -> Non
 
 def test_failures_are_counted_by_reason() -> None:
     rows = [row(), *(error_row(str(i), "CheckpointError: NaN\n  where: here") for i in range(3)), error_row("x", "other")]
-    text = words(page_of(negotiations(Match(name="m", rows=rows))))
+    text = words(page_of(negotiations(match(name="m", rows=rows))))
     assert "m: 4 of 5 dialogues ended in an error" in text
     assert "3 × CheckpointError: NaN , 1 × other" in text
 
@@ -267,7 +273,7 @@ def test_no_page_is_better_than_half_a_page(tmp_path: Path, monkeypatch: pytest.
 
 def test_small_tables_of_attacks_come_first() -> None:
     table = EstimateTable(("attack", "n"), (("reactive", "200"), ("transfer", "12 few")), "How to read it.")
-    outline = Outline(page_of(negotiations(Match(name="m", metrics=metrics()), tables=[("some", table), ("others", table)])))
+    outline = Outline(with_tables({"some": table, "others": table}, match(name="m", metrics=metrics())))
     assert outline.headings[:4] == [("h1", "t"), ("h2", "Negotiation"), ("h3", "some"), ("h3", "others")]
     assert outline.count("table", class_="sheet wide") == 2
     assert "attack n reactive 200 transfer 12 few How to read it." in " ".join(" ".join(outline.text).split())
@@ -275,7 +281,7 @@ def test_small_tables_of_attacks_come_first() -> None:
 
 def test_what_stands_below_a_figure_is_marked_as_such() -> None:
     table = EstimateTable(("attack", "PAR"), (("reactive", "80.2 %\n[76.5, <83.5>]"), ("transfer", "–")), "note")
-    page = page_of(negotiations(tables=[("t", table)]))
+    page = with_tables({"t": table})
     assert '<td data-label="PAR"><span class="value">80.2 %</span> <span class="below">[76.5, &lt;83.5&gt;]</span></td>' in page
     assert '<td data-label="PAR"><span class="value">–</span></td>' in page
 
@@ -295,14 +301,14 @@ def test_words_are_explained_where_they_occur_and_nowhere_else() -> None:
     def glossary(page: str) -> list[str]:
         return re.findall(r"<dt>(.*?)</dt>", "".join(re.findall(r'<dl class="glossary".*?</dl>', page, flags=re.DOTALL)))
 
-    assert glossary(page_of(negotiations(Match(name="m", metrics={"turns": Estimate(3, 2, 4, 40)})))) == []
-    assert "PAR" in glossary(page_of(negotiations(Match(name="m", metrics={"par": Estimate(0.5, 0.4, 0.6, 40)}))))
+    assert glossary(page_of(negotiations(match(name="m", metrics={"turns": Estimate(3, 2, 4, 40)})))) == []
+    assert "PAR" in glossary(page_of(negotiations(match(name="m", metrics={"par": Estimate(0.5, 0.4, 0.6, 40)}))))
     attacked = glossary(page_of(negotiations(searched())))
     assert attacked == ["PAR", "Forced end", "Live", "Pareto optimal", "Reactive", "Preemptive", "Judge"]
 
 
 def test_every_item_has_an_address_and_the_chapter_leads_to_some() -> None:
-    twice = [Match(name="m", rows=[row("a", (8, 2)), row("b", (1, 9))])] * 2
+    twice = [match(name="m", rows=[row("a", (8, 2)), row("b", (1, 9))])] * 2
     outline = Outline(page_of(negotiations(*twice)))
     bodies = [attrs["id"] for _, attrs in outline.tags if attrs.get("class") == "body"]
     assert bodies == ["dialogue-m-a", "dialogue-m-b", "dialogue-m-a--2", "dialogue-m-b--2"]

@@ -10,13 +10,12 @@ import pytest
 from parley.engine.core.page.content import Report
 from parley.engine.core.page.page import load_chapters
 from parley.engine.core.page.plots import write_picture
-from parley.engine.negotiation.page.populations import Match
 from parley.envs.core.errors import ConfigError
-from tests.engine.negotiation.page.dialogues import metrics, negotiations
+from tests.engine.negotiation.page.dialogues import match, metrics, negotiations
 
 
 def attacks(number: int) -> Report:
-    return negotiations(*(Match(name=f"attack {i}", job="attack-rl", metrics=metrics(i)) for i in range(number)))
+    return negotiations(*(match(name=f"attack {i}", job="attack-rl", metrics=metrics(i)) for i in range(number)))
 
 
 def size(path: Path) -> tuple[int, int]:

@@ -3,27 +3,33 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 
 import numpy as np
 import pytest
 
+from parley.engine.core.page import plots
 from parley.engine.core.page.content import Curve
-from parley.engine.core.page.plots import budget_svg, curve_svg, moving_average
+from parley.engine.core.page.plots import drawn, moving_average, svg
 from parley.engine.core.stats.statistics import Estimate
-from parley.engine.negotiation.page.populations import scatter_svg
+from parley.engine.negotiation.page import draw_outcomes
 from tests.engine.negotiation.page.dialogues import row
 
 
 def test_bubbles_count_dialogues() -> None:
     rows = [row(str(i), (6, 4)) for i in range(8)] + [row("x", (2, 8)), row("y", (2, 8), pareto=False), row("z", (0, 0))]
-    svg = scatter_svg("m", rows)
-    bubbles = {name: svg.count(f"fill: var(--{name})") for name in ("tint", "good", "dull")}
+    drawing = svg((4.2, 4.2), "m", partial(draw_outcomes, rows))
+    bubbles = {name: drawing.count(f"fill: var(--{name})") for name in ("tint", "good", "dull")}
     assert bubbles == {"tint": 2, "good": 2, "dull": 1}
 
 
 def test_curve_leaves_gaps_at_missing_values() -> None:
     gap = Curve(title="c", x_label="x", y_label="y", series={"a": [(0, 1.0), (1, float("nan")), (2, 3.0)]}, smoothed=True)
-    assert "nan" not in curve_svg(gap).lower()
+    assert "nan" not in drawn(plots.curve(gap)).svg.lower()
+
+
+def budget_svg(title: str, x_label: str, series: dict[str, list[tuple[int, Estimate]]], y_label: str) -> str:
+    return drawn(plots.budget(title, "", x_label, series, y_label)).svg
 
 
 def budget(budgets: list[int]) -> list[tuple[int, Estimate]]:

@@ -8,7 +8,8 @@ import json
 import shutil
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +23,12 @@ from parley.engine.core.page.content import (
     Item,
     PackedItems,
     Report,
-    Section,
-    Verdict,
+    Run,
     pack_items,
 )
 from parley.engine.core.page.page import render
-from tests.engine.core.page.pages import HOSTILE, assert_harmless
+from parley.engine.core.tables.table import EstimateTable
+from tests.engine.core.page.pages import HOSTILE, assert_harmless, run_of
 from tests.engine.core.page.test_browser import look
 
 TOTAL = 1_000
@@ -38,7 +39,6 @@ def item(number: int, text: str = "") -> Item:
     return Item(
         kind="dialogue",
         key=f"d-{number}",
-        group="run",
         summary=Markup("<q>{}</q>").format(f"line {number}"),
         tags=("even" if number % 2 == 0 else "odd",),
         values={"number": float(number)},
@@ -51,35 +51,33 @@ def unpacked(items: PackedItems) -> list[list[Any]]:
     return [json.loads(line) for line in text.splitlines()]
 
 
-class Dialogues(Chapter[int]):
-    """A chapter of as many items as it is told."""
+class Dialogues(Chapter):
+    """A chapter of as many items as it is told, the first of them linked."""
 
     name, title = "dialogues", "Dialogues"
 
-    def collect(self, runs: Any) -> int | None:
-        return None
+    def __init__(self, num: int) -> None:
+        self.num = num
 
-    def verdict(self, found: int) -> Verdict | None:
-        return None
+    def items(self, run: Run) -> Iterable[tuple[str, Iterator[Item]]]:
+        yield "", (replace(item(number), link="the first" * (not number)) for number in range(self.num))
 
-    def render(self, found: int) -> Section:
-        last = item(found - 1)
-        return Section(items=itertools.chain(map(item, range(found - 1)), [last]), chosen={"the last": last})
+    def tables(self, run: Run) -> dict[str, EstimateTable]:
+        return {}
 
 
 def page_with(num: int) -> str:
-    report = Report(title="t", found={"dialogues": num})
-    return render(report, [Dialogues()])
+    return render(Report(title="t", found={"dialogues": [run_of("selfplay")]}), [Dialogues(num)])
 
 
 def test_the_first_items_are_html_and_all_others_are_packed() -> None:
-    items = pack_items(map(item, range(TOTAL)))
+    items = pack_items([("run", map(item, range(TOTAL)))])
     assert [each.item.key for each in items.drawn] == [f"d-{number}" for number in range(MOST_DRAWN)]
     records = unpacked(items)
     assert [record[3] for record in records] == [f"d-{number}" for number in range(MOST_DRAWN, TOTAL)]
     assert records[0][:7] == ["dialogue-run-d-200", "dialogue", "run", "d-200", ["even"], {"number": 200.0}, "<q>line 200</q>"]
     assert (items.num, items.left_out, items.kinds) == (TOTAL, False, ["dialogues"])
-    assert pack_items(map(item, range(MOST_DRAWN))).packed == ""
+    assert pack_items([("run", map(item, range(MOST_DRAWN)))]).packed == ""
 
 
 def test_a_full_page_asks_for_no_more_items_and_keeps_the_chosen_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,11 +89,11 @@ def test_a_full_page_asks_for_no_more_items_and_keeps_the_chosen_one(monkeypatch
         for asked in itertools.count():
             yield item(asked)
 
-    wanted = item(10**6)
-    items = pack_items(endless(), [wanted])
+    wanted = replace(item(10**6), link="an example")
+    items = pack_items([("run", endless()), ("other", iter([wanted, item(7)]))])
     assert items.left_out
     assert asked < 10_000
-    assert items.addresses == {id(wanted): "dialogue-run-d-1000000"}
+    assert items.links == {("other", "an example"): "dialogue-other-d-1000000"}
     assert unpacked(items)[-1][3] == "d-1000000"
     assert len(base64.b64decode(items.packed)) < 5_000 + 3_000
 
@@ -110,7 +108,7 @@ def test_a_page_of_100_000_rows_stays_below_5_mb() -> None:
 
 
 def test_hostile_words_stay_words_in_the_packed_block() -> None:
-    items = pack_items(item(number, HOSTILE) for number in range(MOST_DRAWN + 1))
+    items = pack_items([("run", (item(number, HOSTILE) for number in range(MOST_DRAWN + 1)))])
     (record,) = unpacked(items)
     assert "<script>" not in record[7]
     assert "\x1b" not in record[7]

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
-from parley.engine.core.page.content import Section, ShownRun
+from parley.engine.core.page.content import Item, Run
+from parley.engine.core.page.plots import drawn
 from parley.engine.core.stats.statistics import Estimate
+from parley.engine.generation import page
 from parley.engine.generation.metrics.trained import trained_tables
-from parley.engine.generation.page.chapter import ShownGenerators, TrainedGenerators, quality_figures
-from tests.engine.core.page.pages import HOSTILE
+from parley.engine.generation.page import TrainedGenerators, quality_figures
+from parley.engine.generation.verbs.config import REWARDS_OF_WORDS
+from parley.engine.generation.verbs.table import CONCLUDED, PLACED
+from tests.engine.core.page.pages import HOSTILE, assert_brief, run_of
 
 CHAPTER = TrainedGenerators()
 ROWS = ("greedy", "sample", "sample-0.5", "regs-mc", "regs-mc-sampled", "forced", "people")
@@ -25,38 +27,35 @@ METRICS = {
 }
 
 
-@pytest.fixture(scope="module")
-def shown() -> ShownGenerators:
-    word_rewards = {"reinforce": [0.4, 0.4], "regs-mc": [0.1, 0.9]}
-    return ShownGenerators(
-        trainings=[],
-        curves=[],
-        tables=list(trained_tables(METRICS, ["svm"], published=True).items()),
-        metrics=METRICS,
-        concluded="REGS cannot be told from teacher forcing alone.",
-        rewards={"regs": [{"context": f"who ? {HOSTILE}", "reply": [HOSTILE, "</s>"], "rewards": word_rewards}]},
-        placed=["REGS lies on the start's temperature curve."],
-        replies={"table": [{"context": ["who ?"], "replies": {"people": "me", "regs-mc": f"not {HOSTILE}"}}]},
-    )
+def table(**more: Estimate) -> Run:
+    summary = {
+        CONCLUDED: ["REGS cannot be told from teacher forcing alone.", "svm is a judge no better than a constant (ERE) of it."],
+        PLACED: ["REGS lies on the start's temperature curve."],
+    }
+    run = run_of("evaluate-generation", metrics=METRICS | more, heading="table", **summary)
+    run.__dict__["tables"] = trained_tables(METRICS, ["svm"], published=True)
+    return run
 
 
-@pytest.fixture(scope="module")
-def section(shown: ShownGenerators) -> Section:
-    return CHAPTER.render(shown)
+def training(metrics: dict[str, Estimate]) -> Run:
+    rewards = {"reinforce": [0.4, 0.4], "regs-mc": [0.1, 0.9]}
+    replies = [{"context": f"who ? {HOSTILE}", "reply": [HOSTILE, "</s>"], "rewards": rewards}]
+    return run_of("minmax-replies", metrics=metrics, heading="regs", events=[{"kind": REWARDS_OF_WORDS, "replies": replies}])
 
 
-def test_the_verdict_is_what_the_table_comes_to(shown: ShownGenerators) -> None:
-    verdict = CHAPTER.verdict(shown)
+def test_the_verdict_is_what_the_table_comes_to() -> None:
+    verdict = CHAPTER.verdict([table()])
     assert verdict is not None
-    assert verdict.sentence.startswith("REGS cannot be told")
-    assert "REGS, Monte Carlo" in verdict.marks
+    assert_brief(verdict)
+    assert verdict.sentence == "REGS cannot be told from teacher forcing alone."
+    assert verdict.warnings == ["svm is a judge no better than a constant (ERE) of it."]
     assert list(verdict.marks) == ["REGS, Monte Carlo", "teacher forcing alone", "the start, greedy", "the start, sampled"]
+    assert verdict.number == verdict.marks["REGS, Monte Carlo"]
 
 
-def test_the_marks_of_the_verdict_are_by_the_judge_of_its_sentence(shown: ShownGenerators) -> None:
+def test_the_marks_of_the_verdict_are_by_the_judge_of_its_sentence() -> None:
     others = {name.replace("-svm", "-knn"): Estimate(0.9, 0.8, 1.0, 100) for name in METRICS if name.endswith("-svm")}
-    verdict = CHAPTER.verdict(replace(shown, metrics=METRICS | others))
-    assert verdict == CHAPTER.verdict(shown), "the first one"
+    assert CHAPTER.verdict([table(**others)]) == CHAPTER.verdict([table()]), "the first one"
 
 
 def test_the_verdict_on_a_training_tells_machine_vs_random_beside_adversuc() -> None:
@@ -66,39 +65,41 @@ def test_the_verdict_on_a_training_tells_machine_vs_random_beside_adversuc() -> 
         for name, values in told.items()
         for when, value in zip(("", "_before"), values, strict=True)
     } | {"adversuc_gain": Estimate(0.1, 0.05, 0.15, 100)}
-    shown = ShownRun(name="regs", metrics=metrics)
-    found = ShownGenerators(trainings=[shown], curves=[], tables=[], metrics={}, concluded="", rewards={})
-    verdict = CHAPTER.verdict(found)
+    verdict = CHAPTER.verdict([training(metrics)])
     assert verdict is not None
-    assert "AdverSuc rises, from 0.200 to 0.300; machine-vs-random goes from 0.800 to 0.600." in verdict.sentence
-    older = replace(shown, metrics={name: each for name, each in metrics.items() if "random" not in name})
-    verdict = CHAPTER.verdict(replace(found, trainings=[older]))
-    assert verdict is not None
-    assert "machine-vs-random was not measured" in verdict.sentence
+    assert_brief(verdict)
+    assert verdict.sentence == "regs: AdverSuc rises, from 0.200 to 0.300."
+    assert verdict.details == ["Machine-vs-random goes from 0.800 to 0.600."]
+    older = CHAPTER.verdict([training({name: each for name, each in metrics.items() if "random" not in name})])
+    assert older is not None
+    assert older.details == ["Machine-vs-random was not measured."]
 
 
-def test_tables_and_drawings_hold_every_row(section: Section) -> None:
-    assert list(section.notes) == ["REGS lies on the start's temperature curve."]
-    (_, table), (_, compared) = section.tables
-    assert [row[0] for row in table.rows][-1] == "people"
-    (published,) = (row for row in table.rows if row[0] == "REGS, Monte Carlo")
+def test_tables_and_drawings_hold_every_row() -> None:
+    assert list(CHAPTER.notes(table())) == ["REGS lies on the start's temperature curve."]
+    rows, compared = CHAPTER.tables(table()).values()
+    assert [row[0] for row in rows.rows][-1] == "people"
+    (published,) = (row for row in rows.rows if row[0] == "REGS, Monte Carlo")
     assert "0.098 : 0.952" in published
     beside = "+0.020 [-0.010, +0.050] : -0.040* [-0.070, -0.010]"
     assert compared.rows == (("REGS, Monte Carlo", *[beside] * 3),), "never AdverSuc alone"
-    first, second = (str(figure.svg) for figure in section.figures)
+    first, second = (drawn(figure).svg for figure in CHAPTER.figures(table()))
     assert all(f">{row}<" in first and f">{row}<" in second for row in ROWS)
 
 
-def test_words_are_coloured_by_what_they_earned_and_replies_are_text(section: Section) -> None:
-    side_by_side, earned = section.items
-    assert {"Replies of all rows", "What each word earned"} == set(section.chosen)
+def test_words_are_coloured_by_what_they_earned_and_replies_are_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    entries = [{"context": ["who ?"], "replies": {"people": "me", "regs-mc": f"not {HOSTILE}"}}]
+    monkeypatch.setattr(page, "replies_side_by_side", lambda path: entries)
+    shown: list[Item] = [item for run in (table(), training({})) for _, items in CHAPTER.items(run) for item in items]
+    side_by_side, earned = shown
     assert str(earned.body).count("--earned: 40%") == 2
     assert "--earned: 10%" in earned.body
     assert "--earned: 90%" in earned.body
     assert earned.values == {"largest less smallest reward": pytest.approx(0.8)}
-    for item in section.items:
-        assert HOSTILE not in item.body
-        assert HOSTILE not in item.summary
+    for item in shown:
+        assert item.link
+        assert "<script>" not in item.body
+        assert "<script>" not in item.summary
     assert "REGS, Monte Carlo" in side_by_side.body
 
 
@@ -110,5 +111,6 @@ def test_rows_that_lie_on_each_other_are_named_once() -> None:
         for name, value in zip(("distinct_2", "perplexity"), values, strict=True)
     }
     (figure,) = quality_figures(metrics)
-    assert all(f">{row}<" in figure.svg for row in ("sample", "sample-0.5", "forced"))
-    assert figure.svg.count(">people<") == 1, "in the legend alone"
+    svg = drawn(figure).svg
+    assert all(f">{row}<" in svg for row in ("sample", "sample-0.5", "forced"))
+    assert svg.count(">people<") == 1, "in the legend alone"

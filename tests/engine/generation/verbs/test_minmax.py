@@ -14,6 +14,7 @@ from typing import Any, Literal
 import pytest
 import torch
 
+from parley.engine.core.page.content import read_curves
 from parley.engine.core.page.page import collect_run
 from parley.engine.core.rllib.reproducible import DivergenceError
 from parley.engine.core.runs.documents import EVENTS
@@ -22,7 +23,7 @@ from parley.engine.core.verbs.job import Silent
 from parley.engine.core.verbs.trainings import FOLDER
 from parley.engine.generation.metrics.adversarial import ADVERSUC, RANDOM
 from parley.engine.generation.metrics.trained import AGAINST_DISCRIMINATOR, step_figures, variety
-from parley.engine.generation.page.chapter import TrainedGenerators
+from parley.engine.generation.page import TrainedGenerators
 from parley.engine.generation.settings import ReplyLearning, RewardSettings
 from parley.engine.generation.settings import released as released_rewards
 from parley.engine.generation.verbs.config import REWARDS_OF_WORDS, HeldOut, MinMaxRepliesConfig, Watch
@@ -90,9 +91,9 @@ def test_it_leaves_the_best_generator_and_goes_on_exactly(
     )
     assert SEQ2SEQ.provenance(whole)["round"] == picked
     assert (whole / FOLDER).is_dir()
-    shown = collect_run(whole).found[TrainedGenerators.name]
-    titles = {curve.title.rpartition(": ")[2] for curve in shown.curves}
-    assert titles == {
+    (shown,) = collect_run(whole).found[TrainedGenerators.name]
+    curves = {curve.title.rpartition(": ")[2]: curve for curve in read_curves(TrainedGenerators.curves, [shown])}
+    assert set(curves) == {
         "reward",
         "discriminator",
         "probability of a person",
@@ -101,15 +102,15 @@ def test_it_leaves_the_best_generator_and_goes_on_exactly(
         "entropy",
         "AdverSuc on the validation split",
     }
-    assert len(shown.curves[-1].bands["AdverSuc"]) == len(shown.curves[-1].bands["machine-vs-random"]) == 4
-    of = {curve.title.rpartition(": ")[2]: set(curve.series) for curve in shown.curves}
-    assert of["variety"] == {"distinct-1", "distinct-2", "commonest reply"}
-    assert of["reward"] == {"reward, mean", "reward less baseline, mean size"}
-    assert list(shown.trainings[0].metrics) == list(result.metrics)
-    (told,) = shown.rewards.values()
+    bands = curves["AdverSuc on the validation split"].bands
+    assert len(bands["AdverSuc"]) == len(bands["machine-vs-random"]) == 4
+    assert set(curves["variety"].series) == {"distinct-1", "distinct-2", "commonest reply"}
+    assert set(curves["reward"].series) == {"reward, mean", "reward less baseline, mean size"}
+    assert list(shown.metrics) == list(result.metrics)
     (event,) = events(whole, REWARDS_OF_WORDS)
-    assert event["replies"] == told
-    for each in told:
+    ((_, items),) = TrainedGenerators().items(shown)
+    assert [item.kind for item in items] == ["reward"] * len(event["replies"])
+    for each in event["replies"]:
         assert set(each["rewards"]) == {"reinforce", "regs-mc"}
         assert {len(values) for values in each["rewards"].values()} == {len(each["reply"])}
         assert len(set(each["rewards"]["reinforce"])) == 1, "every word earns what the reply does"

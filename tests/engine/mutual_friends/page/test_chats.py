@@ -7,16 +7,15 @@ from typing import Any
 
 import pytest
 
-from parley.engine.core.page.content import Piece, Report
+from parley.engine.core.page.content import Item, Report, Run, Verdict
 from parley.engine.core.page.page import collect_run
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.verbs.job import Silent
 from parley.engine.mutual_friends.metrics.chats import NORMAL, by_condition, chat_metrics
-from parley.engine.mutual_friends.page.chapter import NUM_SHOWN, MutualFriendsChapter, MutualFriendsRun, chat_items, read_chat
-from parley.engine.mutual_friends.verbs.config import BLIND, Condition, MutualFriendsConfig
-from parley.engine.mutual_friends.verbs.evaluate import CHATS, EVALUATE_MUTUAL_FRIENDS, demo
-from tests.engine.core.page.pages import HOSTILE, Outline, assert_harmless, words
-from tests.engine.negotiation.page.dialogues import page_of
+from parley.engine.mutual_friends.page import NUM_SHOWN, MutualFriendsChapter
+from parley.engine.mutual_friends.verbs.config import BLIND, MutualFriendsConfig
+from parley.engine.mutual_friends.verbs.evaluate import ATTRIBUTES, CHATS, CONDITIONS, EVALUATE_MUTUAL_FRIENDS, PAIRS, demo
+from tests.engine.core.page.pages import HOSTILE, Outline, assert_brief, assert_harmless, page_of, run_of, tables_on, words
 
 CONFUSING = "confusing-entity"
 LIE = {"type": "hobby", "said": "chess", "heard": "golf", "believed": True}
@@ -35,58 +34,71 @@ def chat(number: int, strategy: str, agreed: bool, pair: str = "model", **change
     return row | changes
 
 
-def made(*rows: dict[str, Any], **changes: Any) -> MutualFriendsRun:
+def made(*rows: dict[str, Any], **changes: Any) -> Run:
     found = rows or tuple(
         chat(number, strategy, agreed=strategy == NORMAL or number % 4 == 0, pair=pair)
         for number in range(40)
         for pair, strategy in (("model", NORMAL), ("model", CONFUSING), (BLIND, NORMAL))
     )
-    settings: dict[str, Any] = {"name": "friends", "estimates": chat_metrics(found), "attributes": {"hobby": "Hobby"}}
-    settings |= {"conditions": [Condition(*each) for each in by_condition(found)]}
-    settings |= {"pairs": {"model": "runs/dynonet", BLIND: "blind selectors"}}
-    return MutualFriendsRun(rows=found, **settings | changes)
+    settings: dict[str, Any] = {"heading": "friends", ATTRIBUTES: {"hobby": "Hobby"}}
+    settings |= {
+        CONDITIONS: [list(each) for each in by_condition(found)],
+        PAIRS: {"model": "runs/dynonet", BLIND: "blind selectors"},
+    }
+    settings |= {"config": demo()} | changes
+    return run_of("evaluate-collaboration", found, chat_metrics(found), **settings)
+
+
+def verdict_of(run: Run) -> Verdict:
+    verdict = MutualFriendsChapter().verdict([run])
+    assert verdict is not None
+    assert_brief(verdict)
+    return verdict
+
+
+def items_of(run: Run) -> dict[str, list[Item]]:
+    return {name: list(items) for name, items in MutualFriendsChapter().items(run)}
 
 
 def test_the_verdict_says_who_finds_the_friend_and_what_costs_most() -> None:
-    verdict = MutualFriendsChapter().verdict([made()])
-    assert verdict is not None
+    verdict = verdict_of(made())
     assert verdict.sentence.replace("\N{NO-BREAK SPACE}", " ") == (
-        "runs/dynonet finds the common friend in 100.0 % of the chats; under confusing-entity in 25.0 %; blind selectors, who "
-        "never speak, in 100.0 %."
+        "runs/dynonet finds the common friend in 100.0 % of the chats; under confusing-entity in 25.0 %."
     )
+    (detail,) = verdict.details
+    assert detail.replace("\N{NO-BREAK SPACE}", " ") == "blind selectors, who never speak, find it in 100.0 %."
     assert [*verdict.marks] == [NORMAL, CONFUSING, "blind selectors, normal"]
-    harmless = MutualFriendsChapter().verdict([made(chat(0, NORMAL, agreed=True), chat(0, CONFUSING, agreed=True))])
-    assert harmless is not None
+    harmless = verdict_of(made(chat(0, NORMAL, agreed=True), chat(0, CONFUSING, agreed=True)))
+    assert harmless.sentence.endswith("; no strategy lowers that for certain.")
+    assert harmless.cautions == ["Few chats (1): do not lean on it."]
     deaf = [chat(number, "unheard", agreed=False) for number in range(40)]
-    unheard = MutualFriendsChapter().verdict([made(*(chat(number, NORMAL, agreed=True) for number in range(40)), *deaf)])
-    assert unheard is not None
-    assert "in 100.0\N{NO-BREAK SPACE}% of the chats." in unheard.sentence, "a control costs nobody anything"
+    unheard = verdict_of(made(*(chat(number, NORMAL, agreed=True) for number in range(40)), *deaf))
+    assert unheard.sentence.endswith("in 100.0\N{NO-BREAK SPACE}% of the chats."), "a control costs nobody anything"
     assert MutualFriendsChapter().verdict([made(chat(0, CONFUSING, agreed=True))]) is None, "every normal chat failed"
-    assert "no strategy lowers that for certain. Few chats (1): do not lean on it." in harmless.sentence
 
 
 def test_a_chat_is_shown_with_both_tables_and_what_was_heard() -> None:
-    shown = read_chat(chat(3, CONFUSING, agreed=False))
-    assert shown["outcome"] == "no agreement in 2 events"
-    assert shown["remarks"] == ["selections: 1", "entities replaced: 1, believed: 1"]
-    assert [[friend["shared"] for friend in table["friends"]] for table in shown["tables"]] == [[False, True], [True, False]]
-    said, selected = shown["events"]
-    assert said["said"] == [Piece("any"), Piece("chess", "before"), Piece("?")]
-    assert said["heard"] == [Piece("any"), Piece("golf", "after"), Piece("?")]
-    assert (selected["speaker"], selected["selects"], selected["right"]) == ("side 1, other", "Cleo, Golf", False)
-    assert not read_chat(chat(3, NORMAL, agreed=True))["events"][0]["changed"]
+    (item,) = items_of(made(chat(3, CONFUSING, agreed=False)))[CONFUSING]
+    text, body = words(str(item.body)), str(item.body)
+    assert text.startswith("no agreement in 2 events selections: 1 entities replaced: 1, believed: 1")
+    assert "friends of side 0, bot Name Hobby Ada Golf Ben Chess common friends of side 1, other" in text
+    assert '<td class="words" dir="auto" data-label="as said">any <del>chess</del> ?</td>' in body
+    assert '<td class="words" dir="auto" data-label="as heard">any <mark>golf</mark> ?</td>' in body
+    assert "side 1, other selects Cleo, Golf another" in text
+    (same,) = items_of(made(chat(3, NORMAL, agreed=True)))[NORMAL]
+    assert "any chess ? the same" in words(str(same.body))
 
 
 def test_chats_without_agreement_come_first() -> None:
-    items = chat_items([chat(number, CONFUSING, agreed=number != 7) for number in range(NUM_SHOWN + 5)], "group")
+    items = items_of(made(*(chat(number, CONFUSING, agreed=number != 7) for number in range(NUM_SHOWN + 5))))[CONFUSING]
     assert (items[0].key, items[0].tags) == (f"00-{CONFUSING}-000007", ["no agreement", "a lie is believed"])
     assert len(items) == NUM_SHOWN
 
 
 def test_a_page_of_an_evaluation() -> None:
     text = page_of(Report(title="friends", found={"collaboration": [made(description="Forty scenarios.")]}))
-    headings = [("h1", "friends"), ("h2", "Looking for the common friend"), ("h2", "Items"), ("h2", "The run")]
-    assert Outline(text).headings == headings
+    headings = ["friends", "Looking for the common friend", "At a glance", "Items", "The run"]
+    assert [text for _, text in Outline(text).headings] == headings
     for title in ("Completion by strategy", "Completion by who plays", "Lies believed by attribute"):
         assert f"<figcaption><strong>{title}</strong>" in text
     assert "<del>chess</del>" in text
@@ -101,7 +113,7 @@ def test_hostile_words_stay_text() -> None:
     changes: dict[str, Any] = {"agents": [HOSTILE, HOSTILE], "attributes": [HOSTILE, "b"], "events": [event]}
     changes |= {"tables": [[[HOSTILE, "x"]], [[HOSTILE, "x"]]], "shared": [0, 0], "item_key": HOSTILE}
     rows = [chat(0, strategy, agreed=False, **changes) for strategy in (NORMAL, CONFUSING, HOSTILE)]
-    section = made(*rows, name=HOSTILE, description=HOSTILE, pairs={"model": HOSTILE}, attributes={HOSTILE: HOSTILE})
+    section = made(*rows, heading=HOSTILE, description=HOSTILE, **{PAIRS: {"model": HOSTILE}, ATTRIBUTES: {HOSTILE: HOSTILE}})
     text = page_of(Report(title="friends", found={"collaboration": [section]}))
     outline = assert_harmless(text)
     assert "".join(outline.text).count("<script>alert(1)</script>") >= 6
@@ -114,8 +126,9 @@ def test_a_run_becomes_a_section(tmp_path: Path, controls: bool) -> None:
     EVALUATE_MUTUAL_FRIENDS.run(config, tmp_path / "run", Silent())
     data = collect_run(tmp_path / "run")
     (found,) = data.found["collaboration"]
-    assert [*found.tables][:3] == ["At a glance", "Completion and turns", "Completion by selections allowed"]
-    assert len(found.conditions) == (11 if controls else 2)
+    headings = [heading for heading, _ in tables_on(data, "collaboration")]
+    assert headings[:3] == ["At a glance", "Completion and turns", "Completion by selections allowed"]
+    assert len(found.summary[CONDITIONS]) == (11 if controls else 2)
     assert "selector finds the common friend in 100.0" in words(page_of(data))
 
 

@@ -23,8 +23,8 @@ from parley.envs.core.errors import CheckpointError, ConfigError
 from parley.envs.mutual_friends.compiled import EMBEDDED_FRIENDS
 from parley.envs.mutual_friends.lies import LieRules
 from parley.policies.chat.settings import ChatSeat
+from tests.engine.core.page.pages import page_of
 from tests.engine.core.verbs.made_up import rows
-from tests.engine.negotiation.page.dialogues import page_of
 from tests.policies.chat.fake_server import FakeServer, Said, completion, serving
 
 run = EVALUATE_MUTUAL_FRIENDS.run

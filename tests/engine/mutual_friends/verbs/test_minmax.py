@@ -14,7 +14,7 @@ from parley.engine.core.stats.statistics import Estimate, mean
 from parley.engine.core.verbs.hardening import OUTCOME, ROUNDS, rounds_of
 from parley.engine.core.verbs.job import Silent
 from parley.engine.mutual_friends.metrics.lying import CAMPAIGN, ENDINGS, HARM, LIARS, ROUND_METRICS, harmed
-from parley.engine.mutual_friends.page.chapter import HardenedFriends
+from parley.engine.mutual_friends.page import HardenedFriends
 from parley.engine.mutual_friends.verbs.agents import RATE
 from parley.engine.mutual_friends.verbs.minmax import (
     MET,
@@ -30,8 +30,8 @@ from parley.policies.core.responder import WEIGHTS
 from parley.policies.core.settings import ChoiceLearning
 from parley.policies.dynonet.model import DYNONET
 from parley.policies.dynonet.settings import DynoNetSizes
+from tests.engine.core.page.pages import page_of
 from tests.engine.core.verbs.made_up import Notes, interrupt
-from tests.engine.negotiation.page.dialogues import page_of
 
 CONFIG = replace(
     demo(),
@@ -169,9 +169,10 @@ def test_a_campaign_measures_start_controls_and_result(tmp_path: Path, ray_sessi
     found = report.found[HardenedFriends.name]
     verdict = HardenedFriends().verdict(found)
     assert verdict is not None
-    unhelped = "" if best else "No round was harmed less than the start, which is the result. "
-    assert verdict.sentence.startswith(f"{unhelped}The best known liar's harm is ")
-    assert verdict.sentence.endswith(known.best_and_idle("after"))
+    unhelped = [] if best else ["No round was harmed less than the start, which is the result."]
+    assert verdict.sentence.startswith("The best known liar's harm is ")
+    assert verdict.warnings == unhelped
+    assert verdict.details[-1] == known.best_and_idle("after")
     assert list(verdict.marks) == list(ENDINGS)
     assert "Before and after" in page_of(report)
     notes = Notes()

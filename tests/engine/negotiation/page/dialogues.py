@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from parley.engine.core.page.content import Curve, Report, ShownRun
-from parley.engine.core.page.page import load_chapters, render
-from parley.engine.core.page.trainings import ShownTraining
+from parley.engine.core.page.content import Report, Run
 from parley.engine.core.stats.statistics import NOTHING, Estimate
-from parley.engine.negotiation.metrics.attack import attack_metrics
-from parley.engine.negotiation.page.populations import Match, Negotiation
+from parley.engine.negotiation.metrics.attack import ATTACK_METRICS, attack_metrics
+from parley.engine.negotiation.metrics.dialogues import DEFENCE_METRICS
+from tests.engine.core.page.pages import page_of, run_of
 from tests.engine.negotiation.metrics.attacks import attempt
+
+__all__ = ["page_of"]
 
 NAN = float("nan")
 
@@ -80,42 +81,44 @@ def metrics(advantage: float = 2.0, n: int = 200) -> dict[str, Estimate]:
     return {**points, "agreement": Estimate(0.8, 0.75, 0.85, n)}
 
 
-def page_of(report: Report) -> str:
-    """The page of a report."""
-    return render(report, load_chapters())
+def match(name: str = "m", job: str = "selfplay", legend: Any = None, **changes: Any) -> Run:
+    """A match or an attack."""
+    run = run_of(job, heading=name, **changes)
+    run.__dict__["legend"] = ATTACK_METRICS | DEFENCE_METRICS if legend is None else legend
+    return run
 
 
-def negotiations(*matches: Match, **changes: Any) -> Report:
-    """A report with nothing but matches, and what else their chapter has found."""
-    return Report(title="t", found={"negotiation": Negotiation(matches=matches, **changes)})
+def negotiations(*matches: Run, **changes: Any) -> Report:
+    """A report with nothing but matches."""
+    return Report(title="t", found={"negotiation": matches}, **changes)
 
 
 def report(**changes: Any) -> Report:
     """A report with two matches, a stage of training and two curves."""
-    steps = [(float(i), 8.0 - 0.1 * i) for i in range(12)]
+    epochs = [{"kind": "epoch", "number": i, "train_perplexity": 8.0 - 0.1 * i, "perplexity_reference": 8.0} for i in range(12)]
+    steps = [{"kind": "iteration", "number": i, "reward": 8.0 - 0.1 * i} for i in range(12)]
     parts: dict[str, Any] = {
         "title": "demo",
         "lead": "An adversary against a target.",
         "found": {
-            "negotiation": Negotiation(
-                matches=[
-                    Match(name="target vs itself", metrics=metrics(0.1), rows=[row("a", (5, 5)), row("b", (0, 0))]),
-                    Match(
-                        name="adversary vs target",
-                        job="attack-rl",
-                        description="After self-play.",
-                        metrics=metrics(3.5, n=12),
-                        rows=[row("c", (8, 2)), row("d", (3, 7)), row("e", (6, 4))],
-                    ),
-                ]
-            ),
-            "training": ShownTraining(
-                measured=[ShownRun(name="target, supervised", metrics={"validation_loss": Estimate(1.7, NAN, NAN, 400)})],
-                curves=[
-                    Curve(title="Perplexity", x_label="epoch", y_label="y", series={"training": steps, "validation": steps}),
-                    Curve(title="Reward", x_label="iteration", y_label="points", series={"advantage": steps}, smoothed=True),
-                ],
-            ),
+            "negotiation": [
+                match("target vs itself", metrics=metrics(0.1), rows=[row("a", (5, 5)), row("b", (0, 0))]),
+                match(
+                    "adversary vs target",
+                    job="attack-rl",
+                    description="After self-play.",
+                    metrics=metrics(3.5, n=12),
+                    rows=[row("c", (8, 2)), row("d", (3, 7)), row("e", (6, 4))],
+                ),
+            ],
+            "training": [
+                run_of(
+                    "train-negotiator",
+                    heading="target, supervised",
+                    metrics={"validation_loss": Estimate(1.7, NAN, NAN, 400)},
+                    events=[*epochs, *steps],
+                )
+            ],
         },
         "commands": ["parley demo --seed 1"],
         "files": [("rows/", "every dialogue")],
@@ -125,7 +128,7 @@ def report(**changes: Any) -> Report:
     return Report(**{**parts, **changes})
 
 
-def searched(**changes: Any) -> Match:
+def searched(**changes: Any) -> Run:
     """Two dialogues with a reactive attack, the second one changed."""
     rows = [attack_row("a", (8, 2)), attack_row("b", (5, 5), **changes)]
-    return Match(name="reactive", job="attack-reactive", metrics=attack_metrics(rows, NOTHING), rows=rows)
+    return match("reactive", job="attack-reactive", metrics=attack_metrics(rows, NOTHING), rows=rows)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from html import unescape
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parley.engine.negotiation.page.dialogues import Dialogue, MarkedTurn, MarkedWords, extremes, read_dialogue
-from parley.envs.core.visible import visible
+from parley.engine.core.page.content import Item
+from parley.engine.negotiation.page import dialogue, extremes, spoken, story
 from tests.engine.negotiation.metrics.attacks import attempt
 from tests.engine.negotiation.page.dialogues import attack_row, row
 
@@ -16,12 +19,12 @@ POINTS = st.lists(st.tuples(st.integers(0, 10), st.integers(0, 10)), max_size=12
 @given(POINTS, st.integers(1, 4))
 def test_best_and_worst_are_the_ends_of_one_order(points: list[tuple[int, int]], limit: int) -> None:
     rows = [row(f"{i:02d}", pair) for i, pair in enumerate(points)]
-    best, worst = ([read_dialogue(row) for row in ends] for ends in extremes(rows, limit))
-    shown = [dialogue.key for dialogue in best + worst]
+    best, worst = ([dialogue(row) for row in ends] for ends in extremes(rows, limit))
+    shown = [item.key for item in best + worst]
     assert len(set(shown)) == len(shown) == min(len(rows), 2 * limit)
     leads = sorted((a - b for a, b in points), reverse=True)
-    assert [d.points[0] - d.points[1] for d in best] == leads[: len(best)]
-    assert [d.points[0] - d.points[1] for d in worst] == leads[::-1][: len(worst)]
+    assert [item.values["points ahead"] for item in best] == leads[: len(best)]
+    assert [item.values["points ahead"] for item in worst] == leads[::-1][: len(worst)]
 
 
 @given(POINTS.flatmap(lambda points: st.permutations(list(enumerate(points)))))
@@ -37,40 +40,43 @@ def test_among_equal_dialogues_those_with_an_attack_sentence_come_first() -> Non
     assert [row["item_key"] for row in best + worst] == ["y", "z"]
 
 
-def first_turn(said: str, **changes: object) -> MarkedTurn:
+def first_turn(said: str, **changes: object) -> str:
     """The first turn of an attacked dialogue."""
     turns = [{"side": 0, "words": said}, {"side": 1, "words": "<selection>"}]
-    return shown(attempts=[attempt(**changes)], turns=turns).turns[0]
+    return str(shown(attempts=[attempt(**changes)], turns=turns).body).split("<li")[1]
 
 
-def shown(**changes: object) -> Dialogue:
-    return read_dialogue(attack_row(**changes))  # type: ignore[arg-type]
+def shown(**changes: object) -> Item:
+    return dialogue(attack_row(**changes))  # type: ignore[arg-type]
+
+
+MARKED = re.compile(r'<mark>(.*?)</mark> <del><span class="unseen">instead of </span>(.*?)</del>', re.DOTALL)
+
+
+def marks(html: str) -> list[tuple[str, str]]:
+    """The replaced words, each with the one before."""
+    return MARKED.findall(html)
 
 
 def test_replaced_words_are_marked_with_what_stood_there() -> None:
     turn = first_turn("i need two hats", base="i want the hats", replaced=[1, 2])
-    assert turn.words == (
-        MarkedWords("i"),
-        MarkedWords("need", True, "want"),
-        MarkedWords("two", True, "the"),
-        MarkedWords("hats"),
-    )
-    assert turn.instead_of == ""
+    assert marks(turn) == [("need", "want"), ("two", "the")]
+    assert "i <mark>need" in turn
+    assert "</del> hats</span>" in turn
 
 
 def test_other_turns_are_left_in_one_piece() -> None:
-    dialogue = shown()
-    assert dialogue.turns[1].words == (MarkedWords("fine , the rest for me"),)
-    assert dialogue.turns[1].attempt == ""
-    assert read_dialogue(row()).forced is None
-    assert dialogue.forced == (9, 1)
+    body = str(shown().body)
+    assert '<span class="speaker">target</span><span class="words" dir="auto">fine , the rest for me</span>' in body
+    assert "with the end forced, <strong>9 : 1</strong>" in body
+    assert "forced" not in dialogue(row()).body
 
 
 def test_a_sentence_of_another_length_is_set_against_the_whole_base() -> None:
     """What the game does not let through, such as a speaker's marker, leaves no place in the sentence."""
     turn = first_turn("i need hats", base="i want the hats", replaced=[1, 2])
-    assert turn.words == (MarkedWords("i"), MarkedWords("need"), MarkedWords("hats"))
-    assert turn.instead_of == "i want the hats"
+    assert 'i need hats <del><span class="unseen">instead of </span>i want the hats</del>' in turn
+    assert "<mark>" not in turn
 
 
 def test_what_is_told_of_an_attempt() -> None:
@@ -85,20 +91,18 @@ def test_what_is_told_of_an_attempt() -> None:
         "preemptive, 1 word replaced": {"kind": "preemptive", "end_probability": None, "ended": False},
         "transfer": {"kind": "transfer", "replaced": [], "accepted": False, "end_probability": None},
     }
-    assert {story: first_turn("i want the hat", **changes).attempt for story, changes in told.items()} == {s: s for s in told}
+    assert {text: story(attempt(**changes)) for text, changes in told.items()} == {text: text for text in told}
+    assert all(text in first_turn("i want the hat", **changes) for text, changes in told.items())
 
 
 def test_an_attack_sentence_without_words_says_so() -> None:
-    assert " ".join(part.text for part in first_turn("", base="", replaced=[]).words) == "(says nothing)"
+    assert ">(says nothing)</span>" in first_turn("", base="", replaced=[])
 
 
 @given(st.lists(st.text(st.characters(exclude_characters=" "), min_size=1), min_size=1, max_size=6), st.data())
 def test_marks_change_no_word(words: list[str], data: st.DataObject) -> None:
     base = [data.draw(st.sampled_from([word, f"{word}x"])) for word in words]
     replaced = [place for place, (word, before) in enumerate(zip(words, base, strict=True)) if word != before]
-    turn = first_turn(" ".join(words), base=" ".join(base), replaced=replaced)
-    if turn.ends:
-        return
-    assert [part.text for part in turn.words] == [visible(word) for word in words]
-    assert [place for place, part in enumerate(turn.words) if part.replaced] == replaced
-    assert [part.before for part in turn.words if part.replaced] == [visible(base[place]) for place in replaced]
+    html = str(spoken(" ".join(words), attempt(base=" ".join(base), replaced=replaced)))
+    assert [tuple(map(unescape, pair)) for pair in MARKED.findall(html)] == [(words[place], base[place]) for place in replaced]
+    assert unescape(re.sub("<mark>|</mark>", "", MARKED.sub(r"\1", html))) == " ".join(words)

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
+from parley.engine.core.page.plots import drawn
 from parley.engine.core.stats.statistics import Estimate
 from parley.engine.negotiation.metrics.reproduction import CONTROL, HARDENED, RL, SV, Reproduction
-from parley.engine.negotiation.page.chapter import verdict_on
-from parley.engine.negotiation.page.populations import (
-    Negotiation,
-    reproduction_figures,
-    reproduction_marks,
-    reproduction_sentence,
-)
+from parley.engine.negotiation.page import reproduction_figures, reproduction_verdict
+from tests.engine.core.page.pages import assert_brief
 from tests.engine.negotiation.metrics.test_reproduction import gained
 
 ROWS = {
@@ -23,11 +19,13 @@ ROWS = {
 
 
 def test_the_verdict_counts_what_is_reproduced_and_says_what_holds() -> None:
-    found = verdict_on(Negotiation(reproductions=[Reproduction(ROWS)]))
+    found = reproduction_verdict(Reproduction(ROWS))
     assert found is not None
-    counts, holds, fails = (f"{part}." for part in found.sentence.rstrip(".").split(". "))
-    told = "1 within the interval measured here, 1 on the same side of 0, 2 not reproduced"
-    assert counts == f"Of 4 published advantages: {told}."
+    assert_brief(found)
+    assert found.sentence == "Of 4 published advantages 1 lie within the interval measured here."
+    assert (found.number.value, found.label) == (4.25, "Points ahead, RL attack: supervised agent")
+    others, holds, fails = found.details
+    assert others == "The others: 1 on the same side of 0, 2 not reproduced."
     assert "certainly hold: the RL attack gains from the supervised agent" in holds
     assert fails.endswith("do not hold: RL attack, the best adversary: adversarial training takes more than plain play alone.")
     assert list(found.marks) == [
@@ -41,13 +39,13 @@ def test_the_verdict_counts_what_is_reproduced_and_says_what_holds() -> None:
 
 
 def test_each_table_is_drawn_beside_what_was_published_of_it() -> None:
-    drawn = {figure.name: figure.svg for figure in reproduction_figures(Reproduction(ROWS))}
-    assert [name.partition(":")[0] for name in drawn] == ["Table 2", "Table 2", "Table 6", "Control"]
-    assert all((">published<" in svg) == name.startswith("Table") for name, svg in drawn.items())
+    figures = {figure.name: drawn(figure).svg for figure in reproduction_figures(Reproduction(ROWS))}
+    assert [name.partition(":")[0] for name in figures] == ["Table 2", "Table 2", "Table 6", "Control"]
+    assert all((">published<" in svg) == name.startswith("Table") for name, svg in figures.items())
 
 
 def test_a_run_without_a_finished_row_has_no_verdict() -> None:
     empty = Reproduction({})
-    assert (reproduction_sentence(empty), reproduction_marks(empty), reproduction_figures(empty)) == ("", {}, [])
+    assert (reproduction_verdict(empty), [*reproduction_figures(empty)]) == (None, [])
     plain = {f"{RL}.none": {1: {"advantage": Estimate(0.1, 0.0, 0.2, 100)}}}
-    assert reproduction_sentence(Reproduction(plain)) == ""
+    assert reproduction_verdict(Reproduction(plain)) is None

@@ -7,21 +7,20 @@ from typing import Any
 
 import pytest
 
-from parley.engine.negotiation.page.populations import Match
 from tests.engine.core.page.pages import words
 from tests.engine.negotiation.metrics.attacks import attempt
-from tests.engine.negotiation.page.dialogues import attack_row, metrics, negotiations, page_of, row, searched
+from tests.engine.negotiation.page.dialogues import attack_row, match, metrics, negotiations, page_of, row, searched
 
 
 def test_dialogue_shows_the_scenario_the_talk_and_the_deal() -> None:
-    text = words(page_of(negotiations(Match(name="m", rows=[row(points=(6, 8))]))))
+    text = words(page_of(negotiations(match(name="m", rows=[row(points=(6, 8))]))))
     assert "adversary 6 : 8 target deal Pareto optimal ended by the adversary 3 turns" in text
     assert "book 1 0 0 4 1 hat 2 2 2 0 0 ball 3 2 1 2 2" in text
     assert "adversary i would like the hats target fine , the rest for me the adversary ends the talk" in text
 
 
 def refusal(**changes: Any) -> str:
-    return words(page_of(negotiations(Match(name="m", rows=[row(points=(0, 0), **changes)]))))
+    return words(page_of(negotiations(match(name="m", rows=[row(points=(0, 0), **changes)]))))
 
 
 def test_dialogue_without_a_deal_says_why() -> None:
@@ -51,7 +50,7 @@ def test_both_protocols_stand_over_a_dialogue() -> None:
     text = words(page_of(negotiations(searched())))
     assert "adversary 8 : 2 target as played; with the end forced, 9 : 1 deal" in text
     assert "Advantage, end forced higher: adversary" in text
-    plain = words(page_of(negotiations(Match(name="m", metrics=metrics(), rows=[row()]))))
+    plain = words(page_of(negotiations(match(name="m", metrics=metrics(), rows=[row()]))))
     assert "end forced" not in plain
 
 
@@ -93,14 +92,16 @@ def test_every_attack_has_a_budget_curve_of_its_own_even_under_an_equal_name() -
 )
 def test_other_attacks_have_no_budget_curve(attempts: list[dict[str, Any]]) -> None:
     rows = [attack_row(key, attempts=attempts) for key in "ab"]
-    assert "Advantage by" not in page_of(negotiations(Match(name="m", rows=rows)))
+    assert "Advantage by" not in page_of(negotiations(match(name="m", rows=rows)))
 
 
 def test_attacks_that_record_only_successes_have_no_budget_curve_even_when_all_were_reactive() -> None:
-    match = Match(name="m", rows=[attack_row(key) for key in "ab"], stepless=True)
-    assert "Advantage by" not in page_of(negotiations(match))
+    rows = [attack_row(key) for key in "ab"]
+    assert "Advantage by" not in page_of(negotiations(match(job="attack-ra-pa-da", rows=rows)))
+    assert "Advantage by" not in page_of(negotiations(match(rows=rows, config={"surrogate": "another"})))
+    assert "Advantage by" in page_of(negotiations(match(rows=rows)))
 
 
 def test_a_search_that_never_went_a_step_has_no_curve() -> None:
     rows = [attack_row(attempts=[attempt(steps=attempt()["steps"][:1])])]
-    assert "Advantage by" not in page_of(negotiations(Match(name="m", rows=rows)))
+    assert "Advantage by" not in page_of(negotiations(match(name="m", rows=rows)))

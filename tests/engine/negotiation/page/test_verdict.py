@@ -6,23 +6,29 @@ from typing import Any
 
 import pytest
 
-from parley.engine.core.page.content import Verdict
-from parley.engine.core.stats.known import Round
+from parley.engine.core.page.content import Run, Verdict
 from parley.engine.core.stats.statistics import NOTHING, Estimate, count
-from parley.engine.negotiation.page.chapter import verdict_on
-from parley.engine.negotiation.page.populations import Hardening, Match, Negotiation
+from parley.engine.negotiation.page import HardenedNegotiators, Negotiations
+from tests.engine.core.page.pages import assert_brief, run_of
 from tests.engine.negotiation.metrics.attacks import attempt
-from tests.engine.negotiation.page.dialogues import NAN, attack_row, metrics, row
+from tests.engine.negotiation.page.dialogues import NAN, attack_row, match, metrics, row
 
 
-def verdict(*matches: Match, campaigns: tuple[Hardening, ...] = ()) -> Verdict:
-    found = verdict_on(Negotiation(matches=matches, campaigns=campaigns))
+def verdict(*runs: Run) -> Verdict:
+    chapter = HardenedNegotiators() if runs[0].job == "minmax" else Negotiations()
+    found = chapter.verdict(runs)
     assert found is not None
+    assert_brief(found)
     return found
 
 
-def attack(advantage: float, **changes: Any) -> Match:
-    return Match(**{"name": "RL attack", "job": "attack-rl", "metrics": metrics(advantage), **changes})
+def told_by(found: Verdict) -> str:
+    """All that a verdict says, with plain blanks."""
+    return " ".join([found.sentence, *found.cautions, *found.details]).replace("\N{NO-BREAK SPACE}", " ")
+
+
+def attack(advantage: float, **changes: Any) -> Run:
+    return match(**{"name": "RL attack", "job": "attack-rl", "metrics": metrics(advantage), **changes})
 
 
 @pytest.mark.parametrize(
@@ -41,162 +47,146 @@ def test_one_attack(advantage: float, told: str) -> None:
 
 def test_of_several_attacks_the_strongest_speaks() -> None:
     others = [attack(1.0, name="reactive", job="attack-reactive"), attack(0.1, name="transfer", job="attack-transfer")]
-    found = verdict(Match(name="plain", metrics=metrics(-0.5)), attack(3.0), *others)
-    assert found.sentence.endswith("leaves the target 3.50: it is certainly ahead (2 of 3 attacks are).")
+    found = verdict(match(name="plain", metrics=metrics(-0.5)), attack(3.0), *others)
+    assert found.sentence.endswith("leaves the target 3.50: it is certainly ahead.")
+    assert found.details == ["Certainly ahead are 2 of 3 attacks."]
+    assert (found.number.value, found.label) == (3.0, "Points ahead, RL attack")
     assert list(found.marks) == ["plain", "RL attack", "reactive", "transfer"]
 
 
 def test_few_dialogues_and_a_missing_interval_are_said() -> None:
-    assert verdict(attack(3.0, metrics=metrics(3.0, n=12))).sentence.endswith(" Few dialogues (12): do not lean on it.")
+    assert verdict(attack(3.0, metrics=metrics(3.0, n=12))).cautions == ["Few dialogues (12): do not lean on it."]
     single = metrics(3.0) | {"advantage": Estimate(3.0, NAN, NAN, 40)}
-    assert verdict(attack(3.0, metrics=single)).sentence.endswith("it is not certainly ahead. There is no interval.")
+    found = verdict(attack(3.0, metrics=single))
+    assert found.sentence.endswith("it is not certainly ahead.")
+    assert found.cautions == ["There is no interval."]
 
 
 def test_of_more_attacks_than_there_is_room_for_the_strongest_are_shown() -> None:
-    plain = [Match(name=f"plain {i}", metrics=metrics(0.0)) for i in range(4)]
+    plain = [match(name=f"plain {i}", metrics=metrics(0.0)) for i in range(4)]
     found = verdict(*plain, *(attack(float(i), name=f"attack {i}") for i in range(12)))
     assert [*found.marks] == ["plain 0", *(f"attack {i}" for i in range(11, 0, -1))]
 
 
 def test_plain_play_speaks_where_nobody_attacks() -> None:
-    found = verdict(Match(name="a against b", metrics=metrics(1.0)), Match(name="b against a", metrics=metrics(0.0)))
-    assert found.sentence == (
+    found = verdict(match(name="a against b", metrics=metrics(1.0)), match(name="b against a", metrics=metrics(0.0)))
+    assert told_by(found) == (
         "a against b: 5.50 to 4.50 of 10 points, a deal in 80.0 % of the dialogues. 1 more matches are below."
     )
+    assert found.rank > verdict(attack(1.0)).rank, "not beside the verdict on an attack or a campaign"
 
 
-def campaign(drop: float, n: int = 1000) -> Hardening:
+def campaign(drop: float, n: int = 1000, name: str = "x hardened", **more: Estimate) -> Run:
     figures = {"exploitability_before": 3.0, "exploitability": 3.0 - drop, "exploitability_drop": drop}
-    return Hardening(
-        name="x hardened",
-        metrics={name: Estimate(value, value - 0.2, value + 0.2, n) for name, value in figures.items()},
-        rounds=[],
-    )
+    found = {name: Estimate(value, value - 0.2, value + 0.2, n) for name, value in figures.items()}
+    return run_of("minmax", metrics=found | more, heading=name)
+
+
+def around(width: float = 0.2, **figures: float) -> dict[str, Estimate]:
+    return {name: Estimate(value, value - width, value + width, 1000) for name, value in figures.items()}
 
 
 @pytest.mark.parametrize(
     ("drop", "told"),
     [
-        (0.5, "Hardening helped, by 0.50 points: {} 2.50 ahead after it."),
-        (0.1, "Hardening did not certainly help: {} 2.90 ahead after it."),
-        (-0.5, "Hardening made it worse, by 0.50 points: {} 3.50 ahead after it."),
+        (0.5, "Hardening helped, by 0.50 points: {} 2.50 after it."),
+        (0.1, "Hardening did not certainly help: {} 2.90 after it."),
+        (-0.5, "Hardening made it worse, by 0.50 points: {} 3.50 after it."),
     ],
 )
 def test_hardening_in_either_direction(drop: float, told: str) -> None:
-    told = told.format("the best known adversary was 3.00 points ahead before it and is")
-    found = verdict(attack(3.0), campaigns=(campaign(drop),))
-    assert f". {told}" in found.sentence
+    found = verdict(campaign(drop))
+    assert found.sentence == told.format("the best known adversary was 3.00 points ahead before it,")
     assert [estimate.value for name, estimate in found.marks.items() if "hardening" in name] == [3.0, 3.0 - drop, drop]
-    assert verdict(campaigns=(campaign(drop),)).sentence.startswith(told)
-
-
-def test_a_match_that_a_campaign_measures_by_stands_in_the_figures_once() -> None:
-    before = campaign(0.5).metrics["exploitability_before"]
-    measured_by = Match(name="best known adversary, before", metrics={"advantage": before}, job="evaluate-exploitability")
-    marks = verdict(measured_by, campaigns=(campaign(0.5),)).marks
-    assert [name for name, estimate in marks.items() if estimate == before] == ["best adversary, before hardening"]
+    assert found.number.value == drop
 
 
 def test_hardening_over_few_dialogues_or_several_trainings_says_so() -> None:
-    assert "Few dialogues (5): do not lean on it." in verdict(campaigns=(campaign(0.5, n=5),)).sentence
-    once = campaign(0.5)
-    known = Hardening(name="x", metrics={**once.metrics, "adversaries_known": count(13, 13)}, rounds=[])
-    told = ": the best of 13 known adversaries was 3.00 points ahead before it and is 2.50 ahead after it."
-    assert verdict(campaigns=(known,)).sentence.endswith(f"{told} It is still exploitable.")
+    assert "Few dialogues (5): do not lean on it." in verdict(campaign(0.5, n=5)).cautions
+    known = verdict(campaign(0.5, adversaries_known=count(13, 13)))
+    assert known.warnings == ["It is still exploitable."]
+    assert known.details == ["The best of 13 known adversaries, in dialogues that did not choose it."]
 
 
 @pytest.mark.parametrize(
-    ("more", "told"), [(0.5, " The second half of their budget added 0.50: a larger one would find more."), (0.1, "")]
+    ("more", "told"), [(0.5, ["The second half of their budget added 0.50: a larger one would find more."]), (0.1, [])]
 )
-def test_what_an_average_training_finds_stands_beside_the_best(more: float, told: str) -> None:
-    figures = {
-        "mean_fresh": Estimate(-0.25, -1.0, 0.5, 1000),
-        "gained_by_second_half": Estimate(more, more - 0.2, more + 0.2, 1000),
-    }
-    said = verdict(campaigns=(Hardening(name="x", metrics={**campaign(0.5).metrics, **figures}, rounds=[]),)).sentence
-    assert said.endswith(f" Fresh adversaries gain −0.25 in the mean.{told} It is still exploitable.")
-    assert "still exploitable" not in verdict(campaigns=(campaign(3.0),)).sentence
+def test_what_an_average_training_finds_stands_beside_the_best(more: float, told: list[str]) -> None:
+    figures = {"mean_fresh": Estimate(-0.25, -1.0, 0.5, 1000), **around(gained_by_second_half=more)}
+    found = verdict(campaign(0.5, **figures))
+    assert found.details == ["Fresh adversaries gain −0.25 in the mean."]
+    assert found.warnings == ["It is still exploitable.", *told]
+    assert verdict(campaign(3.0)).warnings == []
 
 
 @pytest.mark.parametrize(
-    ("agreed", "told"),
-    [(0.6, ""), (0.1, " But in plain play it comes to a deal in 10.0 % of the dialogues (70.0 % before).")],
+    ("agreed", "told"), [(0.6, ""), (0.1, "In plain play it comes to a deal in 10.0 % of the dialogues (70.0 % before).")]
 )
 def test_a_hardened_target_that_hardly_agrees_is_told(agreed: float, told: str) -> None:
-    once = campaign(0.5)
-    figures = {"plain_agreement_before": 0.7, "plain_agreement": agreed}
-    found = {name: Estimate(value, value - 0.05, value + 0.05, 1000) for name, value in figures.items()}
-    said = verdict(campaigns=(Hardening(name="x", metrics={**once.metrics, **found}, rounds=[]),)).sentence
-    assert said.replace("\N{NO-BREAK SPACE}", " ").endswith(f" 2.50 ahead after it. It is still exploitable.{told}")
+    found = verdict(campaign(0.5, **around(0.05, plain_agreement_before=0.7, plain_agreement=agreed)))
+    assert told_by(found).endswith(f" It is still exploitable. {told}".rstrip())
 
 
 @pytest.mark.parametrize(
     ("after", "control", "told"),
     [
-        (0.45, 0.1, " But it has lost its language: it repeats itself in 45.0 % of its 4-grams."),
-        (0.1, 0.5, " But the target of plain play alone has lost its language: it repeats itself in 50.0 % of its 4-grams."),
+        (0.45, 0.1, "It has lost its language: it repeats itself in 45.0 % of its 4-grams."),
+        (0.1, 0.5, "The target of plain play alone has lost its language: it repeats itself in 50.0 % of its 4-grams."),
         (0.0, 0.0, ""),
     ],
 )
 def test_a_target_that_repeats_itself_is_told(after: float, control: float, told: str) -> None:
-    figures = {"repetition_before": 0.9, "repetition": after, "repetition_control": control}
-    found = {name: Estimate(value, value - 0.05, value + 0.05, 1000) for name, value in figures.items()}
-    said = verdict(campaigns=(Hardening(name="x", metrics={**campaign(0.5).metrics, **found}, rounds=[]),)).sentence
-    assert said.replace("\N{NO-BREAK SPACE}", " ").endswith(f" 2.50 ahead after it. It is still exploitable.{told}")
+    figures = around(0.05, repetition_before=0.9, repetition=after, repetition_control=control)
+    assert told_by(verdict(campaign(0.5, **figures))).endswith(f" It is still exploitable. {told}".rstrip())
 
 
 @pytest.mark.parametrize(("control", "told"), [(2.9, "2.90."), (2.6, "2.60, no certain difference.")])
 def test_training_alone_stands_beside_hardening(control: float, told: str) -> None:
-    once, beyond = campaign(0.5), control - 2.5
-    figures = {"exploitability_control": control, "exploitability_drop_beyond_control": beyond}
-    found = {name: Estimate(value, value - 0.2, value + 0.2, 1000) for name, value in figures.items()}
-    said = verdict(campaigns=(Hardening(name="x", metrics={**once.metrics, **found}, rounds=[]),))
-    alone = "As much training in plain play alone, without an adversary, brings it to"
-    assert said.sentence.endswith(f" 2.50 ahead after it. {alone} {told} It is still exploitable.")
-    assert said.marks["best adversary, after plain play alone"].value == control
+    figures = {"exploitability_control": control, "exploitability_drop_beyond_control": control - 2.5}
+    found = verdict(campaign(0.5, **around(**figures)))
+    assert found.details == [f"As much training in plain play alone, without an adversary, brings it to {told}"]
+    assert found.marks["best adversary, after plain play alone"].value == control
 
 
 def test_each_of_several_campaigns_is_told_by_its_name() -> None:
-    campaigns = [
-        Hardening(name=name, metrics=campaign(drop).metrics, rounds=[]) for name, drop in (("one", 1.0), ("two", -0.5))
-    ]
-    found = verdict(campaigns=(*campaigns, Hardening(name="begun", metrics={}, rounds=[])))
-    assert found.sentence.startswith("one: hardening helped, by 1.00 points: ")
-    assert " two: hardening made it worse, by 0.50 points: " in found.sentence
-    assert "begun" not in found.sentence
-    drops = {name: estimate.value for name, estimate in found.marks.items() if "takes off" in name}
-    assert drops == {"one: points that hardening takes off": 1.0, "two: points that hardening takes off": -0.5}
+    found = verdict(campaign(1.0, name="one"), campaign(-0.5, name="two"), run_of("minmax", heading="begun"))
+    assert found.sentence.startswith("Hardening helped, by 1.00 points: ")
+    (other,) = found.details
+    assert other.startswith("two: Hardening made it worse, by 0.50 points: ")
+    assert "begun" not in told_by(found)
 
 
 def test_a_campaign_that_goes_on_says_how_far_it_is() -> None:
-    rounds = [Round(number, {"exploitability": Estimate(3.0 - number, 2.0, 4.0, 100)}) for number in (0, 1)]
-    found = verdict(campaigns=(Hardening(name="x", metrics={}, rounds=rounds),))
-    assert (
-        found.sentence == "Round 1 is measured and the campaign is not finished: the best adversary known is 2.00 points ahead."
-    )
+    rounds = [
+        {"kind": "round", "number": number, "estimates": {"exploitability": Estimate(3.0 - number, 2.0, 4.0, 100).to_json()}}
+        for number in (0, 1)
+    ]
+    found = verdict(run_of("minmax", events=rounds))
+    assert found.sentence == "Round 1 is measured: the best adversary known is 2.00 points ahead."
+    assert found.warnings == ["The campaign is not finished."]
     assert list(found.marks) == ["best adversary, round 0", "best adversary, round 1"]
-    assert verdict_on(Negotiation(campaigns=[Hardening(name="x", metrics={}, rounds=[])])) is None
+    assert HardenedNegotiators().verdict([run_of("minmax")]) is None
 
 
-def searched(name: str, points: tuple[int, int], **changes: Any) -> Match:
+def searched(name: str, points: tuple[int, int], **changes: Any) -> Run:
     said = {"base": "i would like the hats", "replaced": []} | changes
     rows = [attack_row(key, points, attempts=[attempt(**said)]) for key in "ab"]
     return attack(1.0, name=name, job=f"attack-{name}", rows=rows)
 
 
 def test_attacks_that_changed_nothing_say_so() -> None:
-    plain = Match(name="no attack", metrics=metrics(-1.0), rows=[row(key, (5, 5)) for key in "ab"])
+    plain = match(name="no attack", metrics=metrics(-1.0), rows=[row(key, (5, 5)) for key in "ab"])
     idle, same, real = (
         searched("reactive", (5, 5)),
         searched("preemptive", (5, 5), base="i would like the ball"),
         searched("ra-pa-da", (8, 2), base="i would like the ball"),
     )
-    sentence = verdict(plain, idle, same, real, attack(1.0, rows=[row(key, (9, 1)) for key in "ab"])).sentence
-    assert "No word was changed by: reactive." in sentence
-    assert "The same points in every dialogue have: no attack, reactive and preemptive." in sentence
-    assert "No word" not in verdict(plain, real).sentence
-    assert "The same points" not in verdict(plain, real).sentence
+    assert verdict(plain, idle, same, real, attack(1.0, rows=[row(key, (9, 1)) for key in "ab"])).warnings == [
+        "No word was changed by: reactive.",
+        "The same points in every dialogue have: no attack, reactive and preemptive.",
+    ]
+    assert verdict(plain, real).warnings == []
 
 
 def test_what_was_not_measured_has_no_verdict() -> None:
-    assert verdict_on(Negotiation(matches=[attack(0.0, metrics={"advantage": NOTHING})])) is None
+    assert Negotiations().verdict([attack(0.0, metrics={"advantage": NOTHING})]) is None

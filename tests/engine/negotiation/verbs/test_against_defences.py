@@ -149,8 +149,6 @@ def test_the_table_has_the_attack_that_was_made_for_each_defence(
     assert {"RL attack, filter known to the attack", "RL attack, own demand known to the attack"} <= set(titles)
     assert "an adversary learned from the defended target" in result.tables["All attacks"].note
     assert set(result.metrics) <= set(result.legend)
-    assert "RL attack, own demand known to the attack" in [
-        match.name for match in collect_run(path).found["negotiation"].matches
-    ]
+    assert "RL attack, own demand known to the attack" in [match.heading for match in collect_run(path).found["negotiation"]]
     again = ATTACK_TABLE.run(config, path, Silent())
     assert again.tables == result.tables

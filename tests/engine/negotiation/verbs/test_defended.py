@@ -14,13 +14,14 @@ from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.verbs.job import TABLE_FILE, Silent
 from parley.engine.negotiation.attacks.settings import DefenceConfig, SearchConfig
 from parley.engine.negotiation.metrics.dialogues import defence_metrics
-from parley.engine.negotiation.page.dialogues import read_dialogue
+from parley.engine.negotiation.page import dialogue
 from parley.engine.negotiation.verbs.defended import chosen_limit, perplexity_filter, sentence_perplexities
 from parley.engine.negotiation.verbs.match import SELFPLAY, MatchConfig
 from parley.engine.negotiation.verbs.table import ATTACK_TABLE
 from parley.engine.negotiation.verbs.table_stages import TableConfig
 from parley.envs.core.errors import ConfigError
 from parley.envs.negotiation.corpora.catalogue import load_corpus
+from tests.engine.core.page.pages import tables_on
 from tests.engine.core.verbs.made_up import CORPUS, Notes, corpus_vocabulary, rows
 from tests.engine.negotiation.verbs.whitebox import asked, attack, save_hasty, save_speaker
 
@@ -67,7 +68,7 @@ def test_a_table_has_each_attack_against_the_defended_target(trainee: Path, root
     assert "reactive+filter.forced_advantage" not in result.metrics, "nobody forces a defended target"
     assert result.metrics["none+filter.stopped_share"].value == 0 or result.metrics["none+filter.stopped_share"].n
     assert set(result.metrics) <= set(result.legend)
-    pages = dict(collect_run(tmp_path).found["negotiation"].tables)
+    pages = dict(tables_on(collect_run(tmp_path), "negotiation"))
     assert list(pages) == ["By target", "All attacks"]
     assert all(page.to_markdown() in text for page in pages.values())
     again = Notes()
@@ -98,12 +99,13 @@ def test_a_search_that_minds_the_filter_says_nothing_that_is_stopped(tmp_path: P
     assert "kept_out" not in found
     assert defence_metrics(minds)["kept_out"].value > 0
     row = next(row for row in blind if row["stopped"])
-    marked = [turn.defence for turn in read_dialogue(row).turns]
-    assert [place for place, mark in enumerate(marked) if mark] == row["stopped"]
+    turns = str(dialogue(row).body).split("<li")[1:]
+    assert [place for place, turn in enumerate(turns) if "the filter stopped it" in turn] == row["stopped"]
 
 
 WORDY = """
 from parley.policies.chat.model import ReplyScore
+from tests.engine.core.page.pages import tables_on
 class Wordy:
     def reply(self, messages): return "hello"
     def score(self, chats, replies):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 
 from parley.engine.core.ray.session import RaySession
 from parley.engine.core.verbs.job import Silent
-from parley.engine.negotiation.page.dialogues import read_dialogue
+from parley.engine.negotiation.page import dialogue
 from parley.engine.negotiation.verbs.exploitability import EVALUATE_EXPLOITABILITY, ExploitabilityConfig
 from parley.engine.negotiation.verbs.match import SELFPLAY, MatchConfig
 from parley.engine.negotiation.verbs.minmax import MINMAX, MinMaxConfig
@@ -52,10 +53,14 @@ def test_scripted_agents_play_the_game_of_the_scenarios(tmp_path: Path) -> None:
 
 def test_a_page_shows_what_was_settled(tmp_path: Path) -> None:
     SELFPLAY.run(PLAYED, tmp_path / "run", Silent())
-    shown = read_dialogue(next(row for row in rows(tmp_path / "run") if row["agreed"]))
-    settled = [item for item in shown.items if item.taken == (1, 1)]
-    assert [item.name.split()[0] for item in settled] == ["salary", "holidays", "office", "role"]
-    assert tuple(sum(item.values[side] for item in settled) for side in (0, 1)) == shown.points
+    row = next(row for row in rows(tmp_path / "run") if row["agreed"])
+    cells = (
+        r'<tr><th scope="row">(\w+)[^<]*</th><td>\d+</td><td>(\d+)</td><td class="took">1</td><td>(\d+)</td><td class="took">1<'
+    )
+    settled = re.findall(cells, str(dialogue(row).body))
+    assert [name for name, *_ in settled] == ["salary", "holidays", "office", "role"]
+    points = [sum(int(values[side]) for _, *values in settled) for side in (0, 1)]
+    assert points == [row["points_adversary"], row["points_target"]]
 
 
 def test_a_file_of_scenarios_is_of_the_agents_game(tmp_path: Path, interviewer: str) -> None:

@@ -21,6 +21,7 @@ from parley.envs.core.errors import CheckpointError, ConfigError, DataError, Run
 from parley.envs.negotiation.domain import Vocabulary
 from parley.policies.core.checkpoint import Checkpoint
 from parley.policies.negotiator.settings import KIND
+from tests.engine.core.page.pages import tables_on
 from tests.engine.core.verbs.made_up import (
     Notes,
     asked_of,
@@ -127,7 +128,7 @@ def test_campaigns_of_several_seeds_are_one_run(
     assert result.metrics[DROP].value == pytest.approx((first.metrics()[DROP].value + second.metrics()[DROP].value) / 2)
     chosen = min((first, second), key=MINMAX.loss)
     assert_equal_weights(result.run, chosen.path)
-    titles = [title for title, _ in collect_run(result.run).found["negotiation"].tables]
+    titles = [title for title, _ in tables_on(collect_run(result.run), "hardened-negotiators")]
     assert titles == ["Before and after", "Each training"]
     assert Path(result.run, "report.html") == report_from_run(result.run)
 

@@ -19,6 +19,7 @@ from parley.envs.core.errors import CheckpointError, ConfigError, RunError
 from parley.envs.negotiation.domain import Vocabulary, domain_of
 from parley.policies.core.checkpoint import Checkpoint
 from parley.policies.negotiator.settings import KIND
+from tests.engine.core.page.pages import tables_on
 from tests.engine.core.verbs.made_up import (
     REINFORCE,
     Notes,
@@ -60,9 +61,9 @@ def test_trainings_of_several_seeds_are_one_run(tmp_path: Path, root: Path, trai
     assert_equal_weights(result.run, best.path)
     assert judge_of("", [str(result.run)]) == str(trainee), "it can be named as one training can"
     assert Checkpoint.load(result.run / "checkpoint", KIND, Vocabulary).provenance["training"] == best.path.name
-    shown = collect_run(result.run).found["training"]
-    assert [title for title, _ in shown.tables] == ["Each training"]
-    assert len(shown.measured) == 2
+    shown = collect_run(result.run)
+    assert [title for title, _ in tables_on(shown, "training")] == ["Each training"]
+    assert sum(run.shown for run in shown.found["training"]) == 2
 
 
 def test_a_finished_training_needs_no_ray(tmp_path: Path, root: Path, trainee: Path, ray_session: RaySession) -> None:

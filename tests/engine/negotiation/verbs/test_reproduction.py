@@ -33,6 +33,7 @@ from parley.engine.negotiation.verbs.reproduction import (
 )
 from parley.engine.negotiation.verbs.whitebox import TransferSettings
 from parley.envs.core.errors import ConfigError
+from tests.engine.core.page.pages import tables_on
 from tests.engine.core.verbs.made_up import CORPUS, FIT, REINFORCE, Notes, asked_of, phases, rows
 
 run = REPRODUCE_CHENG2019.run
@@ -159,8 +160,7 @@ def test_a_step_that_is_lost_is_made_again_and_the_page_is_the_same(whole: Path,
     assert without_seconds(REPRODUCE_CHENG2019.tables(RunFolder.load(whole))) == before
     assert (tmp_path / "page.md").read_text() == (whole / TABLE_FILE).read_text()
     assert json.loads((tmp_path / "page.json").read_text()) == json.loads((whole / FIGURES).read_text())
-    (shown,) = collect_run(whole).found["negotiation"].reproductions
-    assert without_seconds(shown.tables()) == before
+    assert without_seconds(dict(tables_on(collect_run(whole), "reproduction"))) == before
 
 
 def test_each_training_has_seeds_of_its_own_and_all_the_same_scenarios(tmp_path: Path, root: Path) -> None:

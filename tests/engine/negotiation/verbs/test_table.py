@@ -26,6 +26,7 @@ from parley.engine.negotiation.verbs.table import ATTACK_TABLE
 from parley.engine.negotiation.verbs.table_stages import ADVERSARY, TableConfig
 from parley.engine.negotiation.verbs.whitebox import TransferSettings
 from parley.envs.core.errors import CheckpointError, ConfigError, RunError
+from tests.engine.core.page.pages import tables_on
 from tests.engine.core.verbs.made_up import CORPUS, REINFORCE, Listening, Notes, rows, save_negotiator
 
 run, stages = ATTACK_TABLE.run, ATTACK_TABLE.stages
@@ -49,7 +50,7 @@ def figures(result: Result) -> list[tuple[str, ...]]:
 
 def on_page(path: Path) -> EstimateTable:
     """The table as the report shows it."""
-    ((heading, shown),) = collect_run(path).found["negotiation"].tables
+    ((heading, shown),) = tables_on(collect_run(path), "negotiation")
     assert heading == "All attacks"
     return shown
 
@@ -250,8 +251,8 @@ def test_the_fixed_turns_are_rows_like_the_others(tmp_path: Path, target: Path) 
     assert {f"{name}.{metric}" for name in TURNS for metric in ATTACK_METRICS} == set(result.metrics) <= set(result.legend)
     more = run(dataclasses.replace(config, rows="none"), tmp_path, Silent())
     assert column(more, "attack") == [ROWS["none"], *column(result, "attack")]
-    shown = collect_run(tmp_path).found["negotiation"].matches
-    assert [match.name for match in shown] == [*column(result, "attack"), ROWS["none"]]
+    shown = [run for run in collect_run(tmp_path).found["negotiation"] if run.shown]
+    assert [match.heading for match in shown] == [*column(result, "attack"), ROWS["none"]]
 
 
 def column(result: Result, name: str) -> list[str]:

@@ -27,6 +27,7 @@ from parley.engine.negotiation.verbs.whitebox import (
     TransferSettings,
 )
 from parley.envs.core.errors import CheckpointError, ConfigError
+from tests.engine.core.page.pages import tables_on
 from tests.engine.core.verbs.made_up import CORPUS, REINFORCE, Notes, corpus_vocabulary, rows, save_negotiator
 from tests.engine.negotiation.verbs.test_tactic import config as tactic_config
 
@@ -134,10 +135,10 @@ def test_a_table_shows_the_target_its_defences_and_its_counterpart(
     assert set(result.metrics) <= set(result.legend)
     assert set(result.metrics) <= set(ATTACK_TABLE.metrics_of(config))
     text = (path / TABLE_FILE).read_text()
-    page = dict(collect_run(path).found["negotiation"].tables)
+    page = dict(tables_on(collect_run(path), "negotiation"))
     assert list(page) == ["By target", "All attacks"]
     assert all(each.to_markdown() in text for each in page.values())
-    shown = [match.name for match in collect_run(path).found["negotiation"].matches]
+    shown = [match.heading for match in collect_run(path).found["negotiation"]]
     assert f"reactive, {hardened}, adaptive" in shown
     again = ATTACK_TABLE.run(config, path, Silent())
     assert again.tables == result.tables
@@ -189,7 +190,7 @@ def test_an_attack_that_won_nothing_is_a_row_that_says_so(
     summary = RunFolder.load(path / "transfer+trained1-adaptive").summary()
     assert summary is not None
     assert summary["description"].startswith("No dialogue of ")
-    page = dict(collect_run(path).found["negotiation"].tables)
+    page = dict(tables_on(collect_run(path), "negotiation"))
     assert all(page[name].to_markdown() in (path / TABLE_FILE).read_text() for name in page)
     told = Notes()
     again = ATTACK_TABLE.run(config, path, told)

@@ -14,7 +14,7 @@ from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.verbs.job import Silent
 from parley.engine.negotiation.attacks.settings import TacticSettings
 from parley.engine.negotiation.verbs.match import SELFPLAY
-from parley.engine.negotiation.verbs.tactic import ATTACK_TACTIC, TacticConfig, written_tactics
+from parley.engine.negotiation.verbs.tactic import ATTACK_TACTIC, TacticConfig, played_tactics, written_tactics
 from parley.envs.core.errors import CheckpointError, ConfigError, RunError
 from tests.engine.core.cli.test_flags import understood
 from tests.engine.core.verbs.made_up import Notes, rows
@@ -187,11 +187,10 @@ def test_the_page_shows_the_tactics_and_no_markup_of_theirs(tmp_path: Path) -> N
     assert "&lt;script&gt;bad()&lt;/script&gt; say" in page
     assert "Gain by dialogues with the target" in page
     assert "Tactics, drawn blind, best of all" in page
-    found = report.found["negotiation"]
-    assert [match.name for match in found.matches][:2] == ["No tactic", "Refined from transcripts"]
+    arms = [run.heading for run in report.found["tactics"] if run.arm != "all"]
+    assert arms[:2] == ["No tactic", "Refined from transcripts"]
     assert "gains 0.00 points more than no tactic" in page, "for the player looks for its word elsewhere"
-    (shown,) = found.tactics
-    assert next(at for at, _ in shown.played.curve("blind")) == 0
+    assert next(at for at, _ in played_tactics(RunFolder.load(tmp_path / "run")).curve("blind")) == 0
 
 
 def test_a_target_that_always_fails_is_told_with_its_reason(tmp_path: Path) -> None:

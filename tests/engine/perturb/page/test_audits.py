@@ -8,14 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from parley.engine.core.page.content import Item, Run, Verdict
 from parley.engine.core.page.page import collect_run, report_from_run
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.verbs.job import Silent
-from parley.engine.perturb.page.chapter import Perturbations, ShownPerturbations
+from parley.engine.perturb.page import Audits
 from parley.engine.perturb.verbs.audit import PERTURB_AUDIT, SHEET
 from parley.engine.perturb.verbs.config import AuditConfig
 from parley.envs.core.visible import visible
-from tests.engine.core.page.pages import HOSTILE, assert_harmless, words
+from tests.engine.core.page.pages import HOSTILE, assert_brief, assert_harmless, words
 from tests.engine.perturb.verbs.robust import ANTONYM, BUILT_IN, SWAP
 
 
@@ -38,20 +39,29 @@ def label(run: Path, name: str, labels: list[str], note: str = "") -> None:
     PERTURB_AUDIT.label(run, [path], Silent())
 
 
-def found(run: Path) -> ShownPerturbations:
-    shown: ShownPerturbations = collect_run(run).found["robustness"]
-    return shown
+def found(run: Path) -> list[Run]:
+    return list(collect_run(run).found["audits"])
+
+
+def verdict_of(run: Path) -> Verdict | None:
+    verdict = Audits().verdict(found(run))
+    if verdict is not None:
+        assert_brief(verdict)
+    return verdict
+
+
+def lines(run: Path) -> list[Item]:
+    return [item for audit in found(run) for _, items in Audits().items(audit) for item in items]
 
 
 def test_without_labels_the_verdict_is_the_language_models(run: Path) -> None:
-    verdict = Perturbations().verdict(found(run))
+    verdict = verdict_of(run)
     assert verdict is not None
-    assert verdict.sentence.startswith("Edits make utterances so many times as perplexing: random-swap ")
+    assert verdict.sentence.startswith("Edits by random-swap make utterances ")
     assert ", random words " in verdict.sentence
-    assert verdict.sentence.endswith("No line is labelled yet.")
+    assert "No line is labelled yet." in verdict.cautions
     assert [*verdict.marks] == [SWAP, ANTONYM, "random-words"]
-    (audit,) = found(run).audits
-    assert [item.tags for item in audit.lines] == [("not labelled",)] * 8
+    assert [item.tags for item in lines(run)] == [("not labelled",)] * 8
     page = report_from_run(run).read_text()
     shown = words(page)
     assert "Table: How it reads" in shown
@@ -64,13 +74,11 @@ def test_without_labels_the_verdict_is_the_language_models(run: Path) -> None:
 def test_labels_stand_beside_their_lines(run: Path) -> None:
     label(run, "alice", ["wrong", "ok", "ok"], HOSTILE)
     label(run, "bob", ["ok", "ok"])
-    verdict = Perturbations().verdict(found(run))
+    verdict = verdict_of(run)
     assert verdict is not None
-    said = verdict.sentence.replace("\xa0", " ")
-    few = "Few labelled lines (3): do not lean on it."
-    assert said == f"Of the labelled lines, wrong are 33.3 % of random-swap. {few}"
-    (audit,) = found(run).audits
-    assert [item.tags for item in audit.lines[:4]] == [("wrong", "labellers disagree"), ("ok",), ("ok",), ("not labelled",)]
+    assert verdict.sentence.replace("\xa0", " ") == "Of the labelled lines of random-swap, 33.3 % are wrong."
+    assert verdict.cautions == ["Few labelled lines (3): do not lean on it."]
+    assert [item.tags for item in lines(run)[:4]] == [("wrong", "labellers disagree"), ("ok",), ("ok",), ("not labelled",)]
     page = report_from_run(run).read_text()
     outline = assert_harmless(page)
     assert "alice: wrong, " + visible(HOSTILE) in "".join(outline.text)
@@ -79,7 +87,7 @@ def test_labels_stand_beside_their_lines(run: Path) -> None:
 
 def test_an_audit_that_is_not_measured_yet_has_a_page_too(run: Path) -> None:
     (run / "summary.json").unlink()
-    assert Perturbations().verdict(found(run)) is None
+    assert verdict_of(run) is None
     assert "0 lines" not in words(report_from_run(run).read_text())
 
 

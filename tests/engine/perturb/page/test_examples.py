@@ -3,33 +3,20 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from parley.engine.core.page.content import Piece, Report
-from parley.engine.core.page.page import collect_run
-from parley.engine.core.page.plots import dots_svg
+from parley.engine.core.page import plots
+from parley.engine.core.page.content import Report, Run
+from parley.engine.core.page.page import collect_run, headed_tables
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.stats.statistics import Estimate
 from parley.engine.perturb.metrics.table import robustness_metrics, table_4
-from parley.engine.perturb.page.chapter import (
-    NUM_SHOWN,
-    Perturbations,
-    Perturbed,
-    Reply,
-    ShownEvaluation,
-    ShownPerturbations,
-    example_items,
-    note_of,
-    read_example,
-    touched,
-)
+from parley.engine.perturb.page import NUM_SHOWN, Perturbations, example, touched
 from parley.engine.perturb.strategy import Expectation
 from parley.engine.perturb.verbs.config import ROBUSTNESS, RobustnessConfig
 from parley.engine.perturb.verbs.robustness import EVALUATE_ROBUSTNESS, STRATEGIES, UNSCORED
-from tests.engine.core.page.pages import HOSTILE, Outline, assert_harmless, words
-from tests.engine.negotiation.page.dialogues import page_of
+from tests.engine.core.page.pages import HOSTILE, Outline, assert_brief, assert_harmless, page_of, run_of, words
 from tests.engine.perturb.metrics.robustness_rows import asked, failed, replied
 
 SWAP, ANTONYM = "random-swap", "antonym"
@@ -41,7 +28,7 @@ def perturbed(strategy: str, text: str, num_changed: int = 1) -> dict[str, Any]:
     return {"strategy": strategy, "text": text, "changed": bool(num_changed), "num_changed": num_changed}
 
 
-def example(key: str, *, swapped: bool = True, same: bool = False, text: str = "", **changes: Any) -> dict[str, Any]:
+def a_row(key: str, *, swapped: bool = True, same: bool = False, text: str = "", **changes: Any) -> dict[str, Any]:
     """An example whose words were swapped and replaced; the trained model answers as before."""
     found = asked(
         key,
@@ -60,65 +47,58 @@ def example(key: str, *, swapped: bool = True, same: bool = False, text: str = "
     return {**found, "context": CONTEXT, "truth": "what <eou> it was on", **changes}
 
 
-def section(*rows: dict[str, Any], **changes: Any) -> ShownEvaluation:
-    found = rows or (example("a"), example("b", same=True), example("c", swapped=False, same=True))
-    metrics = robustness_metrics(found, num_resamples=100)
-    settings: dict[str, Any] = {
-        "name": "desk",
-        "metrics": metrics,
-        "strategies": EXPECTED,
-        "tables": {"Change and similarity": table_4(metrics)},
-    }
-    return ShownEvaluation(rows=found, **{**settings, **changes})
+def section(*rows: dict[str, Any], more: dict[str, Estimate] | None = None, **changes: Any) -> Run:
+    found = rows or (a_row("a"), a_row("b", same=True), a_row("c", swapped=False, same=True))
+    metrics = robustness_metrics(found, num_resamples=100) | (more or {})
+    settings: dict[str, Any] = {"heading": "desk", STRATEGIES: EXPECTED, UNSCORED: "", "config": RobustnessConfig()}
+    return run_of("evaluate-robustness", found, metrics, **settings | changes)
 
 
-def page(*sections: ShownEvaluation) -> str:
-    return page_of(Report(title="robustness", found={"robustness": ShownPerturbations(evaluations=sections)}))
+def page(*runs: Run) -> str:
+    return page_of(Report(title="robustness", found={"robustness": runs}))
 
 
-def read(evaluation: ShownEvaluation, strategy: str) -> Perturbed:
+def read(run: Run, strategy: str) -> str:
     """The first example of a strategy."""
-    return read_example(touched(evaluation, strategy)[0], strategy, EXPECTED[strategy])
+    return str(example(touched(run, strategy)[0], strategy, EXPECTED[strategy]).body)
 
 
 def test_a_page_of_an_evaluation() -> None:
-    text = page(section(description="Three examples.", unscored="there are no tables"))
+    text = page(section(description="Three examples.", **{UNSCORED: "there are no tables"}))
     outline = Outline(text)
     assert outline.headings == [("h1", "robustness"), ("h2", "Perturbations"), ("h2", "Items"), ("h2", "The run")]
     shown = words(text)
     assert "Table: Change and similarity" in shown
-    assert "activities and entities are not scored: there are no tables." in shown
+    assert "Activities and entities are not scored: there are no tables." in shown
     swap = "random-swap: a good model answers as before; 2 of 3 contexts were changed; the base answers 1 of these otherwise."
     antonym = "antonym: a good model answers otherwise; 3 of 3 contexts were changed; the base answers 0 of these otherwise."
-    assert [note_of(section(), name) for name in EXPECTED] == [swap, antonym]
+    assert [*Perturbations().notes(section())] == [swap, antonym]
     assert swap in shown
     assert antonym in shown
     assert re.findall(r"<figcaption><strong>(.*?)</strong>", text) == ["Activity F1", "Entity F1", "Changed replies"]
 
 
 def test_changed_words_are_marked_on_the_side_that_has_them() -> None:
-    swap, found = read(section(example("a")), SWAP), read(section(example("a")), ANTONYM)
-    same = [Piece("is it on"), Piece("\N{PILCROW SIGN}"), Piece("yes")]
-    assert found.before == [same, [Piece("turn it"), Piece("on", "before"), Piece("now")]]
-    assert found.after == [same, [Piece("turn it"), Piece("off", "after"), Piece("now")]]
-    assert (found.changed, swap.changed) == ("1 word changed", "2 words changed")
-    text = page(section(example("a")))
+    swap, antonym = read(section(a_row("a")), SWAP), read(section(a_row("a")), ANTONYM)
+    clean = '<p class="words" dir="auto">is it on \N{PILCROW SIGN} yes</p>'
+    assert f'{clean}<p class="words" dir="auto">turn it <del>on</del> now</p>' in antonym
+    assert f'{clean}<p class="words" dir="auto">turn it <mark>off</mark> now</p>' in antonym
+    assert "1 word changed" in antonym
+    assert "2 words changed" in swap
+    text = page(section(a_row("a")))
     assert "<del>on</del>" in text
     assert "<mark>off</mark>" in text
 
 
 def test_replies_stand_side_by_side_before_and_after_training() -> None:
-    found = read(section(example("a")), SWAP)
-    assert found.replies == [
-        Reply("reply", "it works \N{PILCROW SIGN} thanks", "no idea"),
-        Reply("trained against random-swap", "fine", "fine"),
-    ]
-    assert found.truth == "what \N{PILCROW SIGN} it was on"
+    found = words(read(section(a_row("a")), SWAP))
+    assert "reply it works \N{PILCROW SIGN} thanks no idea trained against random-swap fine fine" in found
+    assert found.endswith("truth what \N{PILCROW SIGN} it was on")
 
 
 def test_failures_of_the_model_come_first_and_untouched_contexts_not_at_all() -> None:
-    rows = [example(f"{number:03d}", same=number != 7, swapped=number != 3) for number in range(NUM_SHOWN + 5)]
-    swap, antonym = (example_items(section(*rows), name) for name in EXPECTED)
+    rows = [a_row(f"{number:03d}", same=number != 7, swapped=number != 3) for number in range(NUM_SHOWN + 5)]
+    swap, antonym = (list(items) for _, items in Perturbations().items(section(*rows)))
     assert (swap[0].key, swap[0].tags) == ("007", ("unlike a good model", "another reply"))
     keys = [each.key for each in swap]
     assert len(keys) == NUM_SHOWN
@@ -128,18 +108,17 @@ def test_failures_of_the_model_come_first_and_untouched_contexts_not_at_all() ->
 
 
 def test_nothing_said_is_said_so() -> None:
-    row = example("a", truth="")
+    row = a_row("a", truth="")
     row["replies"][0]["reply"] = ""
-    swap = read(section(row), SWAP)
-    assert (swap.replies[0].before, swap.truth) == ("(says nothing)",) * 2
+    assert read(section(row), SWAP).count("(says nothing)") == 2
 
 
 def test_hostile_words_stay_text() -> None:
     evil = " ".join(HOSTILE.split())
-    row = example(HOSTILE, context=f"{evil} \u202ex", text=f"{evil} y", truth=evil)
+    row = a_row(HOSTILE, context=f"{evil} \u202ex", text=f"{evil} y", truth=evil)
     row["perturbations"] = row["perturbations"][:1]
     row["replies"] = [replied(reply=evil), replied(strategy=SWAP, reply=evil)]
-    text = page(section(row, failed(HOSTILE) | {"error": HOSTILE}, name=HOSTILE, description=HOSTILE, unscored=HOSTILE))
+    text = page(section(row, failed(HOSTILE) | {"error": HOSTILE}, heading=HOSTILE, description=HOSTILE, **{UNSCORED: HOSTILE}))
     outline = assert_harmless(text)
     assert "".join(outline.text).count("<script>alert(1)</script>") >= 9
     assert "\u202e" not in text
@@ -153,7 +132,7 @@ def test_the_plot_names_strategies_and_series() -> None:
         "perturbed": {name: metrics[f"change_rate.base.{name}"] for name in EXPECTED},
         "trained": {SWAP: metrics[f"change_rate.{SWAP}.{SWAP}"]},
     }
-    svg = dots_svg("Changed replies", "% of replies", [*EXPECTED], series, 100.0)
+    svg = plots.drawn(plots.dots("Changed replies", "", "% of replies", [*EXPECTED], series, 100.0)).svg
     for shown in (SWAP, ANTONYM, "perturbed", "trained", "% of replies"):
         assert f">{shown}</text>" in svg
     assert ">clean</text>" not in svg
@@ -162,17 +141,17 @@ def test_the_plot_names_strategies_and_series() -> None:
 
 
 def test_a_run_becomes_a_section(tmp_path: Path) -> None:
-    rows = [example("a"), example("b", same=True)]
+    rows = [a_row("a"), a_row("b", same=True)]
     config = RobustnessConfig(strategies=f"{SWAP},{ANTONYM}")
     with RunFolder.open(tmp_path, config, job=EVALUATE_ROBUSTNESS.name, schema=ROBUSTNESS) as run:
         run.write_shard("00000", rows)
-        assert collect_run(tmp_path).found["robustness"].evaluations[0].tables == {}, "not measured yet"
+        assert headed_tables(Perturbations(), collect_run(tmp_path).found["robustness"]) == [], "not measured yet"
         about = {"title": "robust", "description": "Two examples.", STRATEGIES: EXPECTED, UNSCORED: "no tables"}
         run.write_summary(robustness_metrics(rows, num_resamples=100), about)
     data = collect_run(tmp_path)
     assert (data.title, data.lead, [*data.found]) == ("robust", "Two examples.", ["robustness"])
-    (found,) = data.found["robustness"].evaluations
-    assert (found.name, found.description, found.strategies, found.unscored) == ("robust", "", EXPECTED, "no tables")
+    (found,) = data.found["robustness"]
+    assert (found.heading, found.description, found.summary[STRATEGIES]) == ("robust", "", EXPECTED)
     assert found.rows == rows
     assert [*found.tables] == ["Activity and entity F1", "Change and similarity"]
     assert "Perturbations" in page_of(data)
@@ -187,21 +166,23 @@ def test_a_run_without_rows_has_no_section(tmp_path: Path) -> None:
 
 def said(*rows: dict[str, Any], gain: float | None = None, control: float | None = None) -> str:
     """The verdict of an evaluation, its trained model changing replies by so much more than the base, its control so many."""
-    found = section(*rows)
     name = f"change_rate_gain.{SWAP}.{SWAP}"
     changed = {} if gain is None else {name: Estimate(gain, gain - 0.1, gain + 0.1, 40)}
     if control is not None:
         changed[f"change_rate_touched.none.{SWAP}"] = Estimate(control, control, control, 40)
-    verdict = Perturbations().verdict(ShownPerturbations(evaluations=[replace(found, metrics={**found.metrics, **changed})]))
+    verdict = Perturbations().verdict([section(*rows, more=changed)])
     assert verdict is not None
-    return verdict.sentence
+    assert_brief(verdict)
+    return " ".join([verdict.sentence, *verdict.details, *verdict.cautions])
 
 
 def test_the_verdict_says_what_changed_and_whether_training_helped() -> None:
-    rows = [example(str(number), same=number > 30) for number in range(40)]
-    first = "Random-swap (neighbouring words change places) changes 77.5 % of the replies that should stay"
-    second = "antonym (one word by its opposite) changes 0.0 % of the replies that should change."
-    assert said(*rows).replace("\xa0", " ").startswith(f"{first}; {second} Training against it brings that to 0.0 %")
+    rows = [a_row(str(number), same=number > 30) for number in range(40)]
+    first = "Random-swap changes 77.5 % of the replies that should stay."
+    second = "Antonym changes 0.0 % of the replies that should change."
+    meanings = "random-swap: neighbouring words change places. antonym: one word by its opposite."
+    told = f"{first} {second} {meanings} Training against it brings that to 0.0 %"
+    assert said(*rows).replace("\xa0", " ").startswith(told)
     assert "(it helped)" in said(*rows, gain=-0.3)
     beside = "(it helped; as much training on clean contexts alone: 12.0 %)"
     assert beside in said(*rows, gain=-0.3, control=0.12).replace("\xa0", " ")
@@ -214,7 +195,7 @@ def test_the_control_is_no_training_against_a_strategy() -> None:
     """A control that stands first, as in the commands of niu2018, once lent its figure to what the training brought."""
     rows = []
     for number in range(40):
-        row = example(str(number))
+        row = a_row(str(number))
         row["replies"][3:] = [
             *(replied("none", strategy, reply="fine", same=True) for strategy in ("", *EXPECTED)),
             *(replied("all", strategy, reply="so", same=True) for strategy in ("", *EXPECTED)),
@@ -224,13 +205,9 @@ def test_the_control_is_no_training_against_a_strategy() -> None:
     assert "Training against it brings that to 100.0 %" in said(*rows).replace("\xa0", " ")
     found = section(*rows)
     control = "control, trained as long on clean contexts"
-    assert [reply.who for reply in read(found, SWAP).replies] == [
-        "reply",
-        control,
-        "trained against all",
-        "trained against random-swap",
-    ]
-    verdict = Perturbations().verdict(ShownPerturbations(evaluations=[found]))
+    heads = re.findall(r'<th scope="row">(.*?)</th>', read(found, SWAP))
+    assert heads[1:-1] == ["reply", control, "trained against all", "trained against random-swap"]
+    verdict = Perturbations().verdict([found])
     assert verdict is not None
     assert f"{SWAP}, {control}" in verdict.marks
     assert table_4(found.metrics).note.endswith("Lines of none: the control, trained as long on contexts as they are.")
@@ -238,14 +215,13 @@ def test_the_control_is_no_training_against_a_strategy() -> None:
 
 
 def test_the_verdict_tells_what_the_model_beside_does() -> None:
-    found = section(*(example(str(number)) for number in range(40)))
     beside = {
         **{f"change_rate_touched.beside.{name}": Estimate(0.25, 0.2, 0.3, 40) for name in EXPECTED},
         f"change_rate_gain.beside.{SWAP}": Estimate(-0.5, -0.6, -0.4, 40),
     }
-    shown = replace(found, beside="pieces", metrics={**found.metrics, **beside})
-    verdict = Perturbations().verdict(ShownPerturbations(evaluations=[shown]))
+    rows = [a_row(str(number)) for number in range(40)]
+    verdict = Perturbations().verdict([section(*rows, more=beside, config={"beside": "runs/pieces"})])
     assert verdict is not None
     told = "Of the replies of pieces: 25.0 % (certainly fewer) and 25.0 % (no certain difference)."
-    assert told in verdict.sentence.replace("\xa0", " ")
+    assert told in [detail.replace("\xa0", " ") for detail in verdict.details]
     assert verdict.marks["random-swap, pieces"].value == 0.25

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from parley.engine.core.page.content import Run
+from parley.engine.core.page.content import Run, read_curves
 from parley.engine.core.page.page import report_from_run
 from parley.engine.core.page.trainings import Trainings
 from parley.engine.core.runs.run_folder import RunFolder
@@ -60,12 +60,11 @@ def test_a_training_leaves_a_model_and_says_what_its_replies_look_like(tmp_path:
     assert any(line.startswith("before, mixture") for line in notes.said)
     last = epochs(tmp_path / "run")[-1]
     assert last["validation_nll"] == pytest.approx(last["mixture"]), "the mixture decides which epoch is best"
-    shown = Trainings().collect([Run(name="", heading="run", folder=RunFolder.load(tmp_path / "run"))])
-    assert shown is not None
-    titles = [curve.title.removeprefix("run: ") for curve in shown.curves]
+    curves = read_curves(Trainings.curves, [Run(name="", heading="run", folder=RunFolder.load(tmp_path / "run"))])
+    titles = [curve.title.removeprefix("run: ") for curve in curves]
     assert titles[:3] == ["mixture and likelihood", "reward", "what contexts tell replies"]
     assert titles[3:] == ["perplexity of replies", "length", "variety"]
-    assert all(len(points) == 3 for curve in shown.curves for points in curve.series.values())
+    assert all(len(points) == 3 for curve in curves for points in curve.series.values())
     assert any("train adversarial" in command for command in result.next_commands)
     assert any("--published niu2018-rl" in command for command in result.next_commands)
 

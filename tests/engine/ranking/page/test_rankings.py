@@ -8,69 +8,90 @@ from typing import Any
 
 import numpy as np
 
-from parley.engine.core.page.content import Piece, Report
-from parley.engine.core.page.page import collect_run
+from parley.engine.core.page.content import Item, Report, Run, Verdict
+from parley.engine.core.page.page import collect_run, headed_tables
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.ranking.metrics.ranking import RankedRows, ranking_metrics
 from parley.engine.ranking.metrics.searched import expected_ranks, rank_movement
-from parley.engine.ranking.page.chapter import NUM_SHOWN, RankedCandidate, RankingRun, Rankings, example_items, read_example
+from parley.engine.ranking.page import NUM_SHOWN, Rankings, example
 from parley.engine.ranking.verbs.config import RankingConfig
 from parley.engine.ranking.verbs.prepared import ERRORS, RANKING
 from parley.engine.ranking.verbs.ranking import EVALUATE_RANKING, NUM_CONTEXTS, RANKERS, RULES, SEVERAL, SIZE
-from tests.engine.core.page.pages import HOSTILE, Outline, assert_harmless, words
+from tests.engine.core.page.pages import HOSTILE, Outline, assert_brief, assert_harmless, page_of, run_of, words
 from tests.engine.core.verbs.made_up import rows as rows_of
-from tests.engine.negotiation.page.dialogues import page_of
 from tests.engine.ranking.metrics.ranked_rows import attacked, context, scored
 
 RIGHT, WRONG, TIED = [3.0, 2.0, 1.0], [1.0, 2.0, 3.0], [2.0, 2.0, 1.0]
 
 
-def made(*rows: dict[str, Any], **changes: Any) -> RankingRun:
+def made(*rows: dict[str, Any], **changes: Any) -> Run:
     found = rows or tuple(attacked(number, WRONG if number % 2 else RIGHT) for number in range(80))
-    metrics = ranking_metrics(RankedRows(found))
-    settings: dict[str, Any] = {"name": "desk", "metrics": metrics, "estimates": metrics}
-    settings |= {"rankers": ["mine"], "controls": ["constant"]}
-    return RankingRun(rows=found, **settings | changes)
+    read = RankedRows(found)
+    rankers = {"mine": {"is_control": False}, "constant": {"is_control": True}}
+    settings: dict[str, Any] = {RANKERS: rankers, RULES: read.rules, SIZE: 3, SEVERAL: False, ERRORS: {}, NUM_CONTEXTS: 2}
+    run = run_of("evaluate-ranking", found, ranking_metrics(read), **settings | {"heading": "desk"} | changes)
+    run.__dict__["tables"] = {}
+    return run
+
+
+def verdict_of(run: Run) -> Verdict:
+    verdict = Rankings().verdict([run])
+    assert verdict is not None
+    assert_brief(verdict)
+    return verdict
+
+
+def shown(item: Item | None) -> str:
+    assert item is not None
+    return str(item.body)
+
+
+def candidates(item: Item | None) -> list[tuple[str, ...]]:
+    """The candidates: heading, words with marks, ranks."""
+    lines = re.findall(r"<tr><th scope=\"row\">(.*?)</th>(.*?)</tr>", shown(item))
+    return [(heading, *re.findall(r"<td[^>]*>(.*?)</td>", cells)) for heading, cells in lines]
 
 
 def test_the_verdict_says_how_good_and_what_costs_most() -> None:
-    verdict = Rankings().verdict([made()])
-    assert verdict is not None
+    verdict = verdict_of(made())
     assert verdict.sentence.replace("\N{NO-BREAK SPACE}", " ") == (
-        "mine puts a right reply first in 100.0 % of the contexts; under iiw (the three weightiest words of the context "
-        "replace words of wrong replies) in 50.0 % of those that it changes; it still puts first in 100.0 % what sow (words of "
-        "right replies in a random order) leaves of the right reply; the best control, constant, is right in 33.3 %."
+        "mine puts a right reply first in 100.0 % of the contexts; under iiw in 50.0 % of those that it changes."
     )
+    assert [detail.replace("\N{NO-BREAK SPACE}", " ") for detail in verdict.details] == [
+        "iiw: the three weightiest words of the context replace words of wrong replies.",
+        "It still puts first in 100.0 % what sow leaves of the right reply.",
+        "sow: words of right replies in a random order.",
+        "The best control, constant, is right in 33.3 %.",
+    ]
     assert [*verdict.marks] == ["mine, clean", "mine, iiw", "mine, sow", "constant, clean"]
-    harmless = Rankings().verdict([made(*(attacked(number, RIGHT) for number in range(80)))])
-    assert harmless is not None
-    assert "under iiw" not in harmless.sentence
-    few = Rankings().verdict([made(*(attacked(number, WRONG) for number in range(8)))])
-    assert few is not None
-    assert "Few dialogues (4): do not lean on it." in few.sentence
+    assert "under iiw" not in verdict_of(made(*(attacked(number, RIGHT) for number in range(80)))).sentence
+    few = verdict_of(made(*(attacked(number, WRONG) for number in range(8))))
+    assert "Few dialogues (4): do not lean on it." in few.cautions
 
 
 def test_candidates_stand_by_their_ranks_with_changed_words_marked() -> None:
-    found = read_example(made(attacked(0, WRONG)), 0, "iiw")
-    assert found is not None
-    assert found.context == ["it is broken", "what is"]
-    assert found.candidates == [
-        RankedCandidate([Piece("what a"), Piece("day", "before"), Piece("broken", "after")], False, True, ["3 → 1"]),
-        RankedCandidate([Piece("hello"), Piece("there", "before"), Piece("broken", "after")], False, True, ["2"]),
-        RankedCandidate([Piece("the blue screen")], True, False, ["1 → 3"]),
+    item = example(made(attacked(0, WRONG)), 0, "iiw")
+    assert '<p class="words" dir="auto">it is broken</p><p class="words" dir="auto">what is</p>' in shown(item)
+    assert candidates(item) == [
+        ("wrong, changed", "what a <del>day</del> <mark>broken</mark>", "3 \N{RIGHTWARDS ARROW} 1"),
+        ("wrong, changed", "hello <del>there</del> <mark>broken</mark>", "2"),
+        ("right", "the blue screen", "1 \N{RIGHTWARDS ARROW} 3"),
     ]
-    assert (found.before, found.after, found.num_changed, found.fooled) == (1, 3, 2, True)
-    tied = read_example(made(attacked(0, TIED)), 0, "iiw")
+    assert item is not None
+    assert (item.values, item.tags) == ({"rank before": 1, "rank after": 3, "words changed": 2}, ("fooled",))
+    tied = example(made(attacked(0, TIED)), 0, "iiw")
     assert tied is not None
-    assert (tied.after, tied.fooled) == (1.5, True)
-    left = read_example(made(attacked(0, WRONG)), 0, "sow")
+    assert (tied.values["rank after"], tied.tags) == (1.5, ("fooled",))
+    left = example(made(attacked(0, WRONG)), 0, "sow")
     assert left is not None
-    assert (left.before, left.after, left.fooled) == (1, 1, True), "what is left of the right reply should not be first"
+    assert (left.values["rank before"], left.values["rank after"]) == (1, 1)
+    assert left.tags == ("fooled",), "what is left of the right reply should not be first"
 
 
 def test_where_the_ranker_was_fooled_comes_first_and_untouched_contexts_not_at_all() -> None:
     rows = [attacked(number, WRONG if number == 7 else RIGHT, touched=number != 3) for number in range(NUM_SHOWN + 5)]
-    items = example_items(made(*rows), "iiw")
+    items = dict(Rankings().items(made(*rows)))["iiw"]
+    assert isinstance(items, list)
     assert (items[0].key, items[0].tags) == ("test-0000007", ("fooled",))
     assert len(items) == NUM_SHOWN
     assert "test-0000003" not in [each.key for each in items]
@@ -79,8 +100,8 @@ def test_where_the_ranker_was_fooled_comes_first_and_untouched_contexts_not_at_a
 def test_a_context_without_scores_or_right_replies_is_no_example() -> None:
     lost = attacked(0, WRONG)
     lost["ranked"][0] = scored("mine", "clean", None, "it died")
-    assert read_example(made(lost, attacked(2, WRONG)), 0, "iiw") is None
-    assert read_example(made(attacked(0, WRONG) | {"labels": [False] * 3}, attacked(2, WRONG)), 0, "iiw") is None
+    assert example(made(lost, attacked(2, WRONG)), 0, "iiw") is None
+    assert example(made(attacked(0, WRONG) | {"labels": [False] * 3}, attacked(2, WRONG)), 0, "iiw") is None
 
 
 def test_ranks_before_and_after() -> None:
@@ -93,7 +114,7 @@ def test_ranks_before_and_after() -> None:
 
 
 def test_a_page_of_an_evaluation() -> None:
-    section = made(description="Eighty contexts.", not_scored=["Shy gave no scores for some contexts: a score is not finite."])
+    section = made(description="Eighty contexts.", **{ERRORS: {"Shy": "a score is not finite"}})
     text = page_of(Report(title="ranking", found={"ranking": [section]}))
     assert Outline(text).headings == [("h1", "ranking"), ("h2", "Rankers"), ("h2", "Items"), ("h2", "The run")]
     assert "desk: Shy gave no scores for some contexts: a score is not finite." in words(text)
@@ -110,9 +131,8 @@ def test_a_page_of_an_evaluation() -> None:
 def test_the_importance_of_words_stands_below_the_candidates_and_figure_2_among_the_drawings() -> None:
     reading = {"model": "mine", "place": 0, "words": ["the", "blue", "screen"], "importance": [-0.1, 0.5, 0.25]}
     rows = [attacked(number, WRONG) | {"readings": [reading | {"kept": [0.5, 9.0, 9.0, 9.0, 9.0, 9.0]}]} for number in range(4)]
-    found = read_example(made(*rows), 0, "iiw")
-    assert found is not None
-    assert found.importance == [("blue", 0.5, "0.50"), ("screen", 0.25, "0.25"), ("the", -0.1, "\N{MINUS SIGN}0.10")]
+    text = words(shown(example(made(*rows), 0, "iiw")))
+    assert text.endswith("a share of the score. blue 0.50 0.50 screen 0.25 0.25 the \N{MINUS SIGN}0.10 \N{MINUS SIGN}0.10")
     metrics = ranking_metrics(RankedRows(rows))
     assert [metrics[f"kept@{k}.mine"].value for k in (1, 2)] == [0, 1], "one word alone is last"
     assert metrics["kept_relative@2.mine"].n == 2, "dialogues of two contexts"
@@ -126,7 +146,7 @@ def test_hostile_words_stay_text() -> None:
     row = attacked(0, WRONG) | {"item_key": HOSTILE, "context": [f"{evil} \u202ex"], "candidates": [evil, "a", "b"]}
     row["attacks"][0]["changed"][0]["text"] = evil
     failed = context(1, [], [], status="error", error=HOSTILE)
-    section = made(row, failed, name=HOSTILE, description=HOSTILE, not_scored=[HOSTILE])
+    section = made(row, failed, heading=HOSTILE, description=HOSTILE, **{ERRORS: {HOSTILE: HOSTILE}})
     text = page_of(Report(title="ranking", found={"ranking": [section]}))
     outline = assert_harmless(text)
     assert "".join(outline.text).count("<script>alert(1)</script>") >= 6
@@ -149,13 +169,12 @@ def test_a_run_becomes_a_section(tmp_path: Path) -> None:
     with RunFolder.open(tmp_path, RankingConfig(), job=EVALUATE_RANKING.name, schema=RANKING) as run:
         run.write_shard("00000", rows)
         (unmeasured,) = collect_run(tmp_path).found["ranking"]
-        assert unmeasured.tables == {}
+        assert headed_tables(Rankings(), [unmeasured]) == []
         assert "Rankers" in page_of(collect_run(tmp_path))
         run.write_summary(ranking_metrics(read), {"title": "ranking", "description": "Two contexts.", **about})
     data = collect_run(tmp_path)
     (found,) = data.found["ranking"]
-    assert (found.rankers, found.controls, found.several) == (["mine"], ["constant"], False)
-    assert [*found.metrics] == ["r@1.mine.clean", "r@1.constant.clean", "r@1.mine.iiw", "a@1.mine.sow"]
+    assert [*Rankings().shown(found)] == ["r@1.mine.clean", "r@1.constant.clean", "r@1.mine.iiw", "a@1.mine.sow"]
     assert next(iter(found.tables)) == "Right replies in the first place"
     assert [row["item_key"] for row in found.rows] == [row["item_key"] for row in rows_of(tmp_path)]
     assert "Rankers" in page_of(data)

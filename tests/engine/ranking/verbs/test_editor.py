@@ -33,8 +33,8 @@ from parley.envs.ranking.edit_game import EditRules
 from parley.envs.ranking.groups import CandidateOptions
 from parley.policies.core.settings import ChoiceLearning, ChoiceSizes
 from parley.policies.ranking.editor import FORMAT, new_editor
+from tests.engine.core.page.pages import page_of
 from tests.engine.core.verbs.made_up import Notes, assert_equal_weights, interrupt
-from tests.engine.negotiation.page.dialogues import page_of
 from tests.engine.ranking.fakes import Toy
 from tests.engine.ranking.verbs.rankings import save_matcher
 

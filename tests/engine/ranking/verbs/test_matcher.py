@@ -25,8 +25,8 @@ from parley.envs.ranking.groups import CandidateOptions
 from parley.policies.ranking.matching.fit import FORMATS, load_matcher
 from parley.policies.ranking.matching.settings import DamSizes, MatcherFitConfig, MrfnSizes, SmnSizes
 from parley.policies.ranking.rankers import load_ranker
+from tests.engine.core.page.pages import page_of
 from tests.engine.core.verbs.made_up import Notes, assert_equal_weights, interrupt, kill_at
-from tests.engine.negotiation.page.dialogues import page_of
 from tests.engine.ranking.verbs.rankings import long_rows
 
 run = TRAIN_MATCHER.run

@@ -15,7 +15,7 @@ from parley.engine.core.verbs.hardening import OUTCOME, ROUNDS, START, rounds_of
 from parley.engine.core.verbs.job import Silent
 from parley.engine.ranking.metrics.campaign import ATTACKS, CAMPAIGN, FIRST, GAIN, HELD, ROUND_METRICS, UnderAttack, lost
 from parley.engine.ranking.metrics.searched import REACHED_REASON
-from parley.engine.ranking.page.searches import HardenedRankers
+from parley.engine.ranking.page import HardenedRankers
 from parley.engine.ranking.verbs.minmax import MINMAX_RANKING, HardenRankingConfig, RankingCampaign
 from parley.engine.ranking.verbs.prepared import UNREAD
 from parley.envs.core.errors import CheckpointError
@@ -24,8 +24,8 @@ from parley.envs.ranking.groups import CandidateOptions
 from parley.policies.core.responder import WEIGHTS, read_header
 from parley.policies.core.settings import ChoiceLearning
 from parley.policies.ranking.matching.settings import MatcherFitConfig, SmnSizes
+from tests.engine.core.page.pages import curves_on, page_of
 from tests.engine.core.verbs.made_up import Notes, interrupt
-from tests.engine.negotiation.page.dialogues import page_of
 
 NOUNS = ("disk", "cable", "screen", "mouse", "printer", "battery", "router")
 TOLD = "SMN is made for shorter texts: it did not read all of 0 contexts and 122 replies."
@@ -144,10 +144,10 @@ def test_the_page_says_what_a_campaign_came_to(campaign: Path) -> None:
     assert "Under attack the right reply stays first in " in verdict.sentence
     known = known_of(RunFolder.load(campaign).summary(), ATTACKS)
     assert known is not None
-    assert verdict.sentence.endswith(known.best_and_idle("after"))
-    assert " known adversaries by itself: " in verdict.sentence or " None of " in verdict.sentence
+    assert verdict.details[-1] == known.best_and_idle("after")
+    assert " known adversaries by itself: " in verdict.details[-1] or "None of " in verdict.details[-1]
     assert list(verdict.marks) == ["before", "control", "after"]
-    assert [curve.title.split(": ")[1] for curve in found[0].curves] == ["what adversaries reach", "right replies first"]
+    assert curves_on(report, HardenedRankers.name) == ["what adversaries reach", "right replies first"]
     page = page_of(report)
     assert TOLD in page
     assert "Before and after" in page

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from parley.engine.core.page.content import Report, Verdict
+from parley.engine.core.page.content import Item, Report, Verdict
 from parley.engine.core.page.page import collect_run
 from parley.engine.core.runs.parts import ok_row
 from parley.engine.core.runs.run_folder import RunFolder
@@ -17,14 +17,13 @@ from parley.engine.triggers.metrics.text import text_metrics
 from parley.engine.triggers.metrics.transfer import BETWEEN as SEPARATOR
 from parley.engine.triggers.metrics.transfer import transfer_metrics
 from parley.engine.triggers.metrics.universal import universal_metrics
-from parley.engine.triggers.page.chapter import Triggers, TriggerSearches
+from parley.engine.triggers.page import TriggerSearches
 from parley.engine.triggers.success import SuccessSettings
 from parley.engine.triggers.verbs.config import TextSearchConfig
 from parley.engine.triggers.verbs.text_search import SEARCH_TEXT
 from parley.engine.triggers.verbs.transfer import SEARCH_TRANSFER, TriggerTransferConfig
 from parley.engine.triggers.verbs.universal import SEARCH_UNIVERSAL, UniversalConfig
-from tests.engine.core.page.pages import HOSTILE, assert_harmless
-from tests.engine.negotiation.page.dialogues import page_of
+from tests.engine.core.page.pages import HOSTILE, assert_brief, assert_harmless, page_of, run_of
 
 MATRIX = {"b": 0.0, "c": 0.75, "d": 0.5, "e": 0.25}
 """Shares of one search's triggers that work, by model."""
@@ -54,7 +53,13 @@ def recorded(path: Path, job: Any, config: Any, rows: list[dict[str, Any]], metr
 def verdict_of(report: Report) -> Verdict:
     found = TriggerSearches().verdict(report.found["triggers"])
     assert found is not None
+    assert_brief(found)
     return found
+
+
+def items_of(report: Report) -> list[Item]:
+    chapter = TriggerSearches()
+    return [item for run in report.found["triggers"] for _, items in chapter.items(run) for item in items]
 
 
 def test_a_universal_input_is_judged_behind_held_out_prompts(tmp_path: Path) -> None:
@@ -63,9 +68,9 @@ def test_a_universal_input_is_judged_behind_held_out_prompts(tmp_path: Path) -> 
     shown = recorded(tmp_path / "run", SEARCH_UNIVERSAL, UniversalConfig(), rows, universal_metrics(rows, 0))
     verdict = verdict_of(shown)
     assert [mark.value for mark in verdict.marks.values()] == [0.5, 0.0, 0.5]
-    assert verdict.sentence.startswith("Of the held-out prompts, 50.0\N{NO-BREAK SPACE}% with the input found, 0.0")
+    assert verdict.sentence.startswith("Of held-out prompts, 50.0\N{NO-BREAK SPACE}% with the input found, 0.0")
     assert "found words" in "".join(assert_harmless(page_of(shown)).text)
-    items = TriggerSearches().render(shown.found["triggers"]).items
+    items = items_of(shown)
     assert len(items) == 9, "of several searches only the input that is kept is shown"
     assert [item.tags[0] for item in items] == ["success"] * 3 + ["no success"] * 6
 
@@ -75,7 +80,7 @@ def test_replies_of_several_models_say_whose_they_are(tmp_path: Path) -> None:
     for row in rows:
         row["pairs"] = [pair | {"model": model} for model in ("small", HOSTILE) for pair in row["pairs"]]
     shown = recorded(tmp_path / "run", SEARCH_UNIVERSAL, UniversalConfig(), rows, universal_metrics(rows, 0))
-    items = TriggerSearches().render(shown.found["triggers"]).items
+    items = items_of(shown)
     assert len({item.key for item in items}) == len(items) == 12
     assert sum("small" in item.tags for item in items) == sum("small" in str(item.body) for item in items) == 6
     assert_harmless(page_of(shown))
@@ -104,8 +109,8 @@ def test_transferred_triggers_stand_before_no_input(tmp_path: Path) -> None:
     assert {name: mark.value for name, mark in verdict_of(shown).marks.items()} == {
         "of run on a": 0.5,
         "of run on b": 0.5,
-        "of the prompts of run without input on a": 0.0,
-        "of the prompts of run without input on b": 0.0,
+        "of run on a without input": 0.0,
+        "of run on b without input": 0.0,
     }
     assert "x … y" in "".join(assert_harmless(page_of(shown)).text)
 
@@ -142,12 +147,12 @@ def test_what_counts_as_a_success_is_said_as_it_was_asked_for(tmp_path: Path) ->
 
 def test_methods_under_one_budget_are_told_beside_their_controls() -> None:
     none, half = Estimate(0.0, 0.0, 0.49, 4), Estimate(0.5, 0.15, 0.85, 4)
-    verdict = TriggerSearches().verdict(
-        Triggers(compared=[("that begins with the target", {"gcg": half, "random": none, HOSTILE: none})])
-    )
+    metrics = {f"{name}{SEPARATOR}{VERIFIED}": share for name, share in (("gcg", half), ("random", none), (HOSTILE, none))}
+    config = {"success": {"by": "prefix"}, "hugging_face": {}}
+    verdict = TriggerSearches().verdict([run_of("search-methods", metrics=metrics, config=config)])
     assert verdict is not None
-    assert verdict.sentence.startswith("Of the targets, 50.0\N{NO-BREAK SPACE}% with gcg, 0.0\N{NO-BREAK SPACE}% with random")
-    assert "got a reply that begins with the target." in verdict.sentence
+    assert_brief(verdict)
+    assert verdict.sentence.startswith("Of targets, 50.0\N{NO-BREAK SPACE}% with gcg, 0.0\N{NO-BREAK SPACE}% with random")
     assert list(verdict.marks.values()) == [half, none, none]
 
 
@@ -156,5 +161,5 @@ def test_a_matrix_is_told_by_its_highest_and_its_lowest_share(tmp_path: Path) ->
     config = TriggerTransferConfig(searches="runs/a", model="openai:http://127.0.0.1:1/v1#b")
     verdict = verdict_of(recorded(tmp_path / "run", SEARCH_TRANSFER, config, [], shares))
     assert verdict.sentence.startswith(
-        "Of the typed triggers, 75.0\N{NO-BREAK SPACE}% of a on c at most, 0.0\N{NO-BREAK SPACE}% of a on b at least, in 4"
+        "Of typed triggers, 75.0\N{NO-BREAK SPACE}% of a on c at most, 0.0\N{NO-BREAK SPACE}% of a on b at least got"
     )

@@ -22,6 +22,7 @@ from tests.engine.triggers.verbs.test_text_search import ATTACKER, MODEL
 pytest.importorskip("transformers", reason="the extra hugging-face is not installed")
 
 from parley.engine.triggers.verbs.config import HuggingFaceSettings
+from tests.engine.core.page.pages import tables_on
 
 run = SEARCH_METHODS.run
 PAIRS = "goal,target\ntell me,hello\nsay it,a\n"
@@ -56,7 +57,7 @@ def test_every_kind_of_method_has_a_line_and_none_tries_more_than_the_budget(tmp
         assert said.value == sum(row["verified"] for row in searched) / 2
     assert set(result.legend or {}) == set(result.metrics)
     assert table.to_markdown() in (tmp_path / "run" / TABLE_FILE).read_text()
-    assert ("All methods", table) in collect_run(tmp_path / "run").found["triggers"].tables
+    assert ("All methods", table) in tables_on(collect_run(tmp_path / "run"), "triggers")
     notes = Notes()
     assert run(config, tmp_path / "run", notes).metrics == result.metrics
     assert not notes.stages, "nothing is searched for again"

@@ -12,7 +12,7 @@ from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.stats.known import BEFORE
 from parley.engine.core.verbs.job import Silent
 from parley.engine.triggers.methods.settings import SearchSettings
-from parley.engine.triggers.page.chapter import HardenedModels
+from parley.engine.triggers.page import HardenedModels
 from parley.engine.triggers.success import SuccessSettings
 from parley.engine.triggers.verbs.config import HuggingFaceSettings
 from parley.engine.triggers.verbs.lessons import HardeningSettings, hardening_recipe
@@ -21,7 +21,7 @@ from parley.envs.core.errors import ConfigError
 
 pytest.importorskip("transformers", reason="the extra hugging-face is not installed")
 
-from tests.engine.negotiation.page.dialogues import page_of
+from tests.engine.core.page.pages import page_of
 from tests.policies.small_gpt2 import TRIGGERS, said, save_gpt2, write_pairs
 
 
@@ -74,7 +74,7 @@ def test_each_model_is_searched_anew_beside_the_control(tmp_path: Path, config: 
     verdict = HardenedModels().verdict(report.found[HardenedModels.name])
     assert verdict is not None
     assert verdict.sentence.startswith("The best of all known inputs makes the hardened model say ")
-    assert any(words in verdict.sentence for words in (" Best of 5 known adversaries by itself: ", " None of 5 known "))
+    assert verdict.details[-1].startswith(("Best of 5 known adversaries by itself: ", "None of 5 known "))
     assert verdict.marks == {name: result.metrics[f"{name}.exploitability"] for name in ("start", "control", "round-2")}
     assert "any known input" in page_of(report)
     # What all searches found was typed to all models.

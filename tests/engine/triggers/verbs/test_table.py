@@ -17,6 +17,7 @@ from parley.engine.triggers.verbs.search import SEARCH
 from parley.engine.triggers.verbs.table import SEARCH_TABLE, SearchTableConfig, model_labels
 from parley.envs.core.errors import CheckpointError, ConfigError
 from parley.envs.corpora.pairs.vocabulary import PairVocabulary
+from tests.engine.core.page.pages import tables_on
 from tests.engine.core.verbs.made_up import Notes, rows
 from tests.engine.triggers.verbs.searches import EFFORT, save_lm, save_seq2seq
 
@@ -67,9 +68,9 @@ def test_every_list_of_every_model_is_a_search(tmp_path: Path, models: tuple[str
     assert shown.to_markdown() in text
     assert "parley search table" in text
     data = collect_run(tmp_path / "table")
-    found = data.found["triggers"]
-    assert found.tables == [("All lists", shown)]
-    assert [search.name for search in found.searches] == [f"{model}-{listed}" for model in "ab" for listed in lists]
+    assert tables_on(data, "triggers") == [("All lists", shown)]
+    searches = [run for run in data.found["triggers"] if run.job == "search"]
+    assert [search.heading for search in searches] == [f"{model}-{listed}" for model in "ab" for listed in lists]
 
 
 def test_the_same_again_searches_nothing(tmp_path: Path, models: tuple[str, str]) -> None:
@@ -146,7 +147,7 @@ def test_continuous_inputs_have_a_table_of_their_own(tmp_path: Path, models: tup
         *(f"{listed} {kind}" for listed in ("normal", "mal", "random") for kind in ("o-greedy", "projected-o-greedy")),
     )
     assert dict(zip(shown.columns, shown.rows[2], strict=True))["mal o-greedy"] == "1.7"
-    assert collect_run(tmp_path / "table").found["triggers"].tables == [("All lists", shown)]
+    assert tables_on(collect_run(tmp_path / "table"), "triggers") == [("All lists", shown)]
 
 
 def test_another_method_of_searching_words_fills_the_same_table(models: tuple[str, str]) -> None:

@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from parley.engine.core.page.content import Report
-from parley.engine.core.page.sweeps import (
-    LEAST_TRIALS,
-    ShownSweep,
-    Sweeps,
-    Trial,
-    best_so_far,
-    best_trials,
-    figures_of,
-    importance,
-    note_of,
-    telling_budget,
-)
+from parley.engine.core.page.content import Report, Run
+from parley.engine.core.page.sweeps import LEAST_TRIALS, Sweeps, Trial, Trials, importance, telling_budget
+from parley.engine.core.ray.record import WORK
 from parley.engine.core.stats.statistics import Estimate
-from tests.engine.negotiation.page.dialogues import page_of
+from parley.engine.core.tables.table import EstimateTable
+from tests.engine.core.page.pages import assert_brief, page_of, run_of
 
 
 def trial(rate: int, kind: str, value: float, whole: bool = True) -> Trial:
@@ -30,13 +23,32 @@ def trial(rate: int, kind: str, value: float, whole: bool = True) -> Trial:
 TRIALS = [trial(1, "a", 2.0), trial(2, "b", 1.0, whole=False), trial(3, "a", 4.0), trial(4, "b", 3.0), trial(5, "b", 9.0)]
 
 
-def section(direction: str = "max", **changes: object) -> ShownSweep:
-    return ShownSweep(**{"name": "s", "objective": "gain", "direction": direction, "trials": TRIALS, **changes})  # type: ignore[arg-type]
+def section(
+    direction: str = "max", trials: list[Trial] = TRIALS, name: str = "s", failures: int = 0, again: Estimate | None = None
+) -> Run:
+    rows = [
+        {"item_key": str(trial.number), "status": "ok", "parameters": json.dumps(trial.parameters), "whole": trial.whole}
+        | trial.value.to_json()
+        | {"by_budget": [{"budget": budget, "value": value} for budget, value in trial.by_budget.items()]}
+        for trial in trials
+    ]
+    rows += [{"item_key": f"f{number}", "status": "error", "error": "boom"} for number in range(failures)]
+    start = {"kind": WORK, "objective": "gain", "direction": direction}
+    return run_of("sweep", rows, {} if again is None else {"again": again}, heading=name, events=[start])
+
+
+def best_trials(run: Run) -> EstimateTable:
+    return Sweeps().tables(run)["Best trials"]
+
+
+def note_of(run: Run) -> str:
+    (note,) = Sweeps().notes(run)
+    return note
 
 
 def test_best_so_far_leaves_out_trials_that_were_stopped() -> None:
-    assert best_so_far(section()) == [(1, 2.0, 2.0), (3, 4.0, 4.0), (4, 3.0, 4.0), (5, 9.0, 9.0)]
-    assert [best for *_, best in best_so_far(section("min"))] == [2.0, 2.0, 2.0, 2.0]
+    assert Trials(section()).best_so_far() == [(1, 2.0, 2.0), (3, 4.0, 4.0), (4, 3.0, 4.0), (5, 9.0, 9.0)]
+    assert [best for *_, best in Trials(section("min")).best_so_far()] == [2.0, 2.0, 2.0, 2.0]
 
 
 def test_importance_is_the_rank_correlation() -> None:
@@ -66,11 +78,11 @@ def test_importance_is_of_the_largest_budget_that_enough_trials_were_given() -> 
     assert telling_budget(some) == 9
     assert telling_budget(some[1:]) == 3
     assert telling_budget(some[: LEAST_TRIALS - 1]) is None
-    assert "over the 19 trials that were given 3" in figures_of(section(trials=some[1:]))[-1].caption
+    assert "over the 19 trials that were given 3" in [*Sweeps().figures(section(trials=some[1:]))][-1].caption
 
 
 def test_few_trials_have_no_importance() -> None:
-    assert [figure.name for figure in figures_of(section())] == ["Best so far", "Settings"]
+    assert [figure.name for figure in Sweeps().figures(section())] == ["Best so far", "Settings"]
 
 
 def test_the_best_trials_stand_in_a_table_with_their_intervals() -> None:
@@ -88,16 +100,17 @@ def test_a_sweep_without_a_whole_trial_yet_is_shown() -> None:
     assert "None of 1 trials was given the whole budget yet" in said(shown)
 
 
-def said(*sweeps: ShownSweep) -> str:
-    verdict = Sweeps().verdict(list(sweeps))
+def said(run: Run) -> str:
+    verdict = Sweeps().verdict([run])
     assert verdict is not None
-    return verdict.sentence
+    assert_brief(verdict)
+    return " ".join([verdict.sentence, *verdict.cautions, *verdict.details])
 
 
 def test_the_verdict_names_the_best_trial_and_warns_of_it() -> None:
-    best = "The best of 4 whole trials has gain = 9.00 with rate = 5, kind = b."
-    assert said(section()) == f"{best} The best of many is too good on average: measure it again."
+    best, settings = "The best of 4 whole trials has gain = 9.00", "Its settings: rate = 5, kind = b."
+    assert said(section()) == f"{best}. The best of many is too good on average: measure it again. {settings}"
     again = section(again=Estimate(1.25, 1.0, 1.5, 40))
-    assert said(again) == f"{best} Measured again, from seeds that chose nothing, it has 1.25."
+    assert said(again) == f"{best}; measured again, from seeds that chose nothing, 1.25. {settings}"
     assert "Measured again, from seeds that chose nothing, the best settings have 1.25 [1, 1.5]" in best_trials(again).note
-    assert "gain = 2.00 with rate = 1" in said(section("min"))
+    assert "gain = 2.00" in said(section("min"))
