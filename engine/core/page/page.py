@@ -303,7 +303,7 @@ def metric_blocks(runs: Iterable[tuple[str, Mapping[str, Estimate], Mapping[str,
 
 def headed_tables(chapter: Chapter, runs: Sequence[Run]) -> list[tuple[str, EstimateTable]]:
     """Return the tables of a chapter, each with its heading and, if several runs have tables, the name of its run."""
-    by_run = [(run.heading, tables) for run in runs if (tables := chapter.tables(run))]
+    by_run = [(run.heading, own) for run in runs if (own := chapter.tables(run))]
     tables = [
         (", ".join(filter(None, (heading, name if len(by_run) > 1 else ""))) or name, table)
         for name, own in by_run

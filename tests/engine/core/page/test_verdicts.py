@@ -1,0 +1,118 @@
+"""The verdicts of all chapters: one sentence of at most 25 words, and a number with its interval."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import pytest
+
+from parley.engine.core.page.content import Report, Run
+from parley.engine.core.page.page import load_chapters, render
+from parley.engine.core.stats.known import EXPLOITABILITY
+from parley.engine.core.stats.statistics import Estimate
+from parley.engine.generation.metrics.adversarial import ADVERSUC
+from parley.engine.generation.verbs.adversarial import SYSTEMS, VERDICTS, judge_specs
+from parley.engine.generation.verbs.adversarial_config import AdversarialConfig
+from parley.engine.mutual_friends.metrics.lying import ENDINGS, GAINS
+from parley.engine.negotiation.metrics.campaign import SINGLE, VALUE
+from parley.engine.negotiation.metrics.reproduction import Reproduction
+from parley.engine.negotiation.verbs.reproduction import REPRODUCE_CHENG2019
+from parley.engine.perturb.metrics.audit import CONTROL as RANDOM_WORDS
+from parley.engine.perturb.metrics.audit import RATIO
+from parley.engine.ranking.metrics.campaign import GAIN, GAIN_BEYOND_CONTROL, HELD, RANKERS
+from parley.engine.scan.metrics import BREACH, UNDECIDED
+from parley.engine.scan.verbs import LIMITS
+from parley.engine.triggers.metrics.transfer import CONTROL, LESS_THAN_CONTROL, START
+from tests.engine.core.page.pages import assert_brief, chapter_of, run_of, words
+from tests.engine.core.page.sweeps.test_trials import section as sweep
+from tests.engine.generation.page.test_training import table as generators
+from tests.engine.mutual_friends.page.test_chats import made as friends
+from tests.engine.negotiation.page.dialogues import report, searched
+from tests.engine.negotiation.page.test_reproduced import ROWS
+from tests.engine.negotiation.page.test_verdict import campaign
+from tests.engine.perturb.page.test_examples import section as robustness
+from tests.engine.ranking.page.test_rankings import made as rankers
+from tests.engine.ranking.page.test_searches import made as ranker_attacks
+from tests.engine.triggers.page.test_pairs import section as triggers
+
+SHARE = Estimate(0.5, 0.4, 0.6, 100)
+LONG = "a run whose title has as many words as a title of a run of several models and of several corpora may have"
+
+
+def measured(job: str, *names: str, **summary: object) -> Run:
+    return run_of(job, metrics=dict.fromkeys(names, SHARE), heading=LONG, **summary)
+
+
+def judges() -> Run:
+    config = AdversarialConfig()
+    names = [f"{ADVERSUC}.{judge}.machine" for judge in judge_specs(config, ["machine"]).judges]
+    outcome = f"machine: {'these judges are wrong more often than coins ' * 4}(AdverSuc 0.6)."
+    return measured("evaluate-adversarial", *names, config=config, **{SYSTEMS: ["machine"], VERDICTS: [outcome]})
+
+
+def typed() -> Run:
+    kinds = ("found", "random", "empty")
+    names = [f"{kind}.held_out.verified" for kind in kinds]
+    return measured("search-universal", *names, config={"success": {"by": "prefix"}, "hugging_face": {}})
+
+
+RUNS: Mapping[str, Callable[[], Sequence[Run]]] = {
+    "scan": lambda: [
+        measured("scan", BREACH, f"{BREACH}.none", f"{BREACH}.random-words", UNDECIDED, **{LIMITS: [{"state": "undecided"}]})
+    ],
+    "reproduction": lambda: [run_of("reproduce-cheng2019")],
+    "hardened-negotiators": lambda: [campaign(-0.5)],
+    "tactics": lambda: [measured("attack-tactic", "refined.over_none", "refined.over_gains").part("all", "run", rows=[])],
+    "negotiation": lambda: [*report().found["negotiation"], searched()],
+    "populations": lambda: [measured("evaluate-population", VALUE, SINGLE)],
+    "hardened-models": lambda: [
+        measured(
+            "minmax-triggers",
+            *(f"{model}.{EXPLOITABILITY}" for model in (START, "round-1", CONTROL)),
+            f"round-1.{LESS_THAN_CONTROL}",
+        )
+    ],
+    "triggers": lambda: [triggers(), triggers(targets="normal"), triggers(targets="a/list of sentences.txt")],
+    "robustness": lambda: [robustness()],
+    "audits": lambda: [measured("perturb-audit", f"{RATIO}.{RANDOM_WORDS}", f"{RATIO}.random-swap")],
+    "hardened-rankers": lambda: [
+        measured("minmax-ranking", *(f"{HELD}{ending}" for ending in RANKERS.endings.values()), GAIN, GAIN_BEYOND_CONTROL)
+    ],
+    "ranking": lambda: [rankers()],
+    "ranker-attacks": lambda: [ranker_attacks()],
+    "generators": lambda: [generators()],
+    "judges": lambda: [judges()],
+    "hardened-friends": lambda: [
+        measured("minmax-friends", *(f"{EXPLOITABILITY}{ending}" for ending in ENDINGS.values()), *GAINS.values())
+    ],
+    "collaboration": lambda: [friends()],
+    "sweeps": lambda: [sweep(again=SHARE)],
+    "training": lambda: [measured("train-negotiator", "validation_loss")],
+}
+"""Runs of every chapter; only `measurements` has no verdict, because the metric that matters is unknown."""
+
+
+def test_every_chapter_is_walked_over() -> None:
+    assert {chapter.name for chapter in load_chapters()} == {*RUNS, "measurements"}
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_verdict_has_at_most_25_words_and_one_number_in_large_type(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(type(REPRODUCE_CHENG2019), "results", lambda self, run: Reproduction(ROWS))
+    chapter, runs = chapter_of(name), RUNS[name]()
+    verdict = chapter.verdict(runs)
+    assert verdict is not None
+    assert_brief(verdict)
+    monkeypatch.setattr(type(chapter), "tables", lambda self, run: {})
+    for silent in ("notes", "figures", "shared_figures", "items", "shared_tables"):
+        monkeypatch.setattr(type(chapter), silent, lambda self, run: {})
+    monkeypatch.setattr(type(chapter), "curves", ())
+    page = render(Report(title="t", found={name: runs}), [chapter])
+    assert page.count('class="large"') == page.count('class="sentence"') == 1
+    assert verdict.sentence.replace("\N{NO-BREAK SPACE}", " ") in words(page)
+
+
+def test_inputs_typed_behind_held_out_prompts_are_told_briefly_too() -> None:
+    verdict = chapter_of("triggers").verdict([typed()])
+    assert verdict is not None
+    assert_brief(verdict)
