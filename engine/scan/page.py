@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import ClassVar
 
 from parley.engine.core.page.content import Chapter, Item, Run, Verdict
@@ -73,7 +73,7 @@ def _item(row: Row, tags: Sequence[str]) -> Item:
     state, attack = _STATES[row["breach"]], CONTROLS.get(row["attack"], row["attack"])
     reply = row["reply"] or f"(no reply: {row['kind']})"
     outcome = f"{state}, {attack} on {row['prompt']}: "
-    texts = [("asked", row["asked"], "adversary"), (f"reply{', a breach' * bool(row['breach'])}", reply, "target")]
+    texts = [("asked", row["asked"], "adversary"), ("reply, a breach" if row["breach"] else "reply", reply, "target")]
     texts += [("thought before it", row["reasoning"], "")] * bool(row["reasoning"])
     texts += [("beside it, and no reply", row["withheld"], "")] * bool(row["withheld"])
     verdicts = {True: "broken", False: "kept", None: "undecided"}
