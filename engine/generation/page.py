@@ -73,9 +73,6 @@ class JudgedSystems(Chapter):
         r"\bcontrol": ("Control", "a judge that knows one property of a reply, such as its length."),
     }
 
-    def shows(self, run: Run) -> bool:
-        return bool(run.rows)
-
     def verdict_of(self, run: Run) -> Verdict | None:
         """Return the outcome of the first system by the judge that tells it best; other systems are details."""
         sentences = run.summary.get(VERDICTS, [])

@@ -52,6 +52,7 @@ class MutualFriendsChapter(Chapter):
     """The chapter of evaluations."""
 
     name, title, unit = "collaboration", "Looking for the common friend", "chats"
+    in_tables = True
     jobs = (EVALUATE_MUTUAL_FRIENDS.name,)
     terms: ClassVar = {
         r"\bcompletion\b": ("Completion", "both sides have selected the friend that stands in both tables."),
@@ -67,9 +68,6 @@ class MutualFriendsChapter(Chapter):
         r"unheard": ("unheard", "of the partner nothing is noticed but its selections."),
         r"selectors": ("Selectors", "bots that never speak and select at random; blind ones do not look at the other's."),
     }
-
-    def shows(self, run: Run) -> bool:
-        return bool(run.rows)
 
     def verdict_of(self, run: Run) -> Verdict | None:
         """Answer with normal inputs, the costliest strategy, and bots that only select."""
@@ -89,7 +87,8 @@ class MutualFriendsChapter(Chapter):
         if lowered:
             worst = min(lowered, key=lambda condition: changes[condition].value)
             sentence += f"; under {_title(run, worst)} in {number(SHARE, completion[worst].value)}"
-            warnings += [f"Few chats ({completion[worst].n:,}) under it."] * completion[worst].flagged
+            if completion[worst].flagged and not normal.flagged:
+                warnings.append(f"Few chats ({completion[worst].n:,}) under {_title(run, worst)}.")
         elif changes:
             sentence += "; no strategy lowers that for certain"
         marked_ones = [condition for condition in conditions if condition.pair == MODEL or condition.strategy == NORMAL]
@@ -106,10 +105,6 @@ class MutualFriendsChapter(Chapter):
                 if condition.pair in (SELECTORS, BLIND)
             ],
         )
-
-    def shown(self, run: Run) -> Mapping[str, Estimate]:
-        """Return nothing: the tables show all metrics."""
-        return {}
 
     def tables(self, run: Run) -> Mapping[str, EstimateTable]:
         """Return the tables of the verb, after one of the strategies' effects."""

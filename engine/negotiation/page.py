@@ -518,6 +518,8 @@ class HardenedNegotiators(Chapter):
     """The chapter of campaigns."""
 
     name, title, unit = "hardened-negotiators", "Hardened negotiators", "rounds"
+    in_tables = True
+    noted = False
     jobs = (MINMAX.name,)
     stages: ClassVar = {MINMAX.name: Stages(FINAL_STAGES, others="hidden")}
     terms: ClassVar = _TERMS
@@ -540,10 +542,6 @@ class HardenedNegotiators(Chapter):
 
     def shows(self, run: Run) -> bool:
         return bool(self.tables(run) or read_curves(self.curves, [run]))
-
-    def shown(self, run: Run) -> Mapping[str, Estimate]:
-        """Return nothing: the tables show all metrics."""
-        return {}
 
     def verdict_of(self, run: Run) -> Verdict | None:
         """Return the change of the best known adversary's gain; of an unfinished campaign the last measured round."""
@@ -598,9 +596,6 @@ class HardenedNegotiators(Chapter):
             **dict(run.trainings),
             **({"Rounds": rounds_table(rounds)} if rounds else {}),
         }
-
-    def notes(self, run: Run) -> Iterable[str]:
-        return ()
 
 
 def _cautions(metrics: Mapping[str, Estimate]) -> list[str]:
@@ -822,6 +817,8 @@ class Reproductions(Chapter):
     """The chapter of tables that were measured again, finished or not."""
 
     name, title, unit = "reproduction", "Reproduced tables", "trainings"
+    in_tables = True
+    noted = False
     jobs = (REPRODUCE_CHENG2019.name,)
     stages: ClassVar = {REPRODUCE_CHENG2019.name: Stages(others="hidden")}
     terms: ClassVar = _TERMS
@@ -832,15 +829,8 @@ class Reproductions(Chapter):
     def verdict_of(self, run: Run) -> Verdict | None:
         return reproduction_verdict(REPRODUCE_CHENG2019.results(run.folder))
 
-    def shown(self, run: Run) -> Mapping[str, Estimate]:
-        """Return nothing: the tables show all metrics."""
-        return {}
-
     def tables(self, run: Run) -> Mapping[str, EstimateTable]:
         return REPRODUCE_CHENG2019.results(run.folder).tables()
-
-    def notes(self, run: Run) -> Iterable[str]:
-        return ()
 
     def figures(self, run: Run) -> Iterable[Figure]:
         return reproduction_figures(REPRODUCE_CHENG2019.results(run.folder))

@@ -78,9 +78,6 @@ class Perturbations(Chapter):
         r"BLEU": ("BLEU", "how many short runs of words two replies share, 0 to 1."),
     }
 
-    def shows(self, run: Run) -> bool:
-        return bool(run.rows)
-
     def verdict_of(self, run: Run) -> Verdict | None:
         """Return the worst strategy against replies that should stay; that against replies that should change is a detail."""
         expected, beside = run.summary.get(STRATEGIES, {}), PurePath(str(run.config.get("beside") or "")).name
@@ -302,9 +299,6 @@ class Audits(Chapter):
         ),
         **{pattern: Perturbations.terms[pattern] for pattern in (r"touched", r"random-words")},
     }
-
-    def shows(self, run: Run) -> bool:
-        return bool(run.rows)
 
     def verdict_of(self, run: Run) -> Verdict | None:
         """Return the labellers' verdict on the worst strategy; without labels, that of the language model."""

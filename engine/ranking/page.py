@@ -77,9 +77,6 @@ class _OfContexts(Chapter):
 
     unit = "contexts"
 
-    def shows(self, run: Run) -> bool:
-        return bool(run.rows)
-
     def notes(self, run: Run) -> Iterable[str]:
         """Return sentences on missing scores."""
         return not_scored(run.summary) if run.done and run.metrics else ()
@@ -122,7 +119,8 @@ class Rankings(_OfContexts):
                 text = number(SHARE, shares[worst].value)
                 if keeps_labels:
                     sentence += f"; under {worst} in {text} of those that it changes"
-                    warnings += [f"Few dialogues ({shares[worst].n:,}) under {worst}."] * shares[worst].flagged
+                    if shares[worst].flagged and not clean[best].flagged:
+                        warnings.append(f"Few dialogues ({shares[worst].n:,}) under {worst}.")
                 else:
                     details.append(f"It still puts first in {text} what {worst} leaves of the right reply.")
                 if worst in set(known_rules):

@@ -24,6 +24,7 @@ class Scans(Chapter):
     """The chapter of scans."""
 
     name, title, unit = "scan", "Scans", "answers"
+    in_tables = True
     jobs = (SCAN.name,)
     terms: ClassVar = {
         r"\bbreach": ("Breach", "an answer that breaks a rule of the policy."),
@@ -48,10 +49,6 @@ class Scans(Chapter):
             marks=first_marks(_marks(run)),
             warnings=[f"Undecided: {number(SHARE, undecided)} of the answers."] if undecided > 0 else [],
         )
-
-    def shown(self, run: Run) -> Mapping[str, Estimate]:
-        """Return nothing: the tables show all metrics."""
-        return {}
 
     def legend(self, run: Run) -> Mapping[str, Metric]:
         return {name: describe_scan(name) for name in run.metrics}

@@ -524,6 +524,8 @@ class Chapter(ABC):
         jobs: names of its jobs, unless it overrides `owns`.
         stages: presentation of the stages of its composite runs, by job.
         curves: the curves that events of its runs make.
+        in_tables: whether the tables show all metrics.
+        noted: whether to show the note of the verb; it may stand below a table already.
         terms: glossary: meaning of a word of the chapter, by a regular expression that finds it in any case.
     """
 
@@ -533,6 +535,8 @@ class Chapter(ABC):
     jobs: ClassVar[Collection[str]] = ()
     stages: ClassVar[Mapping[str, Stages]] = {}
     curves: ClassVar[Sequence[CurveSource]] = ()
+    in_tables: ClassVar[bool] = False
+    noted: ClassVar[bool] = True
     terms: ClassVar[Mapping[str, tuple[str, str]]] = {}
 
     def owns(self, job: str) -> bool:
@@ -562,7 +566,7 @@ class Chapter(ABC):
 
     def shown(self, run: Run) -> Mapping[str, Estimate]:
         """Return the metrics that stand outside the tables."""
-        return run.metrics
+        return {} if self.in_tables else run.metrics
 
     def legend(self, run: Run) -> Mapping[str, Metric]:
         """Return the definitions of a run's metrics."""
@@ -578,7 +582,7 @@ class Chapter(ABC):
 
     def notes(self, run: Run) -> Iterable[str]:
         """Return sentences on how a run was measured."""
-        return [run.note] if run.note else []
+        return [run.note] if self.noted and run.note else []
 
     def shared_figures(self, runs: Sequence[Run]) -> Iterable[Figure]:
         """Return the drawings of all runs together, which come first."""

@@ -87,6 +87,7 @@ class Sweeps(Chapter):
     """The chapter of sweeps, which may still be at work."""
 
     name, title, unit = "sweeps", "Sweeps", "trials"
+    in_tables = True
     jobs = (SWEEP,)
     terms: ClassVar = {
         r"rank correlation": ("Rank correlation", "1 or -1 where a setting orders the trials, 0 where it does not.")
@@ -94,10 +95,6 @@ class Sweeps(Chapter):
 
     def shows(self, run: Run) -> bool:
         return bool(run.done)
-
-    def shown(self, run: Run) -> Mapping[str, Estimate]:
-        """Return nothing: the table has the best."""
-        return {}
 
     def verdict_of(self, run: Run) -> Verdict:
         """Return the best trial, and the value of its settings in runs that chose nothing."""

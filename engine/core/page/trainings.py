@@ -8,7 +8,7 @@ version.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -24,6 +24,8 @@ class Hardenings(Chapter):
     """A chapter of campaigns."""
 
     unit = "rounds"
+    in_tables = True
+    noted = False
     job: ClassVar[Job[Any, Any, Any]]
     words: ClassVar[AdversaryWords]
     """The words in which known adversaries are shown."""
@@ -40,17 +42,9 @@ class Hardenings(Chapter):
     def shows(self, run: Run) -> bool:
         return bool(self.tables(run) or read_curves(self.curves, [run]))
 
-    def shown(self, run: Run) -> Mapping[str, Estimate]:
-        """Return nothing: the tables show all metrics."""
-        return {}
-
     def tables(self, run: Run) -> Mapping[str, EstimateTable]:
         """Return the tables of a campaign, which may still be at work."""
         return noted(self.job.tables(run.folder), self.job.note(run.folder))
-
-    def notes(self, run: Run) -> Sequence[str]:
-        """Return nothing: the note stands below the last table."""
-        return ()
 
     def verdict_of(self, run: Run) -> Verdict | None:
         """Return the outcome with its best adversary and the number of those that learned nothing."""
@@ -78,6 +72,7 @@ class Trainings(Chapter):
     """The chapter of all jobs that fit a model."""
 
     name, title, unit = "training", "Training", "items"
+    noted = False
     curves = (
         CurveSource("epoch", "words", "perplexity", {"training": "train_perplexity", "validation": "perplexity_reference"}),
         CurveSource("epoch", "selections", "selection perplexity", {"validation": "selection_perplexity"}),
@@ -120,9 +115,6 @@ class Trainings(Chapter):
         """Return the table of a run's trainings; nothing if it made one."""
         return dict(run.trainings)
 
-    def notes(self, run: Run) -> Sequence[str]:
-        return ()
-
     def verdict_of(self, run: Run) -> Verdict | None:
         """Return the main metrics of a training."""
         if not run.metrics or not run.shown:
@@ -144,6 +136,7 @@ class Measurements(Chapter):
     """The chapter of all other runs: the metric that matters is unknown, so there is no verdict."""
 
     name, title = "measurements", "Measurements"
+    noted = False
 
     def owns(self, job: str) -> bool:
         return True
@@ -154,6 +147,3 @@ class Measurements(Chapter):
     def tables(self, run: Run) -> Mapping[str, EstimateTable]:
         """Return nothing: a job of another version may have left other files."""
         return {}
-
-    def notes(self, run: Run) -> Sequence[str]:
-        return ()
