@@ -415,7 +415,7 @@ def dialogue(row: Row, link: str = "") -> Item:
         notes.append(f"ended by the {SIDES[row['ended_by']]}")
     points, outcome = (int(row["points_adversary"]), int(row["points_target"])), _outcome(row)
     place = min(attempts, default=0)
-    said = spoken(str(row["turns"][place]["words"]), attempts.get(place)).striptags() if row["turns"] else ""
+    words = spoken(str(row["turns"][place]["words"]), attempts.get(place)).striptags() if row["turns"] else ""
     forced = Markup("")
     if "attempts" in row:
         pattern = '<p class="protocol">as played; with the end forced, <strong>{} : {}</strong></p>'
@@ -429,7 +429,7 @@ def dialogue(row: Row, link: str = "") -> Item:
     return Item(
         kind="dialogue",
         key=str(row["item_key"]),
-        summary=line('<b class="adversary">{}</b> : <b class="target">{}</b> {} <q>{}</q>', *points, outcome, said),
+        summary=line('<b class="adversary">{}</b> : <b class="target">{}</b> {} <q>{}</q>', *points, outcome, words),
         body=joined(
             [
                 line(f'<p class="result">{score}</p>{{}}', *points, forced),

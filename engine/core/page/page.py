@@ -262,8 +262,10 @@ def render(report: Report, chapters: Sequence[Chapter]) -> str:
 
 def verdicts(report: Report, chapters: Sequence[Chapter]) -> list[tuple[Chapter, Verdict]]:
     """Return the verdicts of the chapters of a report, those of the lowest rank alone."""
-    found = [(chapter, chapter.verdict(report.found[chapter.name])) for chapter in chapters if chapter.name in report.found]
-    pairs = [(chapter, verdict) for chapter, verdict in found if verdict is not None]
+    candidates = [
+        (chapter, chapter.verdict(report.found[chapter.name])) for chapter in chapters if chapter.name in report.found
+    ]
+    pairs = [(chapter, verdict) for chapter, verdict in candidates if verdict is not None]
     lowest = min((verdict.rank for _, verdict in pairs), default=0)
     return [pair for pair in pairs if pair[1].rank == lowest]
 
@@ -560,11 +562,11 @@ def _line(name: str, folder: RunFolder) -> RunLine:
             alone = _collect(folder.path)
             # A damaged part shows when it is read.
             _ = [run.rows for runs in alone.found.values() for run in runs]
-            said = [verdict for _, verdict in verdicts(alone, load_chapters(alone.jobs))]
+            own = [verdict for _, verdict in verdicts(alone, load_chapters(alone.jobs))]
     except RunError as error:
         message = "; ".join(str(part) for part in (error.what, error.where, error.fix) if part is not None)
         return RunLine(name=name, job=folder.job, state=f"{_DAMAGED}: {message}", outcome="", page=page)
-    outcome = " ".join(sentence for verdict in said for sentence in (verdict.sentence, *verdict.cautions))
+    outcome = " ".join(sentence for verdict in own for sentence in (verdict.sentence, *verdict.cautions))
     failed = alone.state.startswith(_ALL_FAILED)
     return RunLine(name=name, job=folder.job, state=alone.state or FINISHED, outcome="" if failed else outcome, page=page)
 
