@@ -501,16 +501,6 @@ def _band(steps: Steps, name: str) -> list[tuple[float, float, float]]:
     return [(float(step), parts["low"], parts["high"]) for step, parts in estimates if parts and parts["low"] is not None]
 
 
-def curve_figures(sources: Sequence[CurveSource], runs: Sequence[Run]) -> list[Figure]:
-    """Return the curves of some runs as drawings, without those that hold no value."""
-    if not sources:
-        return []
-    # Imported here, because matplotlib costs a second, which readers of verdicts need not pay.
-    from parley.engine.core.page import plots
-
-    return [plots.curve(curve) for curve in read_curves(sources, runs) if any(curve.series.values())]
-
-
 class Chapter(ABC):
     """One system on the page: what its runs show beyond what the frame shows of every run.
 
@@ -643,3 +633,13 @@ class Report:
     files: Sequence[tuple[str, str]] = ()
     config: Mapping[str, str] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
+
+
+def verdicts(report: Report, chapters: Sequence[Chapter]) -> list[tuple[Chapter, Verdict]]:
+    """Return the verdicts of the chapters of a report, those of the lowest rank alone."""
+    candidates = [
+        (chapter, chapter.verdict(report.found[chapter.name])) for chapter in chapters if chapter.name in report.found
+    ]
+    pairs = [(chapter, verdict) for chapter, verdict in candidates if verdict is not None]
+    lowest = min((verdict.rank for _, verdict in pairs), default=0)
+    return [pair for pair in pairs if pair[1].rank == lowest]

@@ -36,12 +36,12 @@ from parley.engine.core.page.content import (
     Run,
     RunLine,
     Stages,
-    Verdict,
-    curve_figures,
     fill,
     find_runs,
     pack_items,
+    read_curves,
     short_paths,
+    verdicts,
 )
 from parley.engine.core.runs.documents import ENVIRONMENT, read_json, whole, write_whole
 from parley.engine.core.runs.remote_sync import replicate
@@ -260,16 +260,6 @@ def render(report: Report, chapters: Sequence[Chapter]) -> str:
     return "\n".join(map(visible, str(page).split("\n")))
 
 
-def verdicts(report: Report, chapters: Sequence[Chapter]) -> list[tuple[Chapter, Verdict]]:
-    """Return the verdicts of the chapters of a report, those of the lowest rank alone."""
-    candidates = [
-        (chapter, chapter.verdict(report.found[chapter.name])) for chapter in chapters if chapter.name in report.found
-    ]
-    pairs = [(chapter, verdict) for chapter, verdict in candidates if verdict is not None]
-    lowest = min((verdict.rank for _, verdict in pairs), default=0)
-    return [pair for pair in pairs if pair[1].rank == lowest]
-
-
 def shown_verdicts(report: Report, chapters: Sequence[Chapter]) -> list[dict[str, Any]]:
     """Return the verdicts, each with its number as a line and the picture of its marks."""
     return [
@@ -348,12 +338,12 @@ def _parts(chapter: Chapter, runs: Sequence[Run], links: Mapping[str, str], titl
         room -= len(block.lines) * is_open
     figures = list(chapter.shared_figures(runs))
     figures += [replace(figure, run=run.heading) for run in runs for figure in chapter.figures(run)]
-    figures += curve_figures(chapter.curves, runs)
-    if figures:
+    curves = [curve for curve in read_curves(chapter.curves, runs) if any(curve.series.values())]
+    if figures or curves:
         # matplotlib takes a second to load.
-        from parley.engine.core.page.plots import drawn
+        from parley.engine.core.page import plots
 
-        figures = [drawn(figure, title, brief) for figure in figures]
+        figures = [plots.drawn(figure, title, brief) for figure in [*figures, *map(plots.curve, curves)]]
     noted: dict[str, list[str]] = {}
     for run in runs:
         for note in chapter.notes(run):

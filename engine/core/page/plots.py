@@ -25,8 +25,7 @@ from matplotlib.figure import Figure as Canvas
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator, NullLocator
 
-from parley.engine.core.page.content import Chapter, Curve, Figure, Report, Verdict
-from parley.engine.core.page.page import verdicts
+from parley.engine.core.page.content import Chapter, Curve, Figure, Report, Verdict, verdicts
 from parley.engine.core.stats.statistics import Estimate, Points
 from parley.envs.core.errors import ConfigError, RunError
 from parley.envs.core.storage.uris import display_path
