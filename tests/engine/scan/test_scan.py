@@ -48,7 +48,7 @@ def test_the_demonstration_breaks_its_policy_and_shows_how(parley: Parley) -> No
     assert document["metrics"]["breach.none"]["value"] == 0
     assert document["failure"].startswith("a limit of the policy is broken")
     page = Path("runs/scan/report.html").read_text()
-    sentence = "answers that break a rule: under attack 34.3 %, without one 0.0 %, with random words 0.0 %."
+    sentence = "answers that break a rule: under attack 34.3 %, without an attack 0.0 %, with random words 0.0 %."
     assert f"Policy broken: {sentence}" in " ".join(words(page).split())
 
 
