@@ -7,6 +7,7 @@ grows when observation, reward or split changes. Read `negotiation/game.py` firs
 _ENTRY_POINTS = {
     "parley/Negotiation-v1": "parley.envs.negotiation.env:NegotiationEnv",
     "parley/NegotiationText-v1": "parley.envs.negotiation.env:NegotiationTextEnv",
+    "parley/NegotiationActs-v1": "parley.envs.negotiation.acts:NegotiationActsEnv",
     "parley/ResponseRanking-v1": "parley.envs.ranking.ranking_env:ResponseRankingEnv",
     "parley/MutualFriends-v1": "parley.envs.mutual_friends.env:MutualFriendsEnv",
     "parley/Reply-v1": "parley.envs.generation.reply_env:ReplyEnv",

@@ -8,6 +8,7 @@ from parley.envs.core.errors import public
 __all__, __getattr__ = public(
     __name__,
     {
+        "agent_of": "negotiator.acts_agent",
         "load_agent": "negotiator.speaker",
         "load_ranker": "ranking.rankers",
         "load_responder": "core.responders",

@@ -12,7 +12,7 @@ import grimp
 
 from tests.test_house import ROOT, SOURCES
 
-MOST_FILES = 455
+MOST_FILES = 456
 MOST_LINES = 126_020
 MOST_QUESTIONS = 1
 """Thousandths of docstrings that begin with a question word."""

@@ -52,7 +52,10 @@ class OwnAgent:
         _require(self._agent, ("join",), "an agent", spec)
         vocabulary_of_agent = getattr(self._agent, "vocabulary", None)
         self.vocabulary: Vocabulary = vocabulary_of_agent if isinstance(vocabulary_of_agent, Vocabulary) else vocabulary
-        self._calls = TimedCalls(spec, _seconds(self._agent, spec), "mend it, or give the agent an attribute time_limit_s")
+        limit = getattr(self._agent, "time_limit_s", TIME_LIMIT_S)
+        if not isinstance(limit, int | float) or not limit > 0:
+            raise ConfigError("time_limit_s is a number of seconds above 0", where=spec, got=repr(limit), fix="such as 60")
+        self._calls = TimedCalls(spec, float(limit), "mend it, or give the agent an attribute time_limit_s")
 
     def join(self, view: SideView) -> Session:
         """Join one side of a batch of dialogues.
@@ -125,13 +128,6 @@ def _are_complete(utterances: Utterances, count: int) -> bool:
     if tokens.ndim != 2 or len(tokens) != count or lengths.shape != (count,):
         return False
     return bool(((lengths >= 0) & (lengths <= tokens.shape[1])).all())
-
-
-def _seconds(agent: Any, spec: str) -> float:
-    limit = getattr(agent, "time_limit_s", TIME_LIMIT_S)
-    if not isinstance(limit, int | float) or not limit > 0:
-        raise ConfigError("time_limit_s is a number of seconds above 0", where=spec, got=repr(limit), fix="such as 60")
-    return float(limit)
 
 
 def called(maker: Callable[..., Any], vocabulary: Vocabulary) -> Any:

@@ -26,7 +26,8 @@ from parley.envs.negotiation.domain import PAD_ID, Domain, Scenario, Vocabulary
 from parley.envs.negotiation.game import OVER, SELECT, SPEAK, NegotiationGame, Rules, render_dialogue
 
 REWARDS = ("points", "advantage")
-_ROW = np.zeros(1, dtype=np.int64)
+ROW = np.zeros(1, dtype=np.int64)
+"""The rows of a game of one dialogue."""
 SeenT = TypeVar("SeenT")
 ActT = TypeVar("ActT")
 
@@ -91,11 +92,11 @@ def act(game: NegotiationGame, side: int, action: Mapping[str, Any], space: spac
     if not space.contains(action):
         raise ScenarioError("the action lies outside the action space", got=repr(action), fix="see env.action_space")
     if game.phase[0] == SELECT:
-        game.choose(side, _ROW, np.array([action["selection"]], dtype=np.int64))
+        game.choose(side, ROW, np.array([action["selection"]], dtype=np.int64))
         return
     tokens = np.array(action["utterance"], dtype=np.int64)
     length = np.flatnonzero(tokens != PAD_ID).max(initial=-1) + 1
-    game.say(_ROW, Utterances(tokens[None], np.array([length], dtype=np.int64)))
+    game.say(ROW, Utterances(tokens[None], np.array([length], dtype=np.int64)))
 
 
 def side_reward(game: NegotiationGame, side: int, kind: str) -> float:
@@ -183,6 +184,7 @@ class OneSide(TextRenderedEnv[SeenT, ActT]):
         self._game = NegotiationGame([scenario], [dialogue_seed], words if self.side == 0 else words[::-1], self.rules)
         self._session = self.partner.join(self._game.view(1 - self.side))
         self._ended = False
+        self._begin(self._game)
         self._let_partner_act()
         self._show()
         return self._seen(self._game), {}
@@ -214,6 +216,9 @@ class OneSide(TextRenderedEnv[SeenT, ActT]):
     @abstractmethod
     def _spaces(self) -> tuple[spaces.Space[SeenT], spaces.Space[ActT]]:
         """Return the observation and action spaces."""
+
+    def _begin(self, game: NegotiationGame) -> None:
+        """Forget the last dialogue; nothing has been said in the new one."""
 
     @abstractmethod
     def _seen(self, game: NegotiationGame) -> SeenT:
@@ -376,9 +381,9 @@ class NegotiationTextEnv(OneSide[str, str]):
         if not isinstance(action, str):
             raise ScenarioError("an action is a text", where="step of NegotiationTextEnv", got=repr(action)[:80])
         if game.phase[0] == SPEAK:
-            game.say(_ROW, Utterances.of([game.view(self.side).encode(action)]))
+            game.say(ROW, Utterances.of([game.view(self.side).encode(action)]))
         else:
-            game.choose(self.side, _ROW, np.array([self._chosen(game, action.strip().lower())], dtype=np.int64))
+            game.choose(self.side, ROW, np.array([self._chosen(game, action.strip().lower())], dtype=np.int64))
 
     def _chosen(self, game: NegotiationGame, text: str) -> int:
         """Return an index into the legal selections; one past the end if the text names none."""

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from pettingzoo.test import api_test, seed_test
+from pettingzoo.test import api_test, parallel_api_test, seed_test
 
 from parley.envs.core.errors import ConfigError, ScenarioError
 from parley.envs.negotiation.dealornodeal_rules import complement, selection_index
 from parley.envs.negotiation.domain import Scenario
 from parley.envs.negotiation.env import choose_action, speak_action
 from parley.envs.negotiation.game import Rules
-from parley.envs.negotiation.pettingzoo_env import PLAYERS, NegotiationAEC
+from parley.envs.negotiation.pettingzoo_env import PLAYERS, NegotiationActsAEC, NegotiationAEC, parallel_acts
+from parley.envs.negotiation.scripted.bargainers import NUM_ALLOCATIONS
 from tests.envs.negotiation.agents import VOCABULARY
 
 SHORT = Rules(max_turns=6, max_words=8, max_tokens=64)
@@ -76,3 +77,51 @@ def test_mistakes_are_named() -> None:
     env.reset(seed=0)
     with pytest.raises(ScenarioError, match="outside the action space"):
         env.step(None)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_pettingzoo_accepts_both_forms_by_acts(capsys: pytest.CaptureFixture[str]) -> None:
+    api_test(NegotiationActsAEC(), num_cycles=200)
+    seed_test(NegotiationActsAEC, num_cycles=40)
+    parallel_api_test(parallel_acts(), num_cycles=200)
+    assert capsys.readouterr().out.count("Passed") == 2
+
+
+def test_acts_of_both_sides_are_said_and_the_agreed_deal_is_chosen() -> None:
+    env = NegotiationActsAEC(scenarios=[SCENARIO])
+    accept = NUM_ALLOCATIONS
+    env.reset(seed=1)
+    opener, other = env.agent_selection, PLAYERS[1 - PLAYERS.index(env.agent_selection)]
+    env.step(np.int64(3))
+    _, _, _, _, info = env.last()
+    assert env.agent_selection == other
+    assert info["action_mask"][accept] == 1
+    share = env._seats[other].acts.talks.table  # type: ignore[attr-defined]
+    env.step(np.int64(accept))
+    assert env.agent_selection == opener
+    env.step(np.int64(NUM_ALLOCATIONS + 3))  # ends the talk
+    assert all(env.terminations.values())
+    assert env.infos[opener]["agreed"]
+    assert share is not None
+    points = env.infos[opener]["points"]
+    assert points == tuple(env.rewards[player] for player in PLAYERS)
+    mine, values = PLAYERS.index(opener), SCENARIO.values
+    counts = np.array(SCENARIO.counts)
+    kept = counts - np.array(share)
+    assert points[1 - mine] == int(np.array(values[1 - mine]) @ np.array(share))
+    assert points[mine] == int(np.array(values[mine]) @ kept)
+
+
+def test_in_the_parallel_form_only_the_act_of_the_agent_to_move_counts() -> None:
+    env, same = parallel_acts(scenarios=[SCENARIO]), NegotiationActsAEC(scenarios=[SCENARIO])
+    _, infos = env.reset(seed=3)
+    same.reset(seed=3)
+    end = np.int64(NUM_ALLOCATIONS + 3)
+    while env.agents:
+        mover = same.agent_selection
+        acts = {player: np.int64(infos[player]["action_mask"].argmax()) if player == mover else end for player in PLAYERS}
+        same.step(acts[mover])
+        seen, rewards, _, _, infos = env.step(acts)
+        assert {player: seen[player].tolist() for player in seen} == {player: same.observe(player).tolist() for player in seen}
+    assert rewards == same.rewards
+    assert same.infos[PLAYERS[0]]["forced"], "nobody has ended it"
