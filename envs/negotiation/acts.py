@@ -159,6 +159,7 @@ class NegotiationActsEnv(OneSide[Any, np.int64]):
 
     def _spaces(self) -> tuple[spaces.Space[Any], spaces.Discrete]:
         self._seat = ActsSeat(self.vocabulary, self._chattiness)
+        self._seated_in: NegotiationGame | None = None
         num_actions, num_features = self._seat.num_actions, self.acts.num_features
         observed: spaces.Space[Any] = spaces.Box(0.0, 1.0, (num_features + num_actions,), np.float32)
         if not self._is_flat:
@@ -166,10 +167,10 @@ class NegotiationActsEnv(OneSide[Any, np.int64]):
             observed = spaces.Dict({"action_mask": mask, "observations": spaces.Box(0.0, 1.0, (num_features,), np.float32)})
         return observed, spaces.Discrete(num_actions)
 
-    def _begin(self, game: NegotiationGame) -> None:
-        self._seat.begin(game.contexts[self.side, 0])
-
     def _seen(self, game: NegotiationGame) -> Any:
+        if game is not self._seated_in:
+            self._seated_in = game
+            self._seat.begin(game.contexts[self.side, 0])
         self._seat.read(game.tokens[self.side, 0], game.num_tokens[0])
         if self._is_flat:
             return self._seat.flat()

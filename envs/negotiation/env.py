@@ -184,7 +184,6 @@ class OneSide(TextRenderedEnv[SeenT, ActT]):
         self._game = NegotiationGame([scenario], [dialogue_seed], words if self.side == 0 else words[::-1], self.rules)
         self._session = self.partner.join(self._game.view(1 - self.side))
         self._ended = False
-        self._begin(self._game)
         self._let_partner_act()
         self._show()
         return self._seen(self._game), {}
@@ -216,9 +215,6 @@ class OneSide(TextRenderedEnv[SeenT, ActT]):
     @abstractmethod
     def _spaces(self) -> tuple[spaces.Space[SeenT], spaces.Space[ActT]]:
         """Return the observation and action spaces."""
-
-    def _begin(self, game: NegotiationGame) -> None:
-        """Forget the last dialogue; nothing has been said in the new one."""
 
     @abstractmethod
     def _seen(self, game: NegotiationGame) -> SeenT:
