@@ -240,7 +240,8 @@ class CompareArguments:
     """Runs of one verb."""
 
     runs: Annotated[conf.Positional[tuple[str, ...]], conf.arg(metavar="RUN")]
-    """Folders or URIs of runs; trainings of one system are joined by commas or a pattern: runs/a-1,runs/a-2 or 'runs/b-*'."""
+    """Folders or URIs of runs; trainings of one system are joined by commas or a pattern: runs/a-1,runs/a-2 or 'runs/b-*'.
+    Logs of garak (.jsonl), promptfoo (.json) and inspect_ai (.eval, .json) beside scans and one another."""
     metric: Annotated[
         conf.UseAppendAction[tuple[str, ...]], conf.arg(metavar="NAME,...", help_behavior_hint="(repeatable)")
     ] = ()

@@ -31,6 +31,7 @@ from parley.engine.core.stats.statistics import FEW, Estimate, Metric, Row
 from parley.engine.core.tables.table import ABSENT, EstimateTable, with_interval
 from parley.engine.core.verbs.catalogue import ENTRIES, find
 from parley.engine.core.verbs.conditions import ConditionOutcome, FailCondition, MetricPart, part_of
+from parley.engine.core.verbs.foreign_logs import LOG_ITEMS, SCAN, is_log, read_log, rows_of, scan_answers
 from parley.engine.core.verbs.job import Reporter
 from parley.envs.core.errors import ConfigError, RunError
 from parley.envs.core.registry import nearest
@@ -254,12 +255,18 @@ def compare_runs(
 
     Raises:
         ConfigError: there are fewer than two runs, one is named twice, or a metric is unknown.
+        DataError: a log of another tool cannot be read.
         RunError: a run is missing or damaged, the verb has no figures of single items, or nothing is common.
         StorageError: a URI cannot be read.
     """
     groups = _groups(names)
-    rule = _shared_rule([name for group in groups.values() for name in group])
-    runs = {label: [run for name in group for run in read_runs(name, rule, reporter)] for label, group in groups.items()}
+    every_name = [name for group in groups.values() for name in group]
+    of_logs = any(map(is_log, every_name))
+    rule = LOG_ITEMS if of_logs else _shared_rule(every_name)
+    runs = {
+        label: [run for name in group for run in ([_logged_run(name)] if of_logs else read_runs(name, rule, reporter))]
+        for label, group in groups.items()
+    }
     every = [run for group in runs.values() for run in group]
     warnings = _subjects(runs)
     values = {name: list(dict.fromkeys(str(run.config.get(name)) for run in every)) for name in _ITEM_SETTINGS}
@@ -373,6 +380,32 @@ def read_runs(name: str, rule: ItemMetrics, reporter: Reporter) -> list[Measured
         fix = f"parley resume {display_path(folder.path)}, or see why with parley status {display_path(folder.path)}"
         raise RunError("the run has no items that worked", where=name, got=f"{outcomes.failed:,} failed items", fix=fix)
     return list(runs.values())
+
+
+def _logged_run(name: str) -> MeasuredRun:
+    """Return a log of another tool, or a scan beside it, by prompts.
+
+    Raises:
+        DataError: the file is no log.
+        RunError: a run is no scan, or no answer has a verdict.
+    """
+    if is_log(name):
+        tool, rows = read_log(Path(name))
+        run = MeasuredRun(name, tool, {}, finished=True)
+    else:
+        folder = RunFolder.load(fetched_run(name))
+        if folder.job != SCAN:
+            fix = "name a run of parley scan beside logs of other tools"
+            raise RunError("the run has no prompts as a log has them", where=name, got=f"a run of {folder.job}", fix=fix)
+        run = MeasuredRun(name, folder.job, {}, (folder.path / SUMMARY).is_file() and is_summarised(folder.events()))
+        scanned = [row for part in folder.read_parts() for row in part.to_pylist()]
+        run.failed.update(key_of(row) for row in scanned if row["status"] != OK)
+        rows = rows_of(scan_answers(scanned))
+    run.add(rows, LOG_ITEMS)
+    if not run.positions:
+        fix = "see in its own tool why: errors, and judges that gave no verdict, are no results"
+        raise RunError("no answer of the log has a verdict", where=name, got=f"{len(run.failed):,} prompts", fix=fix)
+    return run
 
 
 def _subjects(runs: Mapping[str, Sequence[MeasuredRun]]) -> list[str]:
