@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from itertools import islice
 
 import pytest
@@ -14,8 +15,10 @@ from parley.engine.perturb.replies.shapes import RuleResources
 from parley.engine.perturb.strategy import PerturbSettings
 from parley.envs.ranking.compiled import load_candidates
 
+needs_nltk = pytest.mark.skipif(not os.environ.get("NLTK_DATA"), reason="NLTK_DATA names no folder with NLTK's data")
 
-@pytest.mark.parametrize("lexicon", ["built-in", pytest.param("nltk", marks=pytest.mark.data)])
+
+@pytest.mark.parametrize("lexicon", ["built-in", pytest.param("nltk", marks=[pytest.mark.data, needs_nltk])])
 def test_rules_and_their_plain_reference_make_the_same_replies(lexicon: str) -> None:
     groups = list(islice(load_candidates("helpdesk").splits["test"], 30))
     shared = Resources(PerturbSettings(lexicon=lexicon))
