@@ -6,10 +6,14 @@ A row is one answer: a prompt, an attack or control, a repeat. Limits of the pol
 
 from __future__ import annotations
 
+import queue
 import re
 import sys
+import threading
+import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from importlib.resources import as_file, files
@@ -19,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from tyro import conf
 
 from parley.engine.core.ray.record import Counts, Rows
-from parley.engine.core.ray.worker import Shard
+from parley.engine.core.ray.worker import Shard, TurnResult, UnderWay
 from parley.engine.core.runs.documents import CONFIG, SUMMARY, write_whole
 from parley.engine.core.runs.parts import ANSWERED, answer_columns, ok_row, row_schema
 from parley.engine.core.runs.run_folder import RunFolder
@@ -52,13 +56,14 @@ from parley.engine.scan.metrics import (
 from parley.engine.scan.outputs import JUNIT, SARIF, junit, sarif
 from parley.engine.scan.policy import Policy, read_policy
 from parley.envs.core.config import NumItemsOrAll, from_dict
-from parley.envs.core.errors import ConfigError, RunError
+from parley.envs.core.errors import ConfigError, ModelError, RefusedModelError, RunError
+from parley.envs.core.play import AgentError
 from parley.envs.core.registry import nearest
 from parley.envs.core.seeds import derive_seed
 from parley.envs.core.storage.uris import display_path
-from parley.policies.chat.addresses import absolute_address, short_address
+from parley.policies.chat.addresses import absolute_address, is_served, short_address
 from parley.policies.chat.model import ANSWERS_FOLDER, MODERATED, Answer, AnswerKind, Chat, ChatDecoding, ChatModel, Message
-from parley.policies.chat.settings import ChatAsking
+from parley.policies.chat.settings import ChatAsking, ChatModelSettings
 
 if TYPE_CHECKING:
     from parley.engine.core.cli.main import Verb
@@ -68,7 +73,10 @@ DEMO = "demo"
 NUM_ANSWERS, LIMITS, POLICY, UNDECIDED_REASON = "num_answers", "limits", "policy", "undecided_reason"
 """Entries of the summary."""
 TAGS = "tags"
-_BATCH = 32
+_BATCH, _SERVED_BATCH = 32, 256
+_TURN_S = 0.5
+_SERVED_ROOM = 2
+"""Shards of a served model that are asked about together, so that it is busy while one of them is judged and written."""
 # A rule, whether it is broken (null where that is undecided), and what a reader sees of the reason.
 _VERDICT = {"rule": str, "broken": bool, "evidence": str}
 SCANNED = row_schema(
@@ -93,7 +101,8 @@ class ScanConfig(ShardedConfig):
     policy: str = ""
     """The policy, a YAML file; parley scan --init writes a commented one."""
     model: str = ""
-    """The chat model by its address: openai:URL#MODEL, hf:FOLDER, gguf:FILE, path/file.py:Name."""
+    """The chat model by its address: openai:URL#MODEL, http:FILE.yaml, ws:FILE.yaml, cmd:PROGRAM, hf:FOLDER, gguf:FILE or
+    path/file.py:Name."""
     limit: NumItemsOrAll = 0
     """At most so many prompts, the first ones; 0 for all."""
     chat: ChatAsking = field(default_factory=ChatAsking)
@@ -139,7 +148,20 @@ class ScanTask(Sharded[ScanItem]):
         return ScanWorker(self)
 
     def shard_size(self, num_items: int, num_workers: int) -> int:
-        return spread(num_items, num_workers, _BATCH)
+        return spread(num_items, num_workers, _SERVED_BATCH if self.is_served else _BATCH)
+
+    def room(self, shard_size: int) -> int:
+        return _SERVED_ROOM if self.is_served else 0
+
+    @property
+    def is_served(self) -> bool:
+        """True for a model that is asked from threads, which never wait for each other."""
+        return is_served(self.config.model)
+
+    @property
+    def computes(self) -> bool:
+        rules = (rule for prompt in self.policy.prompts for rule in self.policy.rules_of(prompt))
+        return not self.is_served or any(check.kind in ("classifier", "judge") for rule in rules for check in rule.checks)
 
     def digest(self, rows: Rows) -> Counts:
         """Count answers, breaches, and answers without a verdict."""
@@ -167,14 +189,63 @@ class ScanWorker:
         self.checks = Checks(task.policy, chat, answers)
         self.rewordings = wordings_of(task.policy)
 
+        self._held: dict[str, Shard[ScanItem]] = {}
+        self._done = Counter[str]()
+        self._ended = queue.SimpleQueue[tuple[Shard[ScanItem], list[dict[str, Any]] | Exception]]()
+
     def run(self, shard: Shard[ScanItem]) -> list[dict[str, Any]]:
         """Return one row per question; all questions of a shard are asked at once."""
         return rows_apart(self._rows, shard, self.task.seed)
 
+    def turn(self, joining: Sequence[Shard[ScanItem]], seconds: float) -> TurnResult[Rows]:
+        """Ask about several shards at once, each in a thread of its own; see `TurnWorker`."""
+        for shard in joining:
+            self._held[shard.name] = shard
+            # A thread that Python does not wait for: an interrupt ends the process at once, and answers are kept as they come.
+            threading.Thread(target=self._work, args=(shard,), name=f"parley-scan-{shard.name}", daemon=True).start()
+        ended: dict[str, Rows] = {}
+        deadline = time.monotonic() + min(seconds, _TURN_S)
+        while not ended and (left := deadline - time.monotonic()) > 0:
+            with suppress(queue.Empty):
+                shard, outcome = self._ended.get(timeout=left)
+                if self._held.get(shard.name) is not shard:
+                    continue
+                if isinstance(outcome, Exception):
+                    raise outcome
+                del self._held[shard.name]
+                ended[shard.name] = outcome
+        share = {name: min(self._done[name], len(shard)) for name, shard in self._held.items()}
+        return TurnResult(ended, {name: UnderWay(done, Counter()) for name, done in share.items()})
+
+    def drop(self) -> None:
+        """Forget all shards."""
+        self._held = {}
+
+    def _work(self, shard: Shard[ScanItem]) -> None:
+        try:
+            self._ended.put((shard, self.run(shard)))
+        except Exception as error:
+            self._ended.put((shard, error))
+
     def _rows(self, shard: Shard[ScanItem]) -> list[dict[str, Any]]:
+        from parley.policies.chat.answers import answers_arriving
+
         chats = [chat_of(self.policy, item, self.rewordings, self._wording_seed(item)) for item in shard.items]
-        seeds = [self.task.seed(key) for key in shard.keys]
-        answers = self.model.answer(chats, decoding=decoding_of(self.policy), seeds=seeds if self.policy.temperature else ())
+        seeds = [self.task.seed(key) for key in shard.keys] if self.policy.temperature else []
+        given: dict[int, Answer] = {}
+        self._done[shard.name] = 0
+        try:
+            for index, answer in answers_arriving(self.model, chats, decoding=decoding_of(self.policy), seeds=seeds):
+                given[index] = answer
+                self._done[shard.name] += 1
+        except (ConfigError, ModelError) as error:
+            if isinstance(error, RefusedModelError) or not error.indices:
+                raise
+            # The questions that failed are lost, and the others are asked again together.
+            lost = AgentError(error.what, where=error.where, got=error.got, fix=error.fix)
+            lost.rows = error.indices
+            raise lost from error
+        answers = [given[index] for index in range(len(chats))]
         rows = []
         for key, item, chat, answer in zip(shard.keys, shard.items, chats, answers, strict=True):
             prompt, asked = self.policy.prompts[item.prompt], chat[-1].content
@@ -230,8 +301,13 @@ def decoding_of(policy: Policy) -> ChatDecoding:
     return ChatDecoding(temperature=policy.temperature, max_tokens=policy.max_tokens)
 
 
-def load_target(config: ScanConfig, answers: Path | None = None) -> ChatModel:
+def load_target(config: ScanConfig, answers: Path | None = None, settings: ChatModelSettings | None = None) -> ChatModel:
     """Return the model that is scanned.
+
+    Args:
+        config: the configuration.
+        answers: folder in which answers are kept; None keeps none.
+        settings: other settings than those of the configuration.
 
     Raises:
         ConfigError: no model is named, or none is called so.
@@ -240,18 +316,20 @@ def load_target(config: ScanConfig, answers: Path | None = None) -> ChatModel:
     from parley.policies.chat.answers import OwnChatModel, kept_answers
     from parley.policies.chat.loading import load_chat_model
 
-    chat = config.chat.on(config.device)
+    chat = settings or config.chat.on(config.device)
     if config.model == DEMO:
-        return kept_answers(OwnChatModel(DEMO, DemoBot(), chat.timeout_s), answers)
+        return kept_answers(OwnChatModel(DEMO, DemoBot(), chat), answers)
     if not config.model:
-        fix = "--model openai:URL#MODEL, hf:FOLDER, gguf:FILE or path/file.py:Name; parley scan demo needs none"
+        fix = (
+            "--model openai:URL#MODEL, http:FILE.yaml, cmd:PROGRAM, hf:FOLDER or path/file.py:Name; parley scan demo needs none"
+        )
         raise ConfigError("there is no model to scan", where="--model", fix=fix)
     return load_chat_model(absolute_address(config.model), chat, answers=answers)
 
 
 def target_name(address: str) -> str:
     """Return the short name of a model."""
-    return address.rpartition(":")[2] if ".py:" in address else short_address(address)
+    return address.rpartition(":")[2] if ".py:" in address and not is_served(address) else short_address(address)
 
 
 def load_policy(config: ScanConfig) -> Policy:
@@ -479,17 +557,21 @@ def _limit_entry(limit: LimitVerdict) -> dict[str, Any]:
 
 def _ask_first(plan: ScanPlan, answers: Path, reporter: Reporter) -> None:
     """Ask the first prompt as it is before all others, so that a wrong address ends the run at once; the answer is kept."""
+    from parley.policies.chat.first_question import first_answer, understood
+
     if not plan.items:
         return
     key, item = next(iter(plan.items.items()))
-    task = ScanTask(plan.config, plan.policy, str(answers))
+    config, decoding = plan.config, decoding_of(plan.policy)
+    seed, settings = ScanTask(config, plan.policy, str(answers)).seed(key), config.chat.on(config.device)
     chat = chat_of(plan.policy, item, wordings_of(plan.policy), 0)
-    seeds = [task.seed(key)] if plan.policy.temperature else []
-    (answer,) = load_target(plan.config, answers).answer([chat], decoding=decoding_of(plan.policy), seeds=seeds)
+    answer = first_answer(lambda changed: load_target(config, answers, changed), settings, chat, decoding, seed)
     shown = f'"{brief(answer.text)}"' if answer.is_reply else f"no reply ({answer.kind.value})"
     if not answer.is_reply and answer.kind not in MODERATED:
         shown += f"; {AnswerKind(answer.kind).fix}"
-    reporter.say(f'{target_name(plan.config.model)} is asked "{brief(chat[-1].content)}" and answers {shown}')
+    reporter.say(f'{target_name(config.model)} is asked "{brief(chat[-1].content)}" and answers {shown}')
+    if is_served(config.model) and not answer.known:
+        reporter.say(f"{config.model}: {understood(load_target(config), chat, answer, decoding, seed)}")
 
 
 def _write(path: Path, text: str) -> None:

@@ -26,7 +26,12 @@ class ParleyError(ValueError):
         where: the file and line, field, argument or address.
         got: the offending value, already shortened for display.
         fix: the action that fixes it, often a command.
+
+    Attributes:
+        indices: questions of a call to a chat model that met it; empty if that is unknown.
     """
+
+    indices: tuple[int, ...] = ()
 
     def __init__(self, what: str, *, where: object = None, got: object = None, fix: str | None = None) -> None:
         self.what, self.where, self.got, self.fix = what, where, got, fix
@@ -82,6 +87,10 @@ class ModelError(ParleyError):
 
 class RefusedModelError(ModelError):
     """A key or model that the server refuses; every other request would fail too, so the command ends."""
+
+
+class LimitReachedError(RefusedModelError):
+    """A limit on requests or on their cost that is reached; what is there is kept, and the command ends."""
 
 
 class RunError(ParleyError):

@@ -19,6 +19,7 @@ import inspect
 import json
 import os
 import re
+import shlex
 import signal
 import threading
 import time
@@ -41,6 +42,8 @@ EVERY = "every"
 RUN_FORMAT = "parley run"
 """Prefix of the format of a run in its config.json."""
 _ENDING = ".py:"
+_PROGRAM = "cmd:"
+"""Prefix of a program that is a chat model (`policies/chat/program.py`)."""
 _BETWEEN = re.compile(r"[\s,=\"']+")
 _KIND = re.compile(r"[a-z]+:(?=[^:]+\.py:)")
 """Prefix for the kind of a part, such as `liar:` before `path/file.py:Name`."""
@@ -71,6 +74,12 @@ class Trust:
         """
         spellings = _spellings(name)
         if self._files & spellings:
+            return
+        if _is_program(name):
+            if not self._every and not self._agrees(name):
+                what = "a program would be started that was not typed on this command line, and it can do whatever you can"
+                raise ConfigError(what, where=name, fix="look at it; then type its address, or add --trust-code")
+            self._files |= spellings
             return
         path = name.rpartition(":")[0]
         if (run := _run_around(Path(path))) is not None:
@@ -121,6 +130,9 @@ def require_trust_in(settings: Any) -> None:
         settings: nested JSON types.
     """
     for text in _texts(settings):
+        if _is_program(text):
+            require_trust(text)
+            continue
         is_file_name = _is_name(text) and Path(text.rpartition(":")[0]).is_file()
         for name in [text] if is_file_name else filter(_is_name, _BETWEEN.split(text)):
             require_trust(_without_kind(name))
@@ -130,6 +142,7 @@ def typed_files(arguments: Iterable[str]) -> set[str]:
     """Return the files that a command line names, as `Trust` takes them."""
     texts = [part for argument in arguments for part in (argument, argument.partition("=")[2], *_BETWEEN.split(argument))]
     names = [name for text in filter(_is_name, texts) for name in (text, _without_kind(text))]
+    names += filter(_is_program, texts)
     return {spelling for name in names for spelling in _spellings(name)}
 
 
@@ -158,13 +171,32 @@ def _is_name(text: str) -> bool:
     return _ENDING in text
 
 
+def _is_program(text: str) -> bool:
+    return text.startswith(_PROGRAM)
+
+
+def program_spelling(name: str) -> str:
+    """Return the address of a program with absolute paths where its words are files here, for workers in other folders."""
+    try:
+        words = shlex.split(name.removeprefix(_PROGRAM))
+    except ValueError:
+        return name
+    spelled = [
+        str(Path(word).absolute()) if (number or "/" in word) and Path(word).exists() else word
+        for number, word in enumerate(words)
+    ]
+    return _PROGRAM + shlex.join(spelled)
+
+
 def _without_kind(name: str) -> str:
     kind = _KIND.match(name)
     return name[kind.end() :] if kind else name
 
 
 def _spellings(name: str) -> set[str]:
-    """Return the file of a name in three spellings: as given, absolute, and without links."""
+    """Return the file of a name in three spellings: as given, absolute, and without links; of a program two."""
+    if _is_program(name):
+        return {name, program_spelling(name)}
     path = Path(name.rpartition(":")[0])
     return {str(path), str(path.absolute()), str(path.resolve())}
 

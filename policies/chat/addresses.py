@@ -1,4 +1,4 @@
-"""Chat models by name: `hf:FOLDER`, `gguf:FILE`, `openai:URL#MODEL`, or `path/file.py:Name` of one's own."""
+"""Addresses of chat models: of weights (`hf:`, `gguf:`), servers (`openai:`, `http:`, `ws:`), programs (`cmd:`), and Python."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from parley.envs.core.errors import ConfigError
-from parley.envs.core.registry import Registry
+from parley.envs.core.registry import Registry, program_spelling
 from parley.envs.core.storage.uris import CHAT_MODELS, HUGGING_FACE, has_chat_prefix, is_uri
 
 chat_models = Registry("chat model", "parley.chat_models")
 """Chat models that installed packages bring; each is made like a user's own (`answers.py`)."""
 CHAT = CHAT_MODELS
 """Prefixes of the addresses of chat models, those of a user's own apart."""
-_, GGUF, OPENAI, ENDPOINT = CHAT
-"""Prefixes of the address of a file of weights for llama.cpp, of a server that speaks OpenAI's protocol, and of a file that
-describes any other bot behind HTTP."""
+_, GGUF, OPENAI, ENDPOINT, SOCKET, PROGRAM = CHAT
+"""Prefixes of a file of weights for llama.cpp, of a server that speaks OpenAI's protocol, of files that describe other bots
+behind HTTP or a WebSocket, and of a program."""
 
 _COMPLETIONS = "/chat/completions"
 
@@ -30,9 +30,14 @@ def is_local(name: str) -> bool:
     return name.startswith((HUGGING_FACE, GGUF))
 
 
+def is_served(name: str) -> bool:
+    """Return whether a name stands for a model that is asked from outside this process, several questions at once."""
+    return has_chat_prefix(name) and not is_local(name)
+
+
 def weights_of(name: str) -> str:
-    """Return the folder, file or URI of the weights of an address; empty for a server."""
-    if name.startswith(OPENAI):
+    """Return the folder, file or URI of the weights of an address; empty for a server or a program."""
+    if name.startswith((OPENAI, PROGRAM)):
         return ""
     prefix = next((kind for kind in CHAT if has_chat_prefix(name) and name.startswith(kind)), "")
     return name.removeprefix(prefix)
@@ -40,6 +45,8 @@ def weights_of(name: str) -> str:
 
 def absolute_address(name: str) -> str:
     """Return the address of a chat model with an absolute path, for workers in other folders."""
+    if name.startswith(PROGRAM):
+        return program_spelling(name)
     weights = weights_of(name)
     if not weights or is_uri(weights) or name in chat_models:
         return name
@@ -49,6 +56,9 @@ def absolute_address(name: str) -> str:
 def short_address(name: str) -> str:
     """Return the last part of an address, for labels: a server's model, or the folder or file of weights."""
     whole = name.rpartition("#")[2] if name.startswith(OPENAI) else weights_of(name)
+    if name.startswith(PROGRAM):
+        # The last word that is no option: bot of `cmd:python bot.py --fast`.
+        whole = [word for word in name.removeprefix(PROGRAM).split() if not word.startswith("-")][-1].removesuffix(".py")
     parts = [part for part in whole.split("/") if part]
     return parts[-1].removesuffix(".gguf").removesuffix(".yaml").replace(".", "_") if parts else "model"
 

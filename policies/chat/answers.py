@@ -6,29 +6,34 @@ shape the request. Each line names the model, so that tokens and cost are counte
 one that moderation stopped is not asked for again.
 
 A user's own model is `path/file.py:Name`: a class without arguments, or an object, with a method `answer` (as of `ChatModel`;
-texts may stand for `Answer`s) or a method `reply(messages)` that returns a text; or a function `reply(messages)`. `reply` gets
+texts may stand for `Answer`s) or a method `reply(messages)` that returns a text or an `Answer`; or a function
+`reply(messages)`. An `async def reply` is asked `chat.concurrency` questions at once, all others one by one. `reply` gets
 dictionaries with `role` and `content`, as in OpenAI's protocol; `answer` gets `Chat`s. A method `score` (as of
 `ScoringChatModel`) is used if there is one. Its answers must depend on messages, decoding and seed alone.
 """
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import hashlib
 import inspect
+import itertools
 import json
 import os
+import re
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, BinaryIO, Protocol, runtime_checkable
 
 from parley.envs.core.errors import ConfigError, ModelError, RunError
-from parley.envs.core.registry import TimedCalls, own_start
-from parley.envs.core.storage.uris import EXCLUSIVE, lock
+from parley.envs.core.registry import TimedCalls, own_code, own_start
+from parley.envs.core.storage.uris import locked
 from parley.policies.chat.addresses import chat_models
 from parley.policies.chat.completions import part_thinking
+from parley.policies.chat.limits import RequestLimits
 from parley.policies.chat.model import (
     ANSWERS,
     ANSWERS_FOLDER,
@@ -43,6 +48,12 @@ from parley.policies.chat.model import (
 )
 from parley.policies.chat.settings import DEFAULT, ChatModelSettings
 
+_MORE_SECONDS = "mend it, or give it more seconds: --set chat.timeout_s=SECONDS"
+
+
+def _as_dicts(chat: Chat) -> list[dict[str, str]]:
+    return [{"role": part.role, "content": part.content} for part in chat]
+
 
 class OwnChatModel:
     """A user's own chat model, whose results are checked.
@@ -50,20 +61,23 @@ class OwnChatModel:
     Args:
         name: its address.
         part: an object with `answer` or `reply`, or a function of messages.
-        timeout_s: seconds that an answer or a score may take; a call that is asked for several may take as many times more.
-        parts_thinking: whether reasoning between marks is parted from texts; an `Answer` has them apart already.
+        settings: seconds that an answer or a score may take (a call that is asked for several may take as many times more),
+            whether reasoning between marks is parted from texts (an `Answer` has them apart already), and limits.
 
     Raises:
         ConfigError: it is none of them.
     """
 
-    def __init__(self, name: str, part: Any, timeout_s: float = DEFAULT.timeout_s, *, parts_thinking: bool = True) -> None:
-        self._parts_thinking = parts_thinking
-        self.answers_depend_on = "" if parts_thinking else "thinking is kept"
+    def __init__(self, name: str, part: Any, settings: ChatModelSettings = DEFAULT) -> None:
+        self._parts_thinking = settings.thinking == "part"
+        self.answers_depend_on = "" if self._parts_thinking else "thinking is kept"
         self.name, self._part, self.usage = name, part, ChatUsage()
         self.access = Access.SCORES if callable(getattr(part, "score", None)) else Access.TEXT
         self._reply = getattr(part, "reply", part)
-        self._calls = TimedCalls(name, timeout_s, "mend it, or give it more seconds: --set chat.timeout_s=SECONDS")
+        self._calls, self._timeout_s = TimedCalls(name, settings.timeout_s, _MORE_SECONDS), settings.timeout_s
+        self.limits, self._at_once = RequestLimits(name, settings), settings.concurrency
+        called = getattr(self._reply, "__call__", None)  # noqa: B004 (an object may have an async method of this name)
+        self._is_async = inspect.iscoroutinefunction(self._reply) or inspect.iscoroutinefunction(called)
         if not callable(getattr(part, "answer", self._reply)):
             fix = "name a class with a method answer(chats, *, decoding, seeds), or a function of messages that returns a text"
             raise ConfigError("this makes no chat model", where=name, got=repr(part), fix=fix)
@@ -75,18 +89,26 @@ class OwnChatModel:
             ModelError: it did not give one text to each chat, or took too long.
             ConfigError: its code raised.
         """
-        return [answer for _, answer in self.arriving(chats, decoding=decoding, seeds=seeds)]
+        answers = dict(self.arriving(chats, decoding=decoding, seeds=seeds))
+        return [answers[index] for index in range(len(chats))]
 
     def arriving(
         self, chats: Sequence[Chat], *, decoding: ChatDecoding, seeds: Sequence[int] = ()
     ) -> Iterator[tuple[int, Answer]]:
-        """Yield answers as they arrive, in order, see `ArrivingChatModel`."""
-        results = self._answered(chats, decoding, seeds) if hasattr(self._part, "answer") else map(self._replied, chats)
-        for index, text in enumerate(results):
+        """Yield answers as they arrive, see `ArrivingChatModel`; in order, but of an `async def`."""
+        results: Iterator[tuple[int, Any]]
+        if hasattr(self._part, "answer"):
+            results = iter(enumerate(self._answered(chats, decoding, seeds)))
+        elif self._is_async:
+            results = self._replied_together(chats)
+        else:
+            results = enumerate(map(self._replied, chats))
+        for index, text in results:
             answer = self._of_text(text) if isinstance(text, str) else text
             if not isinstance(answer, Answer):
                 fix = "return texts, or parley.policies.chat.model.Answer"
                 raise ModelError("the model's answer is no text", where=self.name, got=repr(answer)[:80], fix=fix)
+            self.limits.pay(chats[index], answer)
             self.usage.count([answer])
             yield index, answer
 
@@ -106,6 +128,8 @@ class OwnChatModel:
         return Answer(reply, "stop" if closed else "length", reasoning=reasoning)
 
     def _answered(self, chats: Sequence[Chat], decoding: ChatDecoding, seeds: Sequence[int]) -> list[Any]:
+        for _ in chats:
+            self._count_request()
         with self._calls.call("answer", len(chats)):
             answers = list(self._part.answer(chats, decoding=decoding, seeds=seeds))
         if len(answers) != len(chats):
@@ -114,8 +138,44 @@ class OwnChatModel:
         return answers
 
     def _replied(self, chat: Chat) -> Any:
+        self._count_request()
         with self._calls.call("reply"):
-            return self._reply([{"role": part.role, "content": part.content} for part in chat])
+            return self._reply(_as_dicts(chat))
+
+    def _count_request(self) -> None:
+        with self.limits.request(threading.Event()):
+            pass
+
+    def _replied_together(self, chats: Sequence[Chat]) -> Iterator[tuple[int, Any]]:
+        """Yield the results of an `async def`, as many at once as are allowed."""
+        loop, running, waiting = asyncio.new_event_loop(), set[asyncio.Task[tuple[int, Any]]](), enumerate(chats)
+
+        async def reply(index: int, chat: Chat) -> tuple[int, Any]:
+            async with asyncio.timeout(self._timeout_s):
+                return index, await self._reply(_as_dicts(chat))
+
+        try:
+            while True:
+                for index, chat in itertools.islice(waiting, self._at_once - len(running)):
+                    self._count_request()
+                    running.add(loop.create_task(reply(index, chat)))
+                if not running:
+                    return
+                done, running = loop.run_until_complete(asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED))
+                for task in done:
+                    with own_code(self.name):
+                        try:
+                            result = task.result()
+                        except TimeoutError:
+                            what = f"reply took more than {self._timeout_s:g} s"
+                            raise ModelError(what, where=self.name, fix=_MORE_SECONDS) from None
+                    yield result
+        finally:
+            for task in running:
+                task.cancel()
+            if running:
+                loop.run_until_complete(asyncio.wait(running))
+            loop.close()
 
 
 def load_own(name: str, settings: ChatModelSettings = DEFAULT) -> OwnChatModel:
@@ -124,8 +184,7 @@ def load_own(name: str, settings: ChatModelSettings = DEFAULT) -> OwnChatModel:
     Raises:
         ConfigError: no such file or name, it is not trusted, or it makes none.
     """
-    made = made_chat_model(name, chat_models.get(name))
-    return OwnChatModel(name, made, settings.timeout_s, parts_thinking=settings.thinking == "part")
+    return OwnChatModel(name, made_chat_model(name, chat_models.get(name)), settings)
 
 
 def answers_chats(part: Any) -> bool:
@@ -165,10 +224,10 @@ class ChatAnswers:
     """
 
     def __init__(self, folder: Path) -> None:
-        self._path, self._read_to, self._known = folder / ANSWERS, 0, dict[str, Answer]()
-        self._models: dict[str, str] = {}
-        self._questions: dict[str, str] = {}
-        self._lock = threading.Lock()
+        self.folder, self._path = folder, folder / ANSWERS
+        # A line's start by its key, without the answer, so that 100,000 of them take few MiB.
+        self._lines, self._read_to = dict[bytes, int](), 0
+        self._lock, self._writer = threading.Lock(), -1
         try:
             # An existing file is only read until an answer is kept, so a read-only folder works.
             if not self._path.exists():
@@ -182,9 +241,13 @@ class ChatAnswers:
         with self._lock:
             try:
                 self._read_on()
+                starts = [self._lines.get(key.encode()) for key in keys]
+                if not any(start is not None for start in starts):
+                    return [None] * len(keys)
+                with self._path.open("rb") as file:
+                    return [None if start is None else _answer_at(file, start) for start in starts]
             except OSError as error:
                 raise self._broken(error) from error
-            return [self._known.get(key) for key in keys]
 
     def keep(self, key: str, answer: Answer, model: str, question: str = "") -> None:
         """Write an answer of a model on one line.
@@ -195,56 +258,97 @@ class ChatAnswers:
             model: address of the model that gave it.
             question: key of the question without its seed, for drawn answers; else empty.
         """
-        document = {"key": key, "model": model, "answer": dataclasses.asdict(replace(answer, known=True))}
+        document = {"key": key, "model": model, "answer": {**vars(answer), "known": True}}
         document |= {"question": question} if question else {}
         line = json.dumps(document).encode() + b"\n"
         with self._lock:
             try:
-                descriptor = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
-                try:
-                    lock(descriptor, EXCLUSIVE)
-                    size = os.fstat(descriptor).st_size
+                if self._writer < 0:
+                    flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+                    self._writer = os.open(self._path, flags, 0o644)
+                with locked(self._writer):
+                    start = os.fstat(self._writer).st_size
                     # A kill may have left half a line, which must not swallow this one.
-                    whole = size == 0 or os.pread(descriptor, 1, size - 1) == b"\n"
-                    os.write(descriptor, line if whole else b"\n" + line)
-                finally:
-                    os.close(descriptor)
+                    whole = start == 0 or os.pread(self._writer, 1, start - 1) == b"\n"
+                    num_written = os.write(self._writer, line if whole else b"\n" + line)
             except OSError as error:
                 raise self._broken(error) from error
-            self._known[key], self._models[key], self._questions[key] = replace(answer, known=True), model, question
+            if whole and num_written == len(line):
+                self._lines[key.encode()] = start
+                self._read_to += num_written * (self._read_to == start)
 
     def usage(self) -> dict[str, ChatUsage]:
         """Return what the answers took when they were given, by the model's address."""
-        self.find(())
         usages: dict[str, ChatUsage] = {}
-        first: dict[tuple[str, str], Answer] = {}
-        for key, answer in self._known.items():
-            model_usage = usages.setdefault(self._models[key], ChatUsage())
-            model_usage.count([replace(answer, known=False)])
-            model_usage.failed_attempts += answer.failed_attempts
-            question = self._models[key], self._questions[key]
-            if question[1] and answer.is_reply and first.setdefault(question, answer) is not answer:
-                model_usage.count_redrawn(answer.text, first[question].text)
+        first: dict[tuple[str, str], str] = {}
+        try:
+            self._read_on()
+            with self._path.open("rb") as file:
+                for start, line in _lines_from(file, 0):
+                    if self._lines.get(_key_of(line)) != start or (kept := _kept(line)) is None:
+                        continue
+                    answer, model, question = kept
+                    usage = usages.setdefault(model, ChatUsage())
+                    usage.count([replace(answer, known=False)])
+                    usage.failed_attempts += answer.failed_attempts
+                    if question and answer.is_reply:
+                        if (model, question) in first:
+                            usage.count_redrawn(answer.text, first[model, question])
+                        first.setdefault((model, question), answer.text)
+        except OSError as error:
+            raise self._broken(error) from error
         return usages
 
     def _read_on(self) -> None:
+        """Note where the answers of new lines stand."""
+        if self._path.stat().st_size == self._read_to:
+            return
         with self._path.open("rb") as file:
-            file.seek(self._read_to)
-            new = file.read()
-        whole = new[: new.rfind(b"\n") + 1]
-        self._read_to += len(whole)
-        for line in whole.splitlines():
-            try:
-                document = json.loads(line)
-                self._known[document["key"]] = _stored_answer(document["answer"])
-                self._models[document["key"]] = str(document.get("model", ""))
-                self._questions[document["key"]] = str(document.get("question", ""))
-            except (ValueError, KeyError, TypeError):
-                continue
+            for start, line in _lines_from(file, self._read_to):
+                self._read_to = start + len(line)
+                self._lines[_key_of(line)] = start
+        self._lines.pop(b"", None)
+
+    def __del__(self) -> None:
+        if self._writer >= 0:
+            os.close(self._writer)
 
     def _broken(self, error: OSError) -> RunError:
         fix = "make room or mend the disk; what was answered so far is kept"
         return RunError("answers cannot be kept", where=self._path, got=error.strerror or str(error), fix=fix)
+
+
+_KEY = re.compile(rb'\{"key": "([^"\\]+)"')
+
+
+def _key_of(line: bytes) -> bytes:
+    """Return the key of a line; empty if it has none."""
+    match = _KEY.match(line)
+    return match[1] if match else b""
+
+
+def _lines_from(file: BinaryIO, start: int) -> Iterator[tuple[int, bytes]]:
+    """Yield whole lines from a place on, each with its start."""
+    file.seek(start)
+    for line in file:
+        if line.endswith(b"\n"):
+            yield start, line
+        start += len(line)
+
+
+def _answer_at(file: BinaryIO, start: int) -> Answer | None:
+    file.seek(start)
+    kept = _kept(file.readline())
+    return None if kept is None else kept[0]
+
+
+def _kept(line: bytes) -> tuple[Answer, str, str] | None:
+    """Return the answer of a line, the model, and the key of its question; None for a line that says too little."""
+    try:
+        document = json.loads(line)
+        return _stored_answer(document["answer"]), str(document.get("model", "")), str(document.get("question", ""))
+    except (ValueError, KeyError, TypeError):
+        return None
 
 
 class RememberedChatModel:
@@ -293,16 +397,22 @@ class RememberedChatModel:
             yield from self._known(indices[key], noted)
         if not unknown:
             return
+        if (limits := getattr(self.inner, "limits", None)) is not None:
+            limits.folder = self._answers.folder
         firsts = [indices[key][0] for key in unknown]
         questions = [chats[index] for index in firsts]
         arriving = answers_arriving(
             self.inner, questions, decoding=decoding, seeds=[seeds[index] for index in firsts] if seeds else (), note=note
         )
-        for number, answer in arriving:
-            key = unknown[number]
-            self._answers.keep(key, answer, self.name, self._key(questions[number], decoding, None) if is_drawn else "")
-            yield firsts[number], answer
-            yield from self._known(indices[key][1:], answer)
+        try:
+            for number, answer in arriving:
+                key = unknown[number]
+                self._answers.keep(key, answer, self.name, self._key(questions[number], decoding, None) if is_drawn else "")
+                yield firsts[number], answer
+                yield from self._known(indices[key][1:], answer)
+        except (ConfigError, ModelError) as error:
+            error.indices = tuple(index for number in error.indices for index in indices[unknown[number]])
+            raise
 
     def keep_lost(self, chat: Chat, answer: Answer, decoding: ChatDecoding, seed: int | None) -> Answer:
         """Keep and return the answer of a question that could not be asked; a kept one is marked as known."""

@@ -7,8 +7,8 @@ from typing import Any
 
 from parley.envs.core.errors import ConfigError
 from parley.envs.core.storage.copies import fetched_model
-from parley.envs.core.storage.uris import HUGGING_FACE, is_uri
-from parley.policies.chat.addresses import CHAT, ENDPOINT, GGUF, OPENAI, chat_models
+from parley.envs.core.storage.uris import HUGGING_FACE, has_chat_prefix, is_uri
+from parley.policies.chat.addresses import CHAT, ENDPOINT, GGUF, OPENAI, PROGRAM, SOCKET, chat_models
 from parley.policies.chat.answers import kept_answers, load_own
 from parley.policies.chat.model import ChatModel
 from parley.policies.chat.settings import DEFAULT, ChatModelSettings
@@ -18,6 +18,8 @@ CHAT_MODEL_KINDS = {
     f"{GGUF}FILE": "weights of llama.cpp, read by transformers",
     f"{OPENAI}URL#MODEL": "a server that speaks OpenAI's protocol: vLLM, llama.cpp, Ray Serve",
     f"{ENDPOINT}FILE.yaml": "any bot behind HTTP, described by a file: url, headers, body, path of the reply",
+    f"{SOCKET}FILE.yaml": "the same behind a WebSocket",
+    f"{PROGRAM}PROGRAM ARGS": "a program that reads and writes JSON lines",
     "path/file.py:Name": "a class or function of your own",
     "RUN": "a response model that Parley trained, or a run of parley train hardened; a folder or a URI",
 }
@@ -50,10 +52,14 @@ def _model_of(name: str, settings: ChatModelSettings) -> ChatModel:
         from parley.policies.chat.server import ServedChatModel
 
         return ServedChatModel(name, settings)
-    if name.startswith(ENDPOINT) and not is_uri(name):
-        from parley.policies.chat.endpoint import EndpointChatModel
+    if name.startswith((ENDPOINT, SOCKET)) and has_chat_prefix(name):
+        from parley.policies.chat.endpoint import EndpointChatModel, SocketChatModel
 
-        return EndpointChatModel(name, settings)
+        return (SocketChatModel if name.startswith(SOCKET) else EndpointChatModel)(name, settings)
+    if name.startswith(PROGRAM):
+        from parley.policies.chat.program import ProgramChatModel
+
+        return ProgramChatModel(name, settings)
     if name.startswith((HUGGING_FACE, GGUF)):
         from parley.policies.chat.local import load_local
 

@@ -538,10 +538,13 @@ class AgainError(Exception):
         error: that is raised where no attempt is left.
         wait_s: seconds that the server asks to wait; None where it does not say.
         most_unreached: most attempts to reach a server that has never been reached; None if it has been.
+        is_busy: whether the server has too much to do, so that less should be asked at once.
     """
 
-    def __init__(self, error: ModelError, wait_s: float | None = None, *, most_unreached: int | None = None) -> None:
-        self.error, self.wait_s, self.most_unreached = error, wait_s, most_unreached
+    def __init__(
+        self, error: ModelError, wait_s: float | None = None, *, most_unreached: int | None = None, is_busy: bool = False
+    ) -> None:
+        self.error, self.wait_s, self.most_unreached, self.is_busy = error, wait_s, most_unreached, is_busy
 
 
 class UnsuitedError(Exception):
@@ -568,6 +571,7 @@ def error_of(refusal: Refusal, reading: RefusalReading, where: str, url: str, pr
     """
     shown = blotted(refusal.shown)
     status = f"HTTP 200 with error {refusal.status}" if refusal.in_answer else f"HTTP {refusal.status}"
+    status = status if url else f"error {refusal.status}"
     got = f"{status}: {shown}" if shown else status
     if proxy and refusal.status in (403, 407, 502, 503, 504):
         got = f"{got}, by the proxy {proxy}"
@@ -576,7 +580,7 @@ def error_of(refusal: Refusal, reading: RefusalReading, where: str, url: str, pr
     if not isinstance(error, ModelError) or isinstance(error, RefusedModelError):
         return error
     if reading.kind is RefusalKind.BUSY:
-        return AgainError(error, refusal.wait_s)
+        return AgainError(error, refusal.wait_s, is_busy=refusal.status in (429, 503, 529))
     changeable = (RefusalKind.FIELD, RefusalKind.SYSTEM, RefusalKind.TURNS, RefusalKind.NO_ROOM)
     return UnsuitedError(reading, error) if reading.kind in changeable else error
 

@@ -16,7 +16,7 @@ import numpy as np
 from parley.envs.core.errors import CheckpointError, ConfigError
 from parley.envs.core.storage.uris import HUGGING_FACE, is_uri
 from parley.envs.negotiation.domain import Vocabulary
-from parley.policies.chat.addresses import ENDPOINT, GGUF, OPENAI
+from parley.policies.chat.addresses import ENDPOINT, GGUF, OPENAI, SOCKET, is_served
 from parley.policies.chat.answers import kept_answers
 from parley.policies.chat.loading import load_chat_model
 from parley.policies.chat.model import Access, Chat, ChatModel, ScoringChatModel, require_access
@@ -78,6 +78,7 @@ def require_address(name: str) -> None:
         (HUGGING_FACE, "folder", Path.is_dir),
         (GGUF, "file", Path.is_file),
         (ENDPOINT, "file", Path.is_file),
+        (SOCKET, "file", Path.is_file),
     ):
         if not name.startswith(kind) or is_uri(name):
             continue
@@ -133,7 +134,7 @@ def require_chat_judge(spec: str, instead: str = "") -> None:
         CheckpointError: no such folder or file is there.
         ConfigError: it is a server, or a model of a user's own without likelihoods.
     """
-    if spec.startswith((OPENAI, ENDPOINT)):
+    if is_served(spec):
         fix = f"name weights that are here, hf:FOLDER or gguf:FILE{instead}"
         what = "a judge of fluency says how likely words are, and a server does not"
         raise ConfigError(what, where="--judge", got=spec, fix=fix)

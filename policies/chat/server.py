@@ -3,11 +3,6 @@
 `RequestShape` writes OpenAI's body of a chat completion. A field or a role that a server refuses is left out from then on. The
 notes of an answer name each such change that affects how the answer is drawn. `refusals.py` reads refusals, and an answer
 stopped by moderation is an answer of that kind. A key goes to its server alone.
-
-The whole answer, headers included, must arrive within the time limit of a question. The standard library limits each read, so a
-server that sends a byte now and then could go on for ever; here the limit counts from the start of the question. Connecting has
-a shorter limit of its own, which tells an address that drops packets from a slow server. No redirect is followed, because it
-could take a key to another host, and no proxy is used for this machine.
 """
 
 from __future__ import annotations
@@ -23,29 +18,18 @@ import socket
 import ssl
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
-from io import BufferedReader, RawIOBase
-from ipaddress import ip_address
-from typing import IO, Any, NamedTuple
-from urllib.error import HTTPError, URLError
+from http.client import HTTPException
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
-from urllib.request import (
-    HTTPHandler,
-    HTTPRedirectHandler,
-    HTTPSHandler,
-    OpenerDirector,
-    ProxyHandler,
-    Request,
-    build_opener,
-    getproxies,
-    proxy_bypass,
-)
 
-from parley.envs.core.errors import ModelError, RefusedModelError
+from parley.envs.core.errors import ModelError, ParleyError, RefusedModelError
 from parley.policies.chat.addresses import server_of
 from parley.policies.chat.completions import HalfAnswerError, answer_of
+from parley.policies.chat.connections import MOST_BYTES, Connections, ConnectTimeoutError, TooManyBytesError
+from parley.policies.chat.limits import RequestLimits, StoppedError
 from parley.policies.chat.model import (
     FOLDED,
     MERGED,
@@ -73,10 +57,6 @@ from parley.policies.chat.refusals import (
 from parley.policies.chat.settings import LIMITS, ChatModelSettings
 
 logger = logging.getLogger(__name__)
-
-CONNECT_TIMEOUT_S = 10.0
-"""Seconds for a connection."""
-
 
 OWN_TEMPERATURE = "drawn at the server's own temperature"
 NO_SEED = "drawn without a seed"
@@ -176,126 +156,6 @@ class RequestShape:
         return merged(chat) if self.merges_turns else chat
 
 
-class ConnectTimeoutError(TimeoutError):
-    """An error for a connection that did not come about in time, to no server or through dropped packets."""
-
-
-class Opener(NamedTuple):
-    """An opener of addresses and its proxy.
-
-    Args:
-        director: opens them; each request must have a timeout.
-        proxy: that it asks, without a name and a password; empty for none.
-    """
-
-    director: OpenerDirector
-    proxy: str
-
-
-def opener_of(url: str) -> Opener:
-    """Return an opener of an address: by the environment's proxy, but for this machine and hosts in `no_proxy`."""
-    parts = urlsplit(url)
-    proxy = "" if is_loopback(parts.hostname or "") or proxy_bypass(parts.netloc) else getproxies().get(parts.scheme, "")
-    handlers = (ProxyHandler({parts.scheme: proxy} if proxy else {}), _NoRedirects, TimedHTTPHandler, TimedHTTPSHandler)
-    return Opener(build_opener(*handlers), _without_password(proxy))
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether a host is this machine by its name or number."""
-    try:
-        address = ip_address(host)
-    except ValueError:
-        return host.lower().rstrip(".") == "localhost" or host.lower().rstrip(".").endswith(".localhost")
-    return (getattr(address, "ipv4_mapped", None) or address).is_loopback
-
-
-def _without_password(proxy: str) -> str:
-    scheme, mark, rest = proxy.rpartition("://")
-    return f"{scheme}{mark}{rest.rpartition('@')[2]}"
-
-
-class _NoRedirects(HTTPRedirectHandler):
-    def redirect_request(self, req: Request, fp: IO[bytes], code: int, msg: str, headers: Any, newurl: str) -> None:
-        return None
-
-
-class _TimedReads(RawIOBase):
-    """A reader of a socket with a deadline."""
-
-    def __init__(self, raw: Any, sock: socket.socket) -> None:
-        self._raw, self._sock = raw, sock
-        self._deadline = time.monotonic() + (sock.gettimeout() or 0.0)
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int | None:
-        self._sock.settimeout(_left(self._deadline))
-        num_read: int | None = self._raw.readinto(buffer)
-        return num_read
-
-    def close(self) -> None:
-        self._raw.close()
-        super().close()
-
-
-class _TimedResponse(HTTPResponse):
-    def __init__(self, sock: socket.socket, *args: Any, **kwargs: Any) -> None:
-        super().__init__(sock, *args, **kwargs)
-        self.fp: Any = BufferedReader(_TimedReads(self.fp.detach(), sock))
-
-
-class _TimedConnection(HTTPConnection):
-    response_class = _TimedResponse
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self._deadline = time.monotonic() + (self.timeout or 0.0)
-
-    def connect(self) -> None:
-        whole_s = self.timeout
-        self.timeout = min(CONNECT_TIMEOUT_S, _left(self._deadline))
-        try:
-            super().connect()
-        except TimeoutError:
-            raise ConnectTimeoutError(f"no connection within {self.timeout:.3g} s") from None
-        finally:
-            self.timeout = whole_s
-        self.sock.settimeout(_left(self._deadline))
-
-    def getresponse(self) -> HTTPResponse:
-        self.sock.settimeout(_left(self._deadline))
-        return super().getresponse()
-
-
-class _TimedTLSConnection(_TimedConnection, HTTPSConnection):
-    pass
-
-
-class TimedHTTPHandler(HTTPHandler):
-    """A handler of `http:` addresses; a request must have a timeout."""
-
-    def http_open(self, req: Request) -> HTTPResponse:
-        """Return the response to a request."""
-        return self.do_open(_TimedConnection, req)
-
-
-class TimedHTTPSHandler(HTTPSHandler):
-    """A handler of `https:` addresses; a request must have a timeout."""
-
-    def https_open(self, req: Request) -> HTTPResponse:
-        """Return the response to a request."""
-        return self.do_open(_TimedTLSConnection, req)
-
-
-def _left(deadline: float) -> float:
-    if (left := deadline - time.monotonic()) <= 0:
-        raise TimeoutError
-    return left
-
-
-MOST_BYTES = 16 * 2**20
-"""Largest answer in bytes; a longer one is an error."""
 MAX_FAILED = 10
 """Calls in a row that may fail before a server is left alone for `longest_wait_s`."""
 MAX_UNREACHED = 3
@@ -310,28 +170,37 @@ _NO_WAY = frozenset({errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN, err
 _UNREACHABLE = (ConnectionRefusedError, socket.gaierror, ssl.SSLCertVerificationError)
 
 
-class ServedChatModel:
-    """A model behind a server, of which only texts can be seen.
+class HttpRequest(NamedTuple):
+    """The parts of a request, as `Connections.request` takes them."""
+
+    method: str
+    url: str
+    body: bytes | None
+    headers: dict[str, str]
+
+
+class AskedChatModel(ABC):
+    """A model outside this process, of which only texts can be seen: questions at once, attempts, waits and limits.
 
     Args:
-        name: `openai:URL#MODEL`; the URL is what `/chat/completions` is put behind, such as http://127.0.0.1:8000/v1.
+        name: its address.
         settings: time limits, attempts, questions at once, and how requests look.
+        url: of its server; empty for none.
+        model: as the server calls it.
+        proxy: that is asked, for messages; empty for none.
 
     Attributes:
         usage: counters of its answers.
+        limits: the limits on its requests.
         answers_depend_on: settings that answers follow from beside the question.
-
-    Raises:
-        ConfigError: the address has no URL or no model, or holds a password or a query, which would be written into runs.
     """
 
     access = Access.TEXT
 
-    def __init__(self, name: str, settings: ChatModelSettings, *, url: str = "") -> None:
-        self._url, self._model = (url, "") if url else server_of(name)
+    def __init__(self, name: str, settings: ChatModelSettings, *, url: str = "", model: str = "", proxy: str = "") -> None:
+        self._url, self._model, self._proxy = url, model, proxy
         self.name, self._settings, self.usage = name, settings, ChatUsage()
-        self.answers_depend_on = settings.answers_depend_on
-        self._opener, self._proxy = opener_of(self._url)
+        self.limits, self.answers_depend_on = RequestLimits(name, settings), settings.answers_depend_on
         self._shape, self._lock = RequestShape.of(settings), threading.Lock()
         self._last_failed: ModelError | None = None
         self._num_failed, self._failed_at, self._warned = 0, -math.inf, False
@@ -361,7 +230,7 @@ class ServedChatModel:
         for _ in range(num_asking):
             asking = (waiting, outcomes, stop, decoding)
             threading.Thread(target=self._ask_all, args=asking, name="parley-chat", daemon=True).start()
-        failed: Exception | None = None
+        failed: list[tuple[int, Exception]] = []
         try:
             while num_asking:
                 outcome = outcomes.get()
@@ -370,7 +239,7 @@ class ServedChatModel:
                 elif isinstance(outcome[1], Answer):
                     yield self._counted(outcome[0], outcome[1])
                 else:
-                    failed = failed or outcome[1]
+                    failed.append((outcome[0], outcome[1]))
         except KeyboardInterrupt:
             stop.set()
             while not outcomes.empty():
@@ -380,10 +249,13 @@ class ServedChatModel:
             raise
         finally:
             stop.set()
-        if failed is not None:
-            if isinstance(failed, ModelError):
-                self._num_failed, self._failed_at, self._last_failed = self._num_failed + 1, time.monotonic(), failed
-            raise failed
+        if failed:
+            error = next((error for _, error in failed if isinstance(error, RefusedModelError)), failed[0][1])
+            if isinstance(error, ModelError):
+                self._num_failed, self._failed_at, self._last_failed = self._num_failed + 1, time.monotonic(), error
+            if isinstance(error, ParleyError):
+                error.indices = tuple(index for index, _ in failed)
+            raise error
 
     def _counted(self, index: int, answer: Answer) -> tuple[int, Answer]:
         self._num_failed = 0
@@ -412,6 +284,8 @@ class ServedChatModel:
                 break
             try:
                 outcomes.put((index, self._ask(chat, decoding, seed, stop)))
+            except StoppedError:
+                break
             except Exception as error:
                 stop.set()
                 outcomes.put((index, error))
@@ -423,8 +297,10 @@ class ServedChatModel:
         while True:
             shape = self._shape
             body = shape.body(self._model, chat, wanted, seed)
+            era = self.limits.era
             try:
-                answer = self._attempt(body, wanted.max_tokens if shape.limit_field else None)
+                with self.limits.request(stop):
+                    answer = self._attempt(body, wanted.max_tokens if shape.limit_field else None)
             except UnsuitedError as unsuited:
                 room = unsuited.reading.room
                 if room is not None and room < wanted.max_tokens:
@@ -433,6 +309,8 @@ class ServedChatModel:
                     raise unsuited.error from None
             except AgainError as again:
                 failed += 1
+                if again.is_busy:
+                    self.limits.lower(era)
                 most, few = self._settings.max_attempts, again.most_unreached
                 never_reached = few is not None and not self._was_reached
                 most = min(most, few) if few is not None and never_reached else most
@@ -441,6 +319,7 @@ class ServedChatModel:
                     raise _after(again.error, failed, RefusedModelError if never_reached else ModelError) from None
                 self._wait(again, failed, stop)
             else:
+                self.limits.pay(chat, answer)
                 shortened = (SHORTENED,) if wanted is not decoding else ()
                 notes = (*shape.notes(chat, seed), *shortened, *answer.notes)
                 return replace(answer, failed_attempts=failed, notes=notes)
@@ -478,40 +357,28 @@ class ServedChatModel:
         logger.warning("%s: %s (%s); %s", self.name, unsuited.error.what, unsuited.error.got, suited.change(unsuited.reading))
         return True
 
-    def _request(self, body: dict[str, Any]) -> Request:
-        """Return the request of a body."""
-        headers = {"Content-Type": "application/json", "Accept": "application/json", "User-Agent": "parley"}
-        if key := api_key(self._url):
-            self._require_no_proxy_reads_it()
-            headers["Authorization"] = f"Bearer {key}"
-        return Request(self._url, json.dumps(body).encode(), headers, method="POST")
-
     def _answer(self, raw: bytes, max_tokens: int | None) -> Answer:
         """Return the answer of a response without keys."""
         return answer_of(raw, self.name, max_tokens=max_tokens, thinking=self._settings.thinking)
 
+    @abstractmethod
+    def _exchange(self, body: dict[str, Any]) -> bytes | Answer:
+        """Return the response to a body, or the answer of a refusal.
+
+        Raises:
+            AgainError: another attempt may succeed.
+            UnsuitedError: another request may.
+            ParleyError: none will.
+        """
+
     def _attempt(self, body: dict[str, Any], max_tokens: int | None) -> Answer:
-        request = self._request(body)
-        deadline = time.monotonic() + self._settings.timeout_s
-        texts = [message["content"] for message in body["messages"]]
-        try:
-            with self._opener.open(request, timeout=self._settings.timeout_s) as response:
-                raw = self._read(response, deadline)
-        except HTTPError as error:
-            with error:
-                self._was_reached = True
-                wait_s = _seconds(error.headers.get("Retry-After"))
-                return self._refused(Refusal.of_response(error.code, self._said(error, deadline), texts, wait_s), body)
-        except TimeoutError:
-            self._was_reached = True
-            raise AgainError(self._late()) from None
-        except (URLError, HTTPException, OSError) as error:
-            reason = getattr(error, "reason", None) or error
-            if isinstance(reason, TimeoutError) and not isinstance(reason, ConnectTimeoutError):
-                self._was_reached = True
-                raise AgainError(self._late()) from None
-            raise self._unreached(reason) from None
+        return self._read(self._exchange(body), body, max_tokens)
+
+    def _read(self, raw: bytes | Answer, body: dict[str, Any], max_tokens: int | None) -> Answer:
+        """Return the answer of a response."""
         self._was_reached = True
+        if isinstance(raw, Answer):
+            return raw
         try:
             # A server that repeats the key must not bring it into a row.
             answer = self._answer(without_keys(raw), max_tokens)
@@ -524,48 +391,6 @@ class ServedChatModel:
             # A page stays a page, and a stream a stream; a cut answer may be whole next time.
             is_other = "page" in error.what or "stream" in error.what
             raise (shown if is_other else AgainError(shown)) from None
-
-    def _require_no_proxy_reads_it(self) -> None:
-        if self._proxy and self._url.startswith("http:"):
-            host = urlsplit(self._url).hostname
-            fix = f"export no_proxy={host}, name an address of https, or ask without a key"
-            what = "the key would go to a proxy in the clear"
-            raise RefusedModelError(what, where=self.name, got=f"http_proxy={self._proxy}", fix=fix)
-
-    def _unreached(self, reason: object) -> AgainError:
-        got = blotted(f"{type(reason).__name__}: {reason}"[:200])
-        fix = "start the server, or mend the address"
-        if isinstance(reason, ssl.SSLError):
-            fix = "name the address as its server's certificate does, or with http: if it speaks no TLS"
-        if self._proxy:
-            got = f"{got}, by the proxy {self._proxy}"
-            fix = f"{fix}; export no_proxy={urlsplit(self._url).hostname} to ask without the proxy"
-        error = ModelError("the server cannot be reached, or broke off", where=self.name, got=got, fix=fix)
-        if isinstance(reason, ConnectTimeoutError):
-            return AgainError(error, most_unreached=1)
-        nobody = isinstance(reason, _UNREACHABLE) or (isinstance(reason, OSError) and reason.errno in _NO_WAY)
-        return AgainError(error, most_unreached=MAX_UNREACHED if nobody else None)
-
-    def _read(self, response: Any, deadline: float) -> bytes:
-        """Return a whole body within the time limit of one answer."""
-        parts, size = [], 0
-        while part := response.read1(65536):
-            parts.append(part)
-            size += len(part)
-            if time.monotonic() > deadline:
-                raise TimeoutError
-            if size > MOST_BYTES:
-                fix = "ask a server of chat completions"
-                raise ModelError("the server's answer is too long", where=self.name, got=f"over {MOST_BYTES:,} bytes", fix=fix)
-        if (promised := response.headers.get("Content-Length")) is not None and promised.isdigit() and size < int(promised):
-            raise HTTPException(f"{size} bytes of {promised} came")
-        return b"".join(parts)
-
-    def _said(self, error: HTTPError, deadline: float) -> bytes:
-        try:
-            return without_keys(self._read(error, deadline))
-        except (OSError, HTTPException, ModelError):
-            return b""
 
     def _refused(self, refusal: Refusal, body: dict[str, Any]) -> Answer:
         """Return the answer of a refusal, or raise its error."""
@@ -604,6 +429,74 @@ class ServedChatModel:
         got, fix = f"nothing whole within {self._settings.timeout_s:g} s", "--set chat.timeout_s=SECONDS, or resume later"
         got = f"{got}, by the proxy {self._proxy}" if self._proxy else got
         return ModelError("the server does not answer in time", where=self.name, got=got, fix=fix)
+
+
+class ServedChatModel(AskedChatModel):
+    """A model behind a server.
+
+    Args:
+        name: `openai:URL#MODEL`; the URL is what `/chat/completions` is put behind, such as http://127.0.0.1:8000/v1.
+        settings: as of any model that is asked.
+        url: another address than that of the name; empty for none.
+
+    Raises:
+        ConfigError: the address has no URL or no model, or holds a password or a query, which would be written into runs.
+    """
+
+    def __init__(self, name: str, settings: ChatModelSettings, *, url: str = "") -> None:
+        url, model = (url, "") if url else server_of(name)
+        self._connections = Connections(url)
+        super().__init__(name, settings, url=url, model=model, proxy=self._connections.proxy)
+
+    def _request(self, body: dict[str, Any]) -> HttpRequest:
+        """Return the request of a body."""
+        headers = {"Content-Type": "application/json", "Accept": "application/json", "User-Agent": "parley"}
+        if key := api_key(self._url):
+            self._require_no_proxy_reads_it()
+            headers["Authorization"] = f"Bearer {key}"
+        return HttpRequest("POST", self._url, json.dumps(body).encode(), headers)
+
+    def _exchange(self, body: dict[str, Any]) -> bytes | Answer:
+        texts = [message["content"] for message in body["messages"]]
+        try:
+            status, headers, raw = self._connections.request(*self._request(body), self._settings.timeout_s)
+        except TooManyBytesError:
+            fix = "ask a server of chat completions"
+            got = f"over {MOST_BYTES:,} bytes"
+            raise ModelError("the server's answer is too long", where=self.name, got=got, fix=fix) from None
+        except ConnectTimeoutError as error:
+            raise self._unreached(error) from None
+        except TimeoutError:
+            self._was_reached = True
+            raise AgainError(self._late()) from None
+        except (HTTPException, OSError) as error:
+            raise self._unreached(error) from None
+        self._was_reached = True
+        if not 200 <= status < 300:
+            wait_s = _seconds(headers.get("Retry-After"))
+            return self._refused(Refusal.of_response(status, without_keys(raw), texts, wait_s), body)
+        return raw
+
+    def _require_no_proxy_reads_it(self) -> None:
+        if self._proxy and self._url.startswith("http:"):
+            host = urlsplit(self._url).hostname
+            fix = f"export no_proxy={host}, name an address of https, or ask without a key"
+            what = "the key would go to a proxy in the clear"
+            raise RefusedModelError(what, where=self.name, got=f"http_proxy={self._proxy}", fix=fix)
+
+    def _unreached(self, reason: object) -> AgainError:
+        got = blotted(f"{type(reason).__name__}: {reason}"[:200])
+        fix = "start the server, or mend the address"
+        if isinstance(reason, ssl.SSLError):
+            fix = "name the address as its server's certificate does, or with http: if it speaks no TLS"
+        if self._proxy:
+            got = f"{got}, by the proxy {self._proxy}"
+            fix = f"{fix}; export no_proxy={urlsplit(self._url).hostname} to ask without the proxy"
+        error = ModelError("the server cannot be reached, or broke off", where=self.name, got=got, fix=fix)
+        if isinstance(reason, ConnectTimeoutError):
+            return AgainError(error, most_unreached=1)
+        nobody = isinstance(reason, _UNREACHABLE) or (isinstance(reason, OSError) and reason.errno in _NO_WAY)
+        return AgainError(error, most_unreached=MAX_UNREACHED if nobody else None)
 
 
 def _seconds(retry_after: str | None) -> float | None:

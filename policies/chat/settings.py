@@ -42,6 +42,8 @@ class LoraSettings(Configuration):
 Precision = Literal["float32", "bfloat16", "float16", "auto"]
 LIMITS = ("max_tokens", "max_completion_tokens")
 """Fields that limit the tokens of an answer: the older one, and the one of OpenAI's newer models."""
+REQUEST_LIMITS = ("concurrency", "requests_per_minute", "max_requests", "max_cost", "first_timeout_s")
+"""Settings of asking that change no answer, and may be changed on a resume."""
 LEFT_OUT = ("temperature", "seed", *LIMITS)
 """Fields that a verb decides on; `extra` may leave them out and set none."""
 NO_FIELDS = JsonObject()
@@ -104,7 +106,15 @@ class ChatAsking(WeightSettings):
     thinking: Literal["part", "keep"] = "part"
     """Treatment of reasoning between marks such as <think> in a text: parted from the reply, or kept in it."""
     concurrency: PositiveInt = 8
-    """Questions that a server is asked at the same time, by each process."""
+    """Questions that a server is asked at the same time at most, by each process; fewer while it is busy."""
+    requests_per_minute: NonNegativeFloat = 0.0
+    """Requests a minute at most, evenly spread; 0 for no limit. This and the next two hold for all processes of a run."""
+    max_requests: NonNegativeInt = 0
+    """Requests of a run at most, also as --max-requests; 0 for no limit. The run then stops, and a resume may raise it."""
+    max_cost: NonNegativeFloat = 0.0
+    """Cost of a run at most by the prices below, also as --max-cost; 0 for none. Unknown tokens are estimated by letters."""
+    first_timeout_s: PositiveFloat = 9.0
+    """Seconds for the first question of a scan, which checks the target."""
     judge_tokens: PositiveInt = 16
     """Most tokens of a verdict, or of a rating. A model that is cut in thinking is asked once more, with 64 times as many."""
     max_no_reply: Share = 0.05
@@ -128,6 +138,13 @@ class ChatAsking(WeightSettings):
             object.__setattr__(self, "extra", JsonObject.of(self.extra))
         except (TypeError, ValueError, RecursionError):
             check(self, "extra", False, 'a JSON object such as {"top_p": 0.9}')
+        priced = self.price_per_1k_in or self.price_per_1k_out or self.prices
+        check(
+            self,
+            "max_cost",
+            not self.max_cost or bool(priced),
+            "0 without a price; price_per_1k_in and price_per_1k_out set it",
+        )
         fields = self.extra.document
         fits = not set(fields) & set(FIXED) and all(fields[name] is None for name in set(fields) & set(LEFT_OUT))
         check(

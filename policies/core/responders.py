@@ -59,5 +59,5 @@ def _own_responder(name: str, chat: ChatModelSettings, answers: Path | None, max
     if not answers_chats(part):
         fix = "name a class with a method respond, or a chat model: a class with answer or reply, or a function of messages"
         raise ConfigError("this makes no response model", where=name, got=repr(named), fix=fix)
-    chat_model = OwnChatModel(name, part, chat.timeout_s, parts_thinking=chat.thinking == "part")
+    chat_model = OwnChatModel(name, part, chat)
     return ChatResponder(kept_answers(chat_model, answers), max_tokens)

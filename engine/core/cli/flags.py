@@ -230,7 +230,7 @@ def parse_job(verb: Verb, job: Job[Any, Any, Any], arguments: Sequence[str]) -> 
         ConfigError: a preset, flag or key is unknown (the error names the nearest), or a value is not allowed.
         SystemExit: help was printed, or tyro has reported a value of the wrong type.
     """
-    preset, rest = _take_preset(job, arguments)
+    preset, rest = _take_preset(job, spelled_out(arguments))
     for name in job.repeatable:
         rest = gathered(rest, f"--{name.replace('_', '-')}")
     config = job.presets[preset]()
@@ -301,6 +301,22 @@ def field_docs(kind: type) -> dict[str, str]:
                     case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(doc))):
                         docs[name] = inspect.cleandoc(doc)
     return docs
+
+
+_LIMITS = {"--max-requests": "chat.max_requests", "--max-cost": "chat.max_cost"}
+"""Flags of every verb that asks chat models, and of parley resume, with the settings that they stand for."""
+
+
+def spelled_out(arguments: Sequence[str]) -> list[str]:
+    """Return the arguments with flags for limits as settings: `--max-cost 5` is `--set chat.max_cost=5`."""
+    spelled, words = [], iter(arguments)
+    for word in words:
+        flag, mark, value = word.partition("=")
+        if flag in _LIMITS:
+            spelled += ["--set", f"{_LIMITS[flag]}={value if mark else next(words, '')}"]
+        else:
+            spelled.append(word)
+    return spelled
 
 
 def _take_preset(job: Job[Any, Any, Any], arguments: Sequence[str]) -> tuple[str, list[str]]:

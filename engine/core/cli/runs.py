@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.text import Text
 from tyro import conf
 
-from parley.engine.core.cli.flags import FailIf, JobCommand, parse, parse_job
+from parley.engine.core.cli.flags import FailIf, JobCommand, parse, parse_job, spelled_out
 from parley.engine.core.cli.main import Verb
 from parley.engine.core.cli.screen import make_console, show_lines, show_result, show_table, show_tables, watching
 from parley.engine.core.ray import logs
@@ -26,7 +26,7 @@ from parley.engine.core.verbs.catalogue import find
 from parley.engine.core.verbs.job import Job, Result, flat
 from parley.engine.core.verbs.status import DAMAGED, FAILED, FINISHED, INTERRUPTED, Pace, RunStatus, statuses
 from parley.engine.core.verbs.trainings import Entry
-from parley.envs.core.config import from_dict, to_dict
+from parley.envs.core.config import assign, from_dict, to_dict
 from parley.envs.core.play import HUMAN
 from parley.envs.core.storage.uris import display_path, local_copy
 from parley.policies.chat.model import by_kind
@@ -189,6 +189,8 @@ class ResumeArguments:
 
     run: Annotated[conf.Positional[str], conf.arg(metavar="RUN")]
     """Folder or URI of the run."""
+    set: Annotated[conf.UseAppendAction[tuple[str, ...]], conf.arg(metavar="KEY=VALUE", help_behavior_hint="(repeatable)")] = ()
+    """A setting that changes no row, such as chat.max_requests=2000 (also --max-requests 2000) or workers=4."""
     json: Annotated[conf.FlagCreatePairsOff[bool], conf.arg(help_behavior_hint="")] = False
     """Print the metrics as one JSON object on standard output."""
     fail_if: FailIf = ()
@@ -221,12 +223,12 @@ def run_report(verb: Verb, arguments: Sequence[str]) -> int:
 
 def run_resume(verb: Verb, arguments: Sequence[str]) -> int:
     """Resume a run with the configuration in its folder; return the exit status."""
-    options = parse(ResumeArguments, verb, arguments)
+    options = parse(ResumeArguments, verb, spelled_out(arguments))
     run = fetched_run(options.run)
     folder = RunFolder.load(run)
     entry = find(folder.job)
     job = entry.load()
-    config: Any = from_dict(job.config, folder.config, str(run / "config.json"))
+    config: Any = assign(from_dict(job.config, folder.config, str(run / "config.json")), options.set)
     conditions: tuple[FailCondition, ...] = ()
     if options.fail_if:
         from parley.engine.core.verbs.conditions import parse_conditions

@@ -44,6 +44,7 @@ from parley.envs.core.registry import RUN_FORMAT
 from parley.envs.core.storage.copies import LOCK
 from parley.envs.core.storage.files import entries
 from parley.envs.core.storage.uris import CHAT_MODELS, display_path, has_chat_prefix, is_uri, local_copy, split_uri, uri_of
+from parley.policies.chat.settings import REQUEST_LIMITS
 
 CONFIG, ENVIRONMENT, EVENTS, SUMMARY, ROWS = "config.json", "environment.json", "events.jsonl", "summary.json", "rows"
 UNFINISHED = "unfinished"
@@ -407,8 +408,7 @@ def require_same(
             got="; ".join(other_columns),
             fix=OTHER_NAME,
         )
-    before, now = ({k: v for k, v in values.items() if k not in resume_safe} for values in (head["config"], config))
-    changes = difference(before, now)
+    changes = difference(fixed_settings(head["config"], resume_safe), fixed_settings(config, resume_safe))
     if changes:
         raise RunError(
             "the configuration differs from the one this run was started with",
@@ -423,6 +423,20 @@ def require_same(
             got="; ".join(changed_models),
             fix=f"put back what was there to go on with the run; {OTHER_NAME}",
         )
+
+
+def fixed_settings(config: Mapping[str, Any], resume_safe: Collection[str]) -> dict[str, Any]:
+    """Return the settings that a resumed run must have as they were: not limits on requests to chat models.
+
+    Args:
+        config: a configuration as JSON types.
+        resume_safe: top-level keys that may differ.
+    """
+    return {
+        key: fixed_settings(value, REQUEST_LIMITS if key == "chat" else ()) if isinstance(value, Mapping) else value
+        for key, value in config.items()
+        if key not in resume_safe
+    }
 
 
 def changed_weights(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:

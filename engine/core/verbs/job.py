@@ -27,6 +27,7 @@ from parley.engine.core.runs.documents import (
     CONFIG,
     SUMMARY,
     changed_weights,
+    fixed_settings,
     reading_summary,
     refuse_links_out,
     require_same,
@@ -313,7 +314,8 @@ class Job(ABC, Generic[ConfigT, PreparedT, FoundT]):
         if not all((path / name).exists() for name in (CONFIG, SUMMARY, *self.files)):
             return False
         run = RunFolder.load(path)
-        if run.job != self.name or difference(self._fixed(run.config), self._fixed(to_dict(config))):
+        before, now = (fixed_settings(values, self.resume_safe) for values in (run.config, to_dict(config)))
+        if run.job != self.name or difference(before, now):
             return False
         if changed_weights(run.weights, weights):
             # Opening the run for writing names the changed model.
@@ -405,9 +407,6 @@ class Job(ABC, Generic[ConfigT, PreparedT, FoundT]):
     def present(self, result: Result, run: RunFolder) -> Result:
         """Return the result of a run as shown; jobs add what only the run can tell, such as tables."""
         return result
-
-    def _fixed(self, config: Mapping[str, Any]) -> dict[str, Any]:
-        return {name: value for name, value in config.items() if name not in self.resume_safe}
 
 
 def failure_of(outcomes: Outcomes) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shlex
 import time
 from abc import abstractmethod
 from collections import Counter
@@ -27,8 +28,9 @@ from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.verbs.checkpoints import require_device, threads
 from parley.engine.core.verbs.job import Reporter
 from parley.envs.core.config import Configuration, NonNegativeFloat, NonNegativeInt, PositiveInt
-from parley.envs.core.errors import ConfigError
+from parley.envs.core.errors import ConfigError, LimitReachedError
 from parley.envs.core.play import agent_errors, isolate_failures
+from parley.envs.core.storage.uris import display_path
 
 logger = logging.getLogger(__name__)
 
@@ -174,9 +176,11 @@ def run_items(
     def progress_text(counts: Counts) -> str:
         return work.describe(Tally(before + counts, counts, time.monotonic() - began))
 
+    num_done = done_before
+
     def on_progress(progress: Progress, counts: Counts) -> None:
-        nonlocal session
-        session = counts
+        nonlocal session, num_done
+        session, num_done = counts, done_before + max(progress.num_done, int(progress.work) if is_even else 0)
         counted = "" if is_even else f"{done_before + progress.num_done:,} of {len(items):,} {work.unit}"
         workers = f"{progress.num_workers} of {config.workers} workers" if config.workers else ""
         failed = f"{progress.num_failed} failed" if progress.num_failed else ""
@@ -185,16 +189,21 @@ def run_items(
 
     with _placed(work, config) as placed_work:
         began = time.monotonic()
-        write_shards(
-            run,
-            placed_work,
-            make_shards(items, size),
-            num_workers=config.workers,
-            num_gpus_per_worker=config.gpus_per_worker,
-            room=placed_work.room(size),
-            models=BroadcastModels.put(work.checkpoints()) if config.workers else None,
-            on_progress=on_progress,
-        )
+        try:
+            write_shards(
+                run,
+                placed_work,
+                make_shards(items, size),
+                num_workers=config.workers,
+                num_gpus_per_worker=config.gpus_per_worker,
+                room=placed_work.room(size),
+                models=BroadcastModels.put(work.checkpoints()) if config.workers else None,
+                on_progress=on_progress,
+            )
+        except LimitReachedError as error:
+            what = f"{error.what}, and {len(items) - num_done:,} of {len(items):,} {work.unit} are left"
+            fix = f"{shlex.join(['parley', 'resume', display_path(run.path)])} {error.fix}"
+            raise LimitReachedError(what, where=error.where, got=error.got, fix=fix) from None
     counted = {work.unit: 0, **session}
     run.event(work.event, seconds=time.monotonic() - began, workers=max(config.workers, 1), **counted)
 

@@ -159,8 +159,7 @@ class OwnFriendsAgent:
         is_chat_model = takes_messages(maker) or (any(answers) and not joins)
         self.chat_model: OwnChatModel | None = None
         if is_chat_model:
-            parts_thinking = settings.thinking == "part"
-            self.chat_model = OwnChatModel(spec, self._agent, settings.timeout_s, parts_thinking=parts_thinking)
+            self.chat_model = OwnChatModel(spec, self._agent, settings.on("cpu"))
         else:
             self._require(self._agent, ("join",))
 

@@ -13,6 +13,8 @@ import fcntl
 import logging
 import os
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import quote, unquote
 
@@ -50,6 +52,17 @@ def lock(descriptor: int, kind: int) -> bool:
     return True
 
 
+@contextmanager
+def locked(descriptor: int) -> Iterator[None]:
+    """Hold the lock of an open file, if its file system has locks, in a `with` block."""
+    has_lock = lock(descriptor, EXCLUSIVE)
+    try:
+        yield
+    finally:
+        if has_lock:
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
+
+
 def _warn(error: OSError) -> None:
     global _has_warned
     if not _has_warned:
@@ -67,13 +80,13 @@ _MARK = "@"
 
 HUGGING_FACE = "hf:"
 """Prefix of a folder from Hugging Face's `save_pretrained`, in verbs that also take Parley's own models."""
-CHAT_MODELS = (HUGGING_FACE, "gguf:", "openai:", "http:")
+CHAT_MODELS = (HUGGING_FACE, "gguf:", "openai:", "http:", "ws:", "cmd:")
 """Prefixes of the addresses of chat models (`policies/chat/addresses.py`), except a user's own."""
 
 
 def has_chat_prefix(name: str) -> bool:
     """Return whether a name begins like the address of a chat model; a web address is none."""
-    return name.startswith(CHAT_MODELS) and not name.startswith("http://")
+    return name.startswith(CHAT_MODELS) and not name.startswith(("http://", "ws://"))
 
 
 def is_uri(name: str) -> bool:

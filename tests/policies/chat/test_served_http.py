@@ -16,11 +16,12 @@ from pathlib import Path
 import pytest
 
 from parley.envs.core.errors import ConfigError, ModelError, RefusedModelError
-from parley.policies.chat import server as timed_http
+from parley.policies.chat import connections as timed_http
+from parley.policies.chat.connections import Connections, is_loopback
 from parley.policies.chat.loading import load_chat_model
 from parley.policies.chat.model import ANSWERS, Chat, ChatDecoding, Message
 from parley.policies.chat.refusals import api_key, blotted, key_variables, without_keys
-from parley.policies.chat.server import MAX_UNREACHED, is_loopback, opener_of
+from parley.policies.chat.server import MAX_UNREACHED
 from parley.policies.chat.settings import ChatModelSettings
 from tests.policies.chat.fake_server import Said, completion, serving
 
@@ -97,8 +98,8 @@ def test_a_proxy_is_named_in_the_errors_that_it_may_have_made(monkeypatch: pytes
 
 def test_a_server_that_speaks_tls_is_asked_through_the_tunnel_of_a_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("https_proxy", "http://proxy.example:3128")
-    assert opener_of("https://model.example/v1").proxy == "http://proxy.example:3128"
-    assert opener_of("http://model.example/v1").proxy == ""
+    assert Connections("https://model.example/v1").proxy == "http://proxy.example:3128"
+    assert Connections("http://model.example/v1").proxy == ""
 
 
 def test_each_host_may_have_a_key_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ import pytest
 from parley.policies.chat.answers import OwnChatModel
 from parley.policies.chat.completions import MARKS, PartedText, before_end_mark, is_tool_call, opens_thinking, part_thinking
 from parley.policies.chat.model import Answer, AnswerKind, ChatDecoding, Message
+from parley.policies.chat.settings import ChatModelSettings
 
 
 @pytest.mark.parametrize(("start", "end"), MARKS)
@@ -84,7 +85,7 @@ def test_an_unknown_finish_reason_is_named() -> None:
 def test_a_model_of_ones_own_may_say_what_it_thinks() -> None:
     texts = iter(["<think>hm</think> yes", "<think>hm", "yes"] * 2)
     for parts, expected in ((True, ["yes", "", "yes"]), (False, ["<think>hm</think> yes", "<think>hm", "yes"])):
-        model = OwnChatModel("mine", lambda messages: next(texts), parts_thinking=parts)
+        model = OwnChatModel("mine", lambda messages: next(texts), ChatModelSettings(thinking="part" if parts else "keep"))
         answers = model.answer([(Message("user", "well?"),)] * 3, decoding=ChatDecoding())
         assert [answer.text for answer in answers] == expected
     assert OwnChatModel("mine", print).answers_depend_on != model.answers_depend_on
