@@ -159,3 +159,39 @@ def test_mistakes_end_it_before_anything_is_asked(command: str, message: str, pa
     shown = parley(command)
     assert (shown.status, message in shown.err) == (2, True), shown.err
     assert not Path("runs/scan/rows").exists()
+
+
+def test_a_scan_stops_at_a_limit_and_a_resume_with_a_higher_one_goes_on(parley: Parley) -> None:
+    Path("small.yaml").write_text(POLICY_OF_TWO)
+    with serving(lambda number, body: Said(completion("fine"))) as server:
+        stopped = parley(f"scan small.yaml --model {server.name} --max-requests 3 --set chat.concurrency=2")
+        assert stopped.status == 2
+        assert "the limit on requests is reached, and " in stopped.err, stopped.err
+        assert " of 4 answers are left" in stopped.err
+        assert "parley resume runs/scan --set chat.max_requests=6" in stopped.err
+        assert f"{server.name}: it answers text; system role taken; ends with stop; tokens are counted" in stopped.err
+        assert "seed: 1 -> 2" in parley("resume runs/scan --set seed=2").err
+        resumed = parley("resume runs/scan --max-requests 100")
+        assert resumed.status == 0, resumed.err
+        assert len(server.asked) == 4, "nothing is asked twice"
+
+
+def test_a_scan_names_the_models_of_a_server_that_lacks_the_one_asked_for(parley: Parley) -> None:
+    def says(number: int, body: dict[str, object]) -> Said:
+        return Said(b'{"data": [{"id": "tiny-chat"}]}') if not body else Said(b'{"error": "no such model"}', 404)
+
+    Path("small.yaml").write_text(POLICY_OF_TWO)
+    with serving(says) as server:
+        ended = parley(f"scan small.yaml --model {server.named('tiny')}")
+    assert ended.status == 2
+    assert "it serves tiny-chat" in ended.err
+    assert f"openai:{server.url}/v1#tiny-chat" in ended.err
+
+
+POLICY_OF_TWO = """
+name: small
+system: be brief
+rules: [{name: no code, must_not: {contains: SAVE50}}]
+limits: {breach.none: 0.99}
+prompts: [hello there, how are you]
+"""
