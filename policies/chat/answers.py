@@ -245,7 +245,9 @@ class ChatAnswers:
                 if not any(start is not None for start in starts):
                     return [None] * len(keys)
                 with self._path.open("rb") as file:
-                    return [None if start is None else _answer_at(file, start) for start in starts]
+                    lines = (None if start is None else next(_lines_from(file, start), (0, b""))[1] for start in starts)
+                    kept = [None if line is None else _kept(line) for line in lines]
+                return [None if line is None else line[0] for line in kept]
             except OSError as error:
                 raise self._broken(error) from error
 
@@ -334,12 +336,6 @@ def _lines_from(file: BinaryIO, start: int) -> Iterator[tuple[int, bytes]]:
         if line.endswith(b"\n"):
             yield start, line
         start += len(line)
-
-
-def _answer_at(file: BinaryIO, start: int) -> Answer | None:
-    file.seek(start)
-    kept = _kept(file.readline())
-    return None if kept is None else kept[0]
 
 
 def _kept(line: bytes) -> tuple[Answer, str, str] | None:
