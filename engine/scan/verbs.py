@@ -136,6 +136,7 @@ class ScanTask(Sharded[ScanItem]):
 
     unit = "answers"
     event = "scanned"
+    digest_columns = ("breach",)
 
     config: ScanConfig
     policy: Policy

@@ -125,6 +125,8 @@ def part_thinking(text: str, *, begun: bool = False, ended: bool = False) -> Par
     reasoning: list[str] = []
     rest = text
     for start, end in (*MARKS, *(SENTENCES if begun else ())) if _opening(text) is None else ():
+        if end not in rest:
+            continue
         # An end without its start: the start was in the prompt. A mark in quotes is text.
         first = next((match.start() for match in re.finditer(rf"(?<![`'\"]){re.escape(end)}(?![`'\"])", rest)), -1)
         if first >= 0 and start not in rest[:first]:

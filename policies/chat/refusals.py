@@ -26,6 +26,7 @@ from parley.policies.chat.settings import LIMITS
 
 KEYS = ("PARLEY_API_KEY", "OPENAI_API_KEY")
 """Environment variables of a key for all servers, in this order."""
+_OF_HOSTS = f"{KEYS[0]}_"
 _SHORTEST = 8
 """Least length of a key that is removed from texts; servers without keys are given shorter ones, such as `none`."""
 _BEGINNING = 4
@@ -72,6 +73,8 @@ def without_keys(body: bytes) -> bytes:
 
 def answer_without_keys(answer: Answer) -> Answer:
     """Return an answer without any key of this process, such as one spread over several parts."""
+    if not _secrets():
+        return answer
     text, reasoning, withheld = (
         without_keys(part.encode()).decode() for part in (answer.text, answer.reasoning, answer.withheld)
     )
@@ -86,7 +89,8 @@ def blotted(text: str) -> str:
 
 
 def _secrets() -> list[str]:
-    named = (value.strip() for name, value in os.environ.items() if name in KEYS or name.startswith(f"{KEYS[0]}_"))
+    # Names alone are looked at first: each value that is read is decoded anew, for every answer.
+    named = (os.environ[name].strip() for name in os.environ if name in KEYS or name.startswith(_OF_HOSTS))
     return sorted({key for key in named if len(key) >= _SHORTEST and key.isascii()}, key=len, reverse=True)
 
 

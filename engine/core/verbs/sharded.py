@@ -103,10 +103,12 @@ class Sharded(Work[ItemT]):
     Attributes:
         unit: name of the items.
         event: kind of the event that records the work and the time of a session.
+        digest_columns: columns that `digest` reads beside `status`; empty for all. A resume reads no others.
     """
 
     unit: ClassVar[str]
     event: ClassVar[str]
+    digest_columns: ClassVar[tuple[str, ...]] = ()
 
     @property
     def computes(self) -> bool:
@@ -163,8 +165,9 @@ def run_items(
     reporter.stage(title, total, unit)
     before: Counts = Counter()
     done_before, work_before = 0, 0.0
+    columns = ["item_key", "status", *work.digest_columns]
     for part in run.read_parts():
-        rows = part.to_pylist()
+        rows = (part.select(columns) if work.digest_columns else part).to_pylist()
         # A shard with a failed item is done again as a whole.
         if all(row["status"] == OK for row in rows):
             before.update(work.digest(rows))
