@@ -149,7 +149,7 @@ def measure(options: Options) -> dict[str, Any]:
         rows = finished.read_rows().to_pylist()
         ours_s = events["scanned"] - events[WORK]
         (path / "summary.json").unlink()
-        sorted((path / "rows").glob("*.parquet"))[-1].unlink()
+        max((path / "rows").glob("*.parquet")).unlink()
         answers = path / "answers" / "answers.jsonl"
         answers.write_bytes(b"".join(answers.read_bytes().splitlines(keepends=True)[:-1]))
         resumed = time.time()
