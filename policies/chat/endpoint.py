@@ -229,7 +229,9 @@ class EndpointChatModel(ServedChatModel):
         raw = self._exchange({**body, _CONVERSATION: conversation})
         answer = self._read(raw, body, max_tokens)
         if isinstance(raw, bytes) and self._endpoint.conversation:
-            conversation.id = self._at(self._endpoint.conversation, _last_document(raw)) or conversation.id
+            text = raw.decode("utf-8-sig", "replace")
+            document = (_events(text) or [""])[-1] if self._endpoint.events else text
+            conversation.id = self._at(self._endpoint.conversation, document) or conversation.id
         return answer
 
     def _request(self, body: dict[str, Any]) -> HttpRequest:
@@ -398,12 +400,6 @@ class SocketChatModel(EndpointChatModel):
 def _transcript(messages: Sequence[Mapping[str, str]]) -> tuple[str, ...]:
     """Return what messages say, by which a conversation is found; small changes of blanks and case count for none."""
     return tuple(f"{message['role']} {' '.join(message['content'].lower().split())}" for message in messages)
-
-
-def _last_document(raw: bytes) -> str:
-    """Return the JSON of a response, of events that of the last one."""
-    text = raw.decode("utf-8-sig", "replace")
-    return (_events(text) or [text])[-1] if text.startswith(("data:", "event:")) else text
 
 
 def _events(text: str) -> list[str]:
