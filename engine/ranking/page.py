@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 from markupsafe import Markup
@@ -191,9 +191,9 @@ class Rankings(_OfContexts):
         ranked = run.read(RankedRows)
         for rule in ranked.rules if run.metrics else ():
             changed = (number for number in range(len(ranked.rows)) if ranked.changed[number, rule])
-            items = [item for number in changed if (item := example(run, number, rule)) is not None]
-            items.sort(key=lambda item: ("fooled" not in item.tags, stable_hash("report", item.key)))
-            yield rule, _with_example(items[:NUM_SHOWN])
+            drafts = [draft for number in changed if (draft := drafted(run, number, rule)) is not None]
+            drafts.sort(key=lambda draft: (not draft.fooled, stable_hash("report", str(draft.row["item_key"]))))
+            yield rule, _with_example(list(map(_item, drafts[:NUM_SHOWN])))
 
 
 def _named(run: Run) -> list[str]:
@@ -279,7 +279,29 @@ def draw_movement(counts: np.ndarray, axes: Axes) -> None:
     axes.set(xlim=ends, ylim=ends[::-1], xticks=ticks, yticks=ticks, xlabel="rank after", ylabel="rank before")
 
 
-def example(run: Run, number: int, rule: str) -> Item | None:
+class Draft(NamedTuple):
+    """An attacked context before it is formatted.
+
+    Args:
+        row: of the context.
+        changed: texts of changed replies by index.
+        ranks: of all replies before and after the attack, by ranker.
+        about: index of the attacked reply.
+        fooled: True if a right ranking became wrong, or if the rest of a spoiled right reply is still first.
+        num_changed: number of changed words.
+        remarks: further notes.
+    """
+
+    row: Row
+    changed: Mapping[int, str]
+    ranks: Mapping[str, tuple[np.ndarray, np.ndarray]]
+    about: int
+    fooled: bool
+    num_changed: int
+    remarks: Sequence[str] = ()
+
+
+def drafted(run: Run, number: int, rule: str) -> Draft | None:
     """Return a context under one rule; None without a right reply, or without scores of a ranker.
 
     Args:
@@ -302,57 +324,41 @@ def example(run: Run, number: int, rule: str) -> Item | None:
     # Of several right replies the one with the best rank; where labels change, the one that was changed.
     about = min([index for index in right if keeps_labels or index in changed] or right, key=lambda index: before[index])
     fooled = (before[about] == 1 and after[about] > 1) if keeps_labels else after[about] == 1
-    importance = _importance(row, rankers[0], about)
-    return _item(
-        row, changed, dict(zip(rankers, ranks, strict=True)), about, bool(fooled), ranked.changed[number, rule], importance
-    )
+    num_changed = sum(ranked.changed[number, rule].values())
+    return Draft(row, changed, dict(zip(rankers, ranks, strict=True)), about, bool(fooled), num_changed)
 
 
-def _item(
-    row: Row,
-    changed: Mapping[int, str],
-    ranks: Mapping[str, tuple[np.ndarray, np.ndarray]],
-    about: int,
-    fooled: bool,
-    num_changed: int | Mapping[int, int],
-    importance: Markup | str = "",
-    remarks: Sequence[str] = (),
-) -> Item:
-    """Return an attacked context, candidates by their rank after the attack by the first ranker.
+def example(run: Run, number: int, rule: str) -> Item | None:
+    """Return a context under one rule as an item; None if `drafted` has none."""
+    draft = drafted(run, number, rule)
+    return None if draft is None else _item(draft)
 
-    Args:
-        row: of the context.
-        changed: texts of changed replies by index.
-        ranks: of all replies before and after the attack, by ranker.
-        about: index of the attacked reply.
-        fooled: True if a right ranking became wrong, or if the rest of a spoiled right reply is still first.
-        num_changed: changed words, or those of each reply.
-        importance: of words of that reply, if it was measured.
-        remarks: further notes.
-    """
-    before, after = next(iter(ranks.values()))
-    num = num_changed if isinstance(num_changed, int) else sum(num_changed.values())
+
+def _item(draft: Draft) -> Item:
+    """Return an attacked context, candidates by their rank after the attack by the first ranker."""
+    row, about, num = draft.row, draft.about, draft.num_changed
+    first, (before, after) = next(iter(draft.ranks.items()))
     moved = _rank_change(before[about], after[about])
-    badge = [(f"rank {moved}", not fooled), (f"{num} {'word' if num == 1 else 'words'} changed", None)]
+    badge = [(f"rank {moved}", not draft.fooled), (f"{num} {'word' if num == 1 else 'words'} changed", None)]
     candidates = []
     for index in sorted(range(len(after)), key=lambda index: (after[index], index)):
         text = row["candidates"][index]
-        heading = f"{'right' if row['labels'][index] else 'wrong'}{', changed' * (index in changed)}"
-        words = marked(pieces(spans_of_words(text, changed.get(index, text)), "before", "after"))
-        candidates.append((heading, words, *(_rank_change(old[index], new[index]) for old, new in ranks.values())))
+        heading = f"{'right' if row['labels'][index] else 'wrong'}{', changed' * (index in draft.changed)}"
+        words = marked(pieces(spans_of_words(text, draft.changed.get(index, text)), "before", "after"))
+        candidates.append((heading, words, *(_rank_change(old[index], new[index]) for old, new in draft.ranks.values())))
     return Item(
         kind="context",
         key=str(row["item_key"]),
         summary=line("rank {}: <q>{}</q>", moved, row["candidates"][about] or "(says nothing)"),
         body=joined(
             [
-                badges([*badge, *((remark, None) for remark in remarks)]),
+                badges([*badge, *((remark, None) for remark in draft.remarks)]),
                 paragraphs(turn or "(says nothing)" for turn in row["context"]),
-                sides(["candidate", *(f"rank by {ranker}" for ranker in ranks)], candidates),
-                importance,
+                sides(["candidate", *(f"rank by {ranker}" for ranker in draft.ranks)], candidates),
+                _importance(row, first, about),
             ]
         ),
-        tags=("fooled" if fooled else "not fooled",),
+        tags=("fooled" if draft.fooled else "not fooled",),
         values={"rank before": float(before[about]), "rank after": float(after[about]), "words changed": num},
     )
 
@@ -509,7 +515,7 @@ def search_item(row: Row, search: Row) -> Item:
     remarks = [f"{queries:,} {'query' if queries == 1 else 'queries'}", *[", ".join(search["moves"])] * bool(search["moves"])]
     ranks = {search["model"]: (expected_ranks(scores), expected_ranks(after))}
     fooled = search["status"] == "success"
-    return _item(row, {edited: search["text"]}, ranks, edited, fooled, search["num_changed"], remarks=remarks)
+    return _item(Draft(row, {edited: search["text"]}, ranks, edited, fooled, search["num_changed"], remarks))
 
 
 class HardenedRankers(Hardenings):

@@ -1,8 +1,8 @@
 """The content of a report as plain values that know no system: runs, chapters, verdicts, figures and items.
 
-A chapter says which jobs are its own, reads their runs (`collect`) and shows the content (`render`). `page.py` lists the
-chapters, makes a `Report` of a run folder and writes it as HTML; `plots.py` draws it as a picture. `fill` makes HTML from
-templates: it escapes every value that this package has not made.
+A chapter says which jobs are its own, and what their runs show beyond what every run shows. `page.py` lists the chapters, makes
+a `Report` of a run folder and writes it as HTML; `markup.py` has the HTML of items; `plots.py` has the drawings, and draws a
+report as a picture. `fill` makes HTML from templates: it escapes every value that this package has not made.
 
 A folder may be a run, hold runs, or both: the stages of a demonstration lie below it, and its report shows them together in the
 order of their start.

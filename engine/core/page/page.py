@@ -294,11 +294,11 @@ def metric_blocks(runs: Iterable[tuple[str, Mapping[str, Estimate], Mapping[str,
 
 
 def headed_tables(chapter: Chapter, runs: Sequence[Run]) -> list[tuple[str, EstimateTable]]:
-    """Return the tables of a chapter, each with its heading and, if several runs have tables, the name of its run."""
-    by_run = [(run.heading, own) for run in runs if (own := chapter.tables(run))]
+    """Return the tables of a chapter, each with its heading; of several runs with tables those below the page have their name."""
+    by_run = [(run, own) for run in runs if (own := chapter.tables(run))]
     tables = [
-        (", ".join(filter(None, (heading, name if len(by_run) > 1 else ""))) or name, table)
-        for name, own in by_run
+        (", ".join(filter(None, (heading, run.heading if run.name and len(by_run) > 1 else ""))) or run.heading, table)
+        for run, own in by_run
         for heading, table in own.items()
     ]
     return [*tables, *chapter.shared_tables(runs).items()]
