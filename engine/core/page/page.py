@@ -294,7 +294,7 @@ def metric_blocks(runs: Iterable[tuple[str, Mapping[str, Estimate], Mapping[str,
 
 
 def headed_tables(chapter: Chapter, runs: Sequence[Run]) -> list[tuple[str, EstimateTable]]:
-    """Return the tables of a chapter, each with its heading; of several runs with tables those below the page have their name."""
+    """Return the tables of a chapter with their headings; of several runs with tables those below the page are named."""
     by_run = [(run, own) for run in runs if (own := chapter.tables(run))]
     tables = [
         (", ".join(filter(None, (heading, run.heading if run.name and len(by_run) > 1 else ""))) or run.heading, table)

@@ -109,7 +109,7 @@ class Trainings(Chapter):
         return job.startswith("train-")
 
     def shows(self, run: Run) -> bool:
-        return bool((run.shown and (run.metrics or run.failed)) or read_curves(self.curves, [run]))
+        return bool((run.shown and (run.metrics or run.failed)) or run.trainings or read_curves(self.curves, [run]))
 
     def tables(self, run: Run) -> Mapping[str, EstimateTable]:
         """Return the table of a run's trainings; nothing if it made one."""
