@@ -68,6 +68,8 @@ class Verb:
         return function
 
 
+COMPARE = "compare"
+"""The verb that takes runs, or a recipe, which is a job."""
 JOBS = tuple(
     Verb(
         entry.words,
@@ -77,6 +79,7 @@ JOBS = tuple(
         f"{PRESET} [{entry.argument}]" if entry.argument else PRESET,
     )
     for entry in ENTRIES
+    if entry.words != (COMPARE,)
 )
 OTHERS = (
     Verb.of(
@@ -228,13 +231,13 @@ OTHERS = (
         usage="RUN",
     ),
     Verb.of(
-        "compare",
-        "differences between runs of one verb, paired item by item",
+        COMPARE,
+        "differences between runs of one verb, item by item; or a recipe: verbs with settings as the rows of a table",
         "parley.engine.core.cli.runs:run_compare",
-        "parley compare runs/ranking runs/ranking-hardened",
         "parley compare runs/a-1,runs/a-2,runs/a-3 'runs/b-*' --metric advantage,agreement   # trainings",
         'parley compare runs/before runs/after --fail-if "advantage.difference.high < 0" --json',
-        usage="RUN RUN ...",
+        "parley compare recipe.yaml --workers 2        # a recipe has flags of its own: parley compare recipe.yaml --help",
+        usage="RUN RUN ... | RECIPE.yaml",
     ),
     Verb.of(
         "table",

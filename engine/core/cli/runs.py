@@ -20,6 +20,7 @@ from parley.engine.core.cli.flags import FailIf, JobCommand, parse, parse_job, s
 from parley.engine.core.cli.main import Verb
 from parley.engine.core.cli.screen import make_console, show_lines, show_result, show_table, show_tables, watching
 from parley.engine.core.ray import logs
+from parley.engine.core.runs.documents import CONFIG
 from parley.engine.core.runs.remote_sync import fetched_run, replicate
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.verbs.catalogue import find
@@ -105,7 +106,8 @@ def carry_out(entry: Entry, job: Job[Any, Any, Any], command: JobCommand) -> int
     with logs.metadata(run=str(command.run), job=job.name):
         with watching(live=not typed) as reporter:
             result = job.run(command.config, command.run, reporter)
-            if entry.reports:
+            # A dry run leaves no run.
+            if entry.reports and (result.run / CONFIG).is_file():
                 from parley.engine.core.page.page import report_from_run
 
                 result = replace(result, files=(report_from_run(result.run), *result.files))
@@ -239,7 +241,7 @@ def run_resume(verb: Verb, arguments: Sequence[str]) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class CompareArguments:
-    """Runs of one verb."""
+    """Runs of one verb; the flags of a recipe are shown by: parley compare RECIPE.yaml --help."""
 
     runs: Annotated[conf.Positional[tuple[str, ...]], conf.arg(metavar="RUN")]
     """Folders or URIs of runs; trainings of one system are joined by commas or a pattern: runs/a-1,runs/a-2 or 'runs/b-*'.
@@ -255,7 +257,9 @@ class CompareArguments:
 
 
 def run_compare(verb: Verb, arguments: Sequence[str]) -> int:
-    """Compare runs item by item; return the exit status."""
+    """Compare runs item by item, or carry out a recipe; return the exit status."""
+    if any(word.endswith((".yaml", ".yml")) for word in arguments):
+        return run_job(verb, arguments)
     options = parse(CompareArguments, verb, arguments)
     from parley.engine.core.verbs.compare import compare_runs, comparison_tables
     from parley.engine.core.verbs.conditions import exit_status, parse_conditions

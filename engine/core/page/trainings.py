@@ -147,3 +147,16 @@ class Measurements(Chapter):
     def tables(self, run: Run) -> Mapping[str, EstimateTable]:
         """Return nothing: a job of another version may have left other files."""
         return {}
+
+
+class Recipes(Chapter):
+    """The chapter of recipes: their tables; the stages have chapters of their own."""
+
+    name, title = "recipe", "Tables of the recipe"
+    in_tables = True
+
+    def owns(self, job: str) -> bool:
+        return job == "compare" or job.startswith("reproduce-")
+
+    def shows(self, run: Run) -> bool:
+        return bool(run.metrics)

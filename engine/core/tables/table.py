@@ -14,9 +14,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from importlib.resources import files
+from pathlib import Path
 from typing import NamedTuple, Self
 
 from parley.engine.core.stats.statistics import FEW, NOTHING, Estimate
+from parley.envs.core.errors import DataError
+from parley.envs.corpora.lines import FileLine, utf8_text
 
 MINUS, ABSENT, BETWEEN, FEW_MARK = "\N{MINUS SIGN}", "\N{EN DASH}", " : ", " few"
 _MARKDOWN = re.compile(r"[\\`*_{}\[\]()<>#+!~$&]")
@@ -329,10 +332,23 @@ def read_published(package: str, file: str) -> dict[str, dict[str, dict[str, flo
 
     Args:
         package: package of the system, such as "parley.engine.ranking.metrics".
-        file: name of a CSV file in its folder `published`, with the columns table, row, column and value.
+        file: name of a CSV file in its folder `published`, as `read_figures` takes it.
+    """
+    return read_figures(Path(str(files(package).joinpath("published", file))))
+
+
+def read_figures(path: Path) -> dict[str, dict[str, dict[str, float]]]:
+    """Return the figures of a CSV file with the columns table, row, column and value, by table, row and column.
+
+    Raises:
+        DataError: the file cannot be read, or a line has no number.
     """
     figures: dict[str, dict[str, dict[str, float]]] = {}
-    text = files(package).joinpath("published", file).read_text(encoding="utf-8")
-    for record in csv.DictReader(text.splitlines()):
-        figures.setdefault(record["table"], {}).setdefault(record["row"], {})[record["column"]] = float(record["value"])
+    for number, record in enumerate(csv.DictReader(utf8_text(path).splitlines()), start=2):
+        try:
+            figures.setdefault(record["table"], {}).setdefault(record["row"], {})[record["column"]] = float(record["value"])
+        except (KeyError, TypeError, ValueError):
+            fix = "write the columns table,row,column,value, the value a number"
+            got = ",".join(map(str, record.values()))
+            raise DataError("this is no published figure", where=FileLine(str(path), number), got=got, fix=fix) from None
     return figures

@@ -55,7 +55,7 @@ from parley.engine.core.verbs.stage_progress import (
     settings_of,
     share_of,
 )
-from parley.envs.core.errors import ClusterError, RefusedModelError
+from parley.envs.core.errors import ClusterError, ParleyError, RefusedModelError, RunError
 
 logger = logging.getLogger(__name__)
 _CLOSING_S = 10.0
@@ -186,6 +186,7 @@ def run_as_needed(
     num_workers: int,
     reporter: Reporter,
     after: Callable[[], None] = lambda: None,
+    failures: dict[str, ParleyError] | None = None,
 ) -> None:
     """Run the rest of all stages, each whole in a Ray actor, as soon as the stages that it needs are finished.
 
@@ -200,6 +201,12 @@ def run_as_needed(
         num_workers: the largest number of actors.
         reporter: receives messages and progress.
         after: called when a stage is finished, never twice at a time.
+        failures: takes the errors of failed stages by name; the others go on, without those that need a failed one. None: the
+            first error ends all stages.
+
+    Raises:
+        RefusedModelError: a stage met it; it ends all stages.
+        ParleyError: the error of the first failed stage, without `failures`.
     """
     names = list(planned())
     pending = [name for name in names if not (path / name / SUMMARY).exists()]
@@ -220,9 +227,23 @@ def run_as_needed(
         is_left = not (path / name / SUMMARY).exists()
         if is_left:
             reporter.say(f"stage {number} of {len(names)}: {name}")
+        if failures and (lost := next((need for need in needs.get(name, ()) if need in failures), "")):
+            failures[name] = RunError("not run, because it needs a stage that failed", where=lost)
+            continue
         job, config = planned()[name]
-        # A finished stage checks itself: it reports damage, or other settings.
-        job.run(config, path / name, reporter if is_left else Silent())
+        try:
+            # A finished stage checks itself: it reports damage, or other settings.
+            result = job.run(config, path / name, reporter if is_left else Silent())
+        except RefusedModelError:
+            raise
+        except ParleyError as error:
+            if failures is None:
+                raise
+            reporter.say(f"{name} ends with an error: {error.what}")
+            failures[name] = error
+            continue
+        if failures is not None and result.failure and not any(estimate.n for estimate in result.metrics.values()):
+            failures[name] = RunError(result.failure)
         if is_left:
             after()
 

@@ -1,0 +1,382 @@
+"""Recipes as jobs: `parley compare RECIPE.yaml`, and `parley reproduce PAPER` for the recipes of the papers.
+
+Each stage is a run of its own below the recipe's run, and resumes by itself. With workers, stages that do not need each other
+run at the same time. A stage that fails ends only those that use it: its rows give the reason, and the next command tries it
+again. The tables take their figures from the summaries of the stages; of several trainings these are means over trainings.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from parley.engine.core.runs.documents import SUMMARY
+from parley.engine.core.runs.run_folder import RunFolder
+from parley.engine.core.stats.statistics import NOTHING, Estimate, Metric
+from parley.engine.core.stats.trainings import TRAININGS, over_trainings
+from parley.engine.core.tables.table import (
+    ABSENT,
+    DECIMAL,
+    PERCENT,
+    THOUSANDTHS,
+    WHOLE,
+    Column,
+    EstimateTable,
+    TableRow,
+    figure,
+    metric_table,
+    num_measured,
+    published_cell,
+)
+from parley.engine.core.verbs.composite import Composite, Stage, run_as_needed
+from parley.engine.core.verbs.job import TABLE_FILE, Reporter, Result, Silent, Summary, write_tables
+from parley.engine.core.verbs.recipe import RecipePlan, RowSpec, read_recipe
+from parley.envs.core.config import Configuration, NonNegativeInt
+from parley.envs.core.errors import ConfigError, ParleyError
+from parley.envs.core.registry import nearest
+
+FAILED, LAYOUT = "failed", "tables"
+"""Entries of the summary: reasons of failed stages by name, and the layout of the tables."""
+_FORMS = {"number": DECIMAL, "rate": THOUSANDTHS, "share": PERCENT, "count": WHOLE, "perplexity": DECIMAL}
+_MOST_WORDS = 100
+"""Characters of a reason in a cell; the note has the whole of it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecipeConfig(Configuration):
+    """Settings of a recipe."""
+
+    preset: str = ""
+    """Preset of the recipe; its first one when empty."""
+    override: str = ""
+    """Settings of the recipe that differ, KEY=VALUE between commas."""
+    workers: NonNegativeInt = 0
+    """Ray actors that run stages at the same time; 0 runs one after another in this process."""
+    data_root: Path | None = None
+    """Where corpora lie; PARLEY_DATA or the user cache folder when not given."""
+    dry_run: bool = False
+    """Show the stages and the time that they take, about, and run nothing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecipeFileConfig(RecipeConfig):
+    """Settings of a recipe in a file."""
+
+    recipe: str = ""
+    """The recipe: a YAML file."""
+
+
+@dataclass(frozen=True)
+class PlannedRecipe:
+    """A recipe with the configurations of its runs.
+
+    Args:
+        recipe: the checked recipe.
+        config: its settings.
+        stages: job and configuration of each run, by its folder.
+        failures: errors of runs that failed, by folder; filled while they work.
+    """
+
+    recipe: RecipePlan
+    config: RecipeConfig
+    stages: Mapping[str, Stage]
+    failures: dict[str, ParleyError] = field(default_factory=dict)
+
+
+class RecipeJob(Composite[RecipeConfig, PlannedRecipe, PlannedRecipe]):
+    """A verb that carries out a recipe.
+
+    Args:
+        words: the words on the command line.
+        file: name of a recipe in the folder `recipes` of its system, such as "ranking/li2019"; empty for `RecipeFileConfig`.
+    """
+
+    presets: Mapping[str, Any]
+    files = (TABLE_FILE, SUMMARY)
+    resume_safe = ("workers", "data_root", "dry_run", "override")
+    repeatable = ("override",)
+
+    def __init__(self, words: str, file: str = "") -> None:
+        self.words, self._file = tuple(words.split()), file
+        self.run_name = "-".join(self.words)
+        self.config = RecipeConfig if file else RecipeFileConfig
+        self.presets = {"small": small, "paper": paper, "demo": demo} if file else {"recipe": from_file}
+        self.argument = "" if file else "recipe"
+
+    def recipe(self, config: RecipeConfig) -> RecipePlan:
+        """Return the checked recipe.
+
+        Raises:
+            ConfigError: it has a mistake, or none is named.
+            DataError: a file cannot be read.
+        """
+        if self._file:
+            system, _, name = self._file.partition("/")
+            path = Path(str(files(f"parley.engine.{system}").joinpath("recipes", f"{name}.yaml")))
+        else:
+            assert isinstance(config, RecipeFileConfig), "a recipe without a name is a file"
+            if not config.recipe:
+                raise ConfigError("no recipe is named", fix="parley compare RECIPE.yaml; docs/compare.md has an example")
+            path = Path(config.recipe)
+        return read_recipe(path, config.preset, config.override)
+
+    def stages(self, config: RecipeConfig, path: Path) -> dict[str, Stage]:
+        """Return the job and the configuration of each run, by its folder."""
+        return dict(self._planned(config, path).stages)
+
+    def _planned(self, config: RecipeConfig, path: Path) -> PlannedRecipe:
+        shared = {} if config.data_root is None else {"data_root": str(config.data_root)}
+        recipe = self.recipe(config)
+        return PlannedRecipe(recipe, config, recipe.planned(path, shared))
+
+    def metrics_of(self, config: RecipeConfig) -> list[str]:
+        return [
+            f"{table.key}.{row.key}.{name}"
+            for table in self.recipe(config).tables
+            for row in table.rows
+            for name in row.metrics
+        ]
+
+    def run(self, config: RecipeConfig, path: Path, reporter: Reporter) -> Result:
+        """Run as any job; a dry run shows the plan."""
+        if not config.dry_run:
+            return super().run(config, path, reporter)
+        recipe = self._planned(config, path).recipe
+        return Result(path, recipe.title, {}, tables={"plan": plan_table(recipe, path, config.workers)})
+
+    def finished(self, config: RecipeConfig, path: Path, weights: Mapping[str, str]) -> bool:
+        """Return False: the recipe may have further stages, and each stage knows if it is finished."""
+        return False
+
+    def prepare(self, config: RecipeConfig, path: Path, reporter: Reporter) -> PlannedRecipe:
+        """Check the recipe, and the data of all stages that need no other stage."""
+        planned = self._planned(config, path)
+        needs = planned.recipe.needs()
+        first = [spec.name for spec in planned.recipe.stages.values() if not needs[spec.name]]
+        pending = [name for name in first if not (path / name / SUMMARY).exists()]
+        reporter.stage("checking stages", len(pending), "stages")
+        for number, name in enumerate(pending, start=1):
+            job, settings = planned.stages[name]
+            job.prepare(settings, path / name, Silent())
+            reporter.advance(number, name)
+        return planned
+
+    def work(self, run: RunFolder, prepared: PlannedRecipe, reporter: Reporter) -> PlannedRecipe:
+        """Run the remaining stages, and write the tables after each."""
+        recipe, config = prepared.recipe, prepared.config
+        reporter.say(plan_line(recipe, run.path, config.workers))
+
+        def write() -> None:
+            summary = self.measure(run, prepared)
+            about = {"title": summary.title, "description": summary.description, "command": self.command(config, run.path)}
+            write_tables(run.path / TABLE_FILE, drawn_tables(summary.extra, summary.metrics), about)
+
+        stages = prepared.stages
+        run_as_needed(lambda: stages, recipe.needs(), run.path, config.workers, reporter, write, prepared.failures)
+        return prepared
+
+    def measure(self, run: RunFolder, result: PlannedRecipe) -> Summary:
+        """Return the figures of all rows, by "TABLE.ROW.COLUMN", and the layout of the tables."""
+        recipe = result.recipe
+        reasons = {
+            name: error.what if error.where is None else f"{error.what} ({error.where})"
+            for name, error in result.failures.items()
+        }
+        metrics: dict[str, Estimate] = {}
+        trainings: dict[str, list[float]] = {}
+        layout = []
+        for table in recipe.tables:
+            rows = []
+            for row in table.rows:
+                measured, lost, notes = _measured(recipe, row, run.path, reasons)
+                for name, estimates in measured.items():
+                    key = f"{table.key}.{row.key}.{name}"
+                    form = next(column.form for column in table.columns if column.key == name)
+                    metrics[key] = over_trainings(estimates, Metric("", "", "", form))  # type: ignore[arg-type]  # checked
+                    if len(estimates) > 1:
+                        trainings[key] = [estimate.value for estimate in estimates]
+                number = max((len(estimates) for estimates in measured.values()), default=0)
+                about = {"failed": lost, "notes": notes, "trainings": number, "published": dict(row.published)}
+                rows.append({"key": row.key, "label": row.label, **about})
+            columns = [{"key": column.key, "heading": column.heading, "form": column.form} for column in table.columns]
+            about = {"title": table.title, "note": table.note, "corner": table.corner, "source": table.source}
+            layout.append({"key": table.key, **about, "columns": columns, "rows": rows})
+        num, done = _progress(recipe, run.path)
+        unfinished = f" {done} of {num} runs are finished." if done < num else ""
+        preset = f" Preset {recipe.preset}." if recipe.preset else ""
+        extra: dict[str, Any] = {LAYOUT: layout, FAILED: reasons}
+        extra |= {TRAININGS: trainings} if trainings else {}
+        return Summary(recipe.title, f"{recipe.description}{preset} {num} runs.{unfinished}".strip(), metrics, extra)
+
+    def tables(self, run: RunFolder) -> dict[str, EstimateTable]:
+        return drawn_tables(run.summary() or {}, run.metrics())
+
+    def present(self, result: Result, run: RunFolder) -> Result:
+        """Add the tables, and the stages that failed."""
+        summary = run.summary() or {}
+        failed = summary.get(FAILED, {})
+        reasons = "; ".join(f"{name}: {reason}" for name, reason in failed.items())
+        failure = f"{len(failed)} stage{'s' * (len(failed) > 1)} failed: {reasons}" if failed else ""
+        legend = {
+            f"{table['key']}.{row['key']}.{column['key']}": Metric(
+                f"{row['label']}: {column['heading']}", "", table["title"], column["form"]
+            )
+            for table in summary.get(LAYOUT, ())
+            for row in table["rows"]
+            for column in table["columns"]
+        }
+        return replace(result, tables=self.tables(run), legend=legend, failure=result.failure or failure)
+
+
+def small() -> RecipeConfig:
+    """Use the public corpora at the sizes of a laptop."""
+    return RecipeConfig(preset="small")
+
+
+def paper() -> RecipeConfig:
+    """Use the public corpora at the published sizes."""
+    return RecipeConfig(preset="paper")
+
+
+def demo() -> RecipeConfig:
+    """Use the built-in corpora for about three minutes: an example of the tables, no published figures."""
+    return RecipeConfig(preset="demo")
+
+
+def from_file() -> RecipeFileConfig:
+    """Use the recipe as it stands in its file."""
+    return RecipeFileConfig()
+
+
+def _progress(recipe: RecipePlan, path: Path) -> tuple[int, int]:
+    """Return the number of all runs and of the finished ones."""
+    folders = [folder for spec in recipe.stages.values() for folder in spec.folders]
+    return len(folders), sum((path / folder / SUMMARY).exists() for folder in folders)
+
+
+def _measured(
+    recipe: RecipePlan, row: RowSpec, path: Path, reasons: Mapping[str, str]
+) -> tuple[dict[str, list[Estimate]], str, list[str]]:
+    """Return the estimates of each training by column, the reason why there are none, and notes on those that lack."""
+    spec, measured, notes = recipe.stages[row.stage], dict[str, list[Estimate]](), []
+    lost = {folder: reasons[folder] for folder in spec.folders if folder in reasons}
+    for number, folder in enumerate(spec.folders, start=1):
+        if not (path / folder / SUMMARY).is_file() or folder in lost:
+            continue
+        metrics = RunFolder.load(path / folder).metrics()
+        for column, template in row.metrics.items():
+            name = recipe.resolved(template, number, path)
+            if name in metrics:
+                measured.setdefault(column, []).append(metrics[name])
+            else:
+                notes.append(f"{row.label}: {folder} has no metric {name!r}{nearest(name, metrics) or '.'}")
+    reason = next(iter(lost.values()), "")
+    if measured and lost:
+        notes.append(f"{row.label}: {len(lost)} of {len(spec.folders)} trainings failed: {reason}.")
+    return measured, "" if measured else reason, notes
+
+
+def drawn_tables(summary: Mapping[str, Any], metrics: Mapping[str, Estimate]) -> dict[str, EstimateTable]:
+    """Return the tables of a summary by heading.
+
+    Args:
+        summary: with the entries of `RecipeJob.measure`.
+        metrics: estimates by "TABLE.ROW.COLUMN".
+    """
+    trainings = summary.get(TRAININGS, {})
+    return {entry["title"]: _drawn(entry, metrics, trainings) for entry in summary.get(LAYOUT, ())}
+
+
+def _drawn(
+    entry: Mapping[str, Any], metrics: Mapping[str, Estimate], trainings: Mapping[str, Sequence[float]]
+) -> EstimateTable:
+    key, rows = entry["key"], entry["rows"]
+    several = any(row["trainings"] > 1 for row in rows)
+    columns: list[Column] = []
+    inside = printed = 0
+    for number, column in enumerate(entry["columns"]):
+        form, name = _FORMS[column["form"]], column["key"]
+        columns.append(Column(column["heading"], f"{key}.{{row}}.{name}", form))
+        if several and number == 0:
+            columns.append(Column("each training"))
+        if any(name in row["published"] for row in rows):
+            columns.append(Column(f"{column['heading']}, published"))
+        for row in rows:
+            estimate = metrics.get(f"{key}.{row['key']}.{name}", NOTHING)
+            if name in row["published"] and math.isfinite(estimate.low):
+                printed, inside = printed + 1, inside + (estimate.low <= row["published"][name] <= estimate.high)
+    lines = []
+    for row in rows:
+        cells: dict[str, str] = {}
+        for number, column in enumerate(entry["columns"]):
+            form, value = _FORMS[column["form"]], row["published"].get(column["key"])
+            cells[f"{column['heading']}, published"] = ABSENT if value is None else published_cell(value, form)
+            values = trainings.get(f"{key}.{row['key']}.{column['key']}", ())
+            if number == 0:
+                cells["each training"] = " ".join(form.value(float(figure)) for figure in values) or ABSENT
+        measured = (metrics.get(f"{key}.{row['key']}.{column['key']}", NOTHING) for column in entry["columns"])
+        cells["n"] = num_measured(next((estimate for estimate in measured if estimate.n), NOTHING))
+        failed = f"\nfailed: {row['failed'][:_MOST_WORDS]}" if row["failed"] else ""
+        lines.append(TableRow(row["label"] + failed, {"row": row["key"]}, cells=cells))
+    over = "trainings and items" if several else "items"
+    notes = [entry["note"], f"Brackets: 95 % intervals over {over}."]
+    if any(row["published"] for row in rows):
+        notes.append(f"Published: {entry['source'] or 'as printed'}.")
+        notes.append(f"Of {printed} published figures {inside} lie in the interval measured here." if printed else "")
+    notes += [note for row in rows for note in row["notes"]]
+    notes += [f"{row['label']}: {row['failed']}." for row in rows if len(row["failed"]) > _MOST_WORDS]
+    note = " ".join(filter(None, notes))
+    return metric_table(metrics, entry["corner"], lines, columns, note, n="n", unit="items")
+
+
+def _costs(recipe: RecipePlan, path: Path, workers: int) -> tuple[float, float, int]:
+    """Return minutes of a core that are left, minutes until all is done, and the number of runs without an estimate."""
+    left, ends, unknown, needs = 0.0, dict[str, float](), 0, recipe.needs()
+    for spec in recipe.stages.values():
+        for folder in spec.folders:
+            minutes = 0.0 if (path / folder / SUMMARY).exists() else spec.minutes
+            unknown += math.isnan(minutes)
+            minutes = 0.0 if math.isnan(minutes) else minutes
+            left += minutes
+            ends[folder] = minutes + max((ends[need] for need in needs[folder]), default=0.0)
+    return left, max(left / max(1, workers), *ends.values()), unknown
+
+
+def plan_line(recipe: RecipePlan, path: Path, workers: int) -> str:
+    """Return the work that is left, and its time, in one line."""
+    num, done = _progress(recipe, path)
+    left, wall, unknown = _costs(recipe, path, workers)
+    if unknown == num - done:
+        return f"plan: {num} runs, {done} of them finished"
+    more = f", and {unknown} runs of unknown time" if unknown else ""
+    at_once = max(1, workers)
+    return f"plan: {num} runs, {done} finished; {left:.3g} minutes of a core, {wall:.3g} with {at_once} at a time{more}"
+
+
+def plan_table(recipe: RecipePlan, path: Path, workers: int) -> EstimateTable:
+    """Return the stages with what they use, the number of their runs, and the minutes that each takes, about."""
+    rows = tuple(
+        (
+            spec.name,
+            " ".join((*spec.entry.words, spec.preset)).strip(),
+            ", ".join(spec.uses) or ABSENT,
+            f"{spec.copies}",
+            figure(spec.minutes),
+            f"{sum((path / folder / SUMMARY).exists() for folder in spec.folders)}",
+        )
+        for spec in recipe.stages.values()
+    )
+    columns = ("stage", "verb", "uses", "runs", "minutes a run", "finished")
+    note = f"{plan_line(recipe, path, workers)[:1].upper()}{plan_line(recipe, path, workers)[1:]}."
+    return EstimateTable(columns, rows, note, ("verb", "uses"))
+
+
+COMPARE_RECIPE = RecipeJob("compare")
+REPRODUCE_HE2018 = RecipeJob("reproduce he2018", "triggers/he2018")
+REPRODUCE_NIU2018 = RecipeJob("reproduce niu2018", "perturb/niu2018")
+REPRODUCE_LI2019 = RecipeJob("reproduce li2019", "ranking/li2019")
+REPRODUCE_LI2017 = RecipeJob("reproduce li2017", "generation/li2017")

@@ -1,0 +1,325 @@
+"""Recipes: mistakes with their lines before anything runs, tables, failed stages, and the recipes of the papers."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from parley.engine.core.cli.main import main
+from parley.engine.core.runs.documents import SUMMARY
+from parley.engine.core.runs.run_folder import RunFolder
+from parley.engine.core.stats.statistics import Metric
+from parley.engine.core.stats.trainings import over_trainings
+from parley.engine.core.verbs import recipe_job
+from parley.engine.core.verbs.job import Result, Silent
+from parley.engine.core.verbs.recipe import RecipePlan, read_recipe
+from parley.engine.core.verbs.recipe_job import COMPARE_RECIPE, RecipeConfig, RecipeFileConfig, RecipeJob, plan_table
+from parley.envs.core.errors import ConfigError, DataError, ParleyError
+from tests.engine.core.verbs.made_up import ROOT, kill_when, start_parley
+
+PAPERS = ("he2018", "niu2018", "li2019", "li2017")
+RECIPE = """\
+title: Who gains more
+settings: {dialogues: 20, opponents: [scripted, scripted-tough]}
+stages:
+  "{who}":
+    for: {who: "${opponents}"}
+    verb: selfplay
+    settings: {adversary: "{who}", target: scripted, dialogues: "${dialogues}"}
+    seeds: [1, 2]
+    minutes: 3
+  again:
+    verb: selfplay
+    settings: {adversary: scripted, target: scripted, dialogues: "${dialogues}", seed: 7}
+tables:
+  gains:
+    title: Gains
+    corner: adversary
+    published: {source: nobody}
+    columns:
+      points: {metric: advantage}
+      agreed: {metric: agreement, heading: agreement, form: share}
+    rows:
+      "{who}": {for: {who: "${opponents}"}, stage: "{who}", published: {points: 1.5}}
+      again: {stage: again, columns: [points], control: true}
+presets:
+  small: {}
+  large: {settings: {dialogues: 40}, stages: {again: null}, tables: {gains: {rows: {again: null}}}}
+"""
+
+
+def write(folder: Path, text: str = RECIPE) -> Path:
+    file = folder / "recipe.yaml"
+    file.write_text(text, encoding="utf-8")
+    return file
+
+
+def carry_out(file: Path, **settings: object) -> Result:
+    config = RecipeFileConfig(recipe=str(file), **settings)  # type: ignore[arg-type]  # by name
+    return COMPARE_RECIPE.run(config, file.parent / "run", Silent())
+
+
+def mistake(folder: Path, old: str, new: str) -> ParleyError:
+    """The error of the recipe with one text in the place of another."""
+    assert RECIPE.count(old) == 1, old
+    file = write(folder, RECIPE.replace(old, new))
+    with pytest.raises((ConfigError, DataError)) as caught:
+        read_recipe(file)
+    assert not (folder / "run").exists()
+    return caught.value
+
+
+def line_of(error: ParleyError) -> int:
+    return int(str(error.where).rpartition(":")[2].partition(",")[0])
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "what", "line"),
+    [
+        ("verb: selfplay\n    settings: {adversary: \"{", "verb: selfpaly\n    settings: {adversary: \"{", "'selfplay'", 6),
+        ("    minutes: 3", "    minuets: 3", "unknown key 'minuets', did you mean 'minutes'", 9),
+        ("    minutes: 3", "    minutes: soon", "minutes is no number", 9),
+        ("    minutes: 3", "    preset: small", "selfplay has no preset 'small'", 9),
+        ("seeds: [1, 2]", "seeds: [1, 1]", "seeds are whole numbers", 8),
+        ("adversary: scripted, target", "adversray: scripted, target", "unknown key 'adversray', did you mean 'adversary'", 12),
+        ("adversary: scripted, target", 'adversary: "${agian.run}", target', "called 'agian', did you mean 'again'", 12),
+        ("adversary: scripted, target", 'adversary: "${scripted.path}", target', "a stage has no 'path'", 12),
+        ("adversary: scripted, target", 'adversary: "${again.run}", target', "use each other in a circle", 10),
+        ("adversary: scripted, target", 'adversary: "${dialogue}", target', "did you mean 'dialogues'", 12),
+        ("seed: 7", "seed: seven", "seed has the wrong type", 12),
+        ("{metric: advantage}", "{metric: advantages}", "selfplay measures no 'advantages', did you mean 'advantage'", 22),
+        ("{metric: advantage}", '{metric: "{what}"}', "no field 'what'", 22),
+        ("form: share", "form: shares", "no form is called 'shares'", 20),
+        ('stage: "{who}", published', 'stage: "{whom}", published', "no stage is called '{whom}'", 22),
+        ("published: {points: 1.5}", "published: {point: 1.5}", "unknown key 'point', did you mean 'points'", 22),
+        ("published: {points: 1.5}", "published: scripted", "the published table has no row 'scripted'", 22),
+        ("columns: [points]", "columns: [point]", "columns of the row are unknown", 23),
+        ("  again: {stage: again,", "  scripted: {stage: again,", "two rows have one name", 23),
+        ("  again:\n", "  scripted-2:\n", "two runs would have one folder", 10),
+        ("heading: agreement", "heading: points", "two have one heading", 18),
+        ("title: Who gains more\n", "title: Who gains more\ntitle: again\n", "the key 'title' stands twice", 2),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_named_with_its_line_before_anything_runs(
+    tmp_path: Path, old: str, new: str, what: str, line: int
+) -> None:
+    error = mistake(tmp_path, old, new)
+    assert what in error.what
+    assert line_of(error) == line
+    assert error.fix
+
+
+def test_mistakes_without_a_line_say_what_to_do(tmp_path: Path) -> None:
+    file = write(tmp_path)
+    for text, what in (("[1", "not YAML"), ("- a", "a recipe is a mapping"), ("title: x", "no stages")):
+        with pytest.raises(ConfigError, match=what):
+            read_recipe(write(tmp_path, text))
+    file = write(tmp_path)
+    with pytest.raises(ConfigError, match="no preset 'lrage', did you mean 'large'"):
+        read_recipe(file, "lrage")
+    for override, what in (("limit=3", "no setting 'limit'"), ("dialogues", "needs a value"), ("dialogues=[1", "not YAML")):
+        with pytest.raises(ConfigError, match=what):
+            read_recipe(file, override=override)
+    with pytest.raises(DataError, match="the recipe cannot be read"):
+        read_recipe(tmp_path / "none.yaml")
+
+
+def test_published_figures_come_from_a_file_beside_the_recipe(tmp_path: Path) -> None:
+    table = "table,row,column,value\nours,scripted,points,150\nours,scripted,agreement,.9\n"
+    (tmp_path / "figures.csv").write_text(table, encoding="utf-8")
+    text = RECIPE.replace("{source: nobody}", "{file: figures.csv, table: ours}").replace(
+        "{metric: advantage}", "{metric: advantage, scale: 0.01}"
+    )
+    text = text.replace("[scripted, scripted-tough]", "[scripted]").replace("published: {points: 1.5}", "published: scripted")
+    (row, _) = read_recipe(write(tmp_path, text)).tables[0].rows
+    assert row.published == {"points": 1.5}
+    with pytest.raises(ConfigError, match="no table 'theirs'"):
+        read_recipe(write(tmp_path, text.replace("table: ours", "table: theirs")))
+    with pytest.raises(DataError, match="published figures cannot be read") as caught:
+        read_recipe(write(tmp_path, text.replace("figures.csv", "none.csv")))
+    assert str(caught.value.where).endswith("recipe.yaml:17")
+    (tmp_path / "figures.csv").write_text(table.replace("150", "much"), encoding="utf-8")
+    with pytest.raises(DataError, match="no published figure") as caught:
+        read_recipe(write(tmp_path, text))
+    assert str(caught.value.where).endswith("figures.csv:2")
+
+
+def test_stages_are_repeated_with_the_trainings_that_they_use(tmp_path: Path) -> None:
+    recipe = read_recipe(
+        write(
+            tmp_path,
+            """
+stages:
+  later: {verb: selfplay, settings: {adversary: "${early.run}", target: "${early.name}", dialogues: 5}}
+  both: {verb: selfplay, settings: {adversary: "${early.runs}", dialogues: 5}}
+  early: {verb: selfplay, settings: {dialogues: 5}, seeds: [3, 4]}
+""",
+        )
+    )
+    assert list(recipe.stages) == ["early", "later", "both"]
+    stages = recipe.planned(Path("here"), {"data_root": "there"})
+    assert list(stages) == ["early", "early-2", "later", "later-2", "both"]
+    assert [config.seed for _, config in stages.values()] == [3, 4, 1, 1, 1]
+    assert stages["later-2"][1].adversary == "here/early-2"
+    assert stages["later-2"][1].target == "early-2"
+    assert stages["both"][1].adversary == "here/early,here/early-2"
+    needs = recipe.needs()
+    assert needs == {
+        "early": [],
+        "early-2": [],
+        "later": ["early"],
+        "later-2": ["early-2"],
+        "both": ["early", "early-2"],
+    }
+
+
+def test_a_plan_names_stages_runs_and_minutes(tmp_path: Path) -> None:
+    file = write(tmp_path)
+    result = carry_out(file, dry_run=True, workers=2)
+    assert not (tmp_path / "run").exists()
+    assert [row[0] for row in result.tables["plan"].rows] == ["scripted", "scripted-tough", "again"]
+    assert [row[3] for row in result.tables["plan"].rows] == ["2", "2", "1"]
+    assert result.tables["plan"].note == (
+        "Plan: 5 runs, 0 finished; 12 minutes of a core, 6 with 2 at a time, and 1 runs of unknown time."
+    )
+    assert len(plan_table(read_recipe(file, "large"), tmp_path / "run", 0).rows) == 2
+
+
+def test_tables_have_means_over_trainings_beside_published_figures(tmp_path: Path) -> None:
+    file = write(tmp_path)
+    result = carry_out(file)
+    assert not result.failure
+    runs = [RunFolder.load(tmp_path / "run" / name).metrics()["advantage"] for name in ("scripted-tough", "scripted-tough-2")]
+    assert result.metrics["gains.scripted-tough.points"] == over_trainings(runs, Metric("", "", ""))
+    assert result.metrics["gains.again.points"] == RunFolder.load(tmp_path / "run" / "again").metrics()["advantage"]
+    assert "gains.again.agreed" not in result.metrics
+    assert {*result.metrics} == {*COMPARE_RECIPE.metrics_of(RecipeFileConfig(recipe=str(file)))}
+    (table,) = result.tables.values()
+    assert table.columns == ("adversary", "points", "each training", "points, published", "agreement", "n")
+    assert [row[0] for row in table.rows] == ["scripted", "scripted-tough", "again (control)"]
+    assert [row[3] for row in table.rows] == ["1.50", "1.50", "–"]
+    inside = sum(
+        result.metrics[f"gains.{who}.points"].low <= 1.5 <= result.metrics[f"gains.{who}.points"].high
+        for who in ("scripted", "scripted-tough")
+    )
+    assert f"Of 2 published figures {inside} lie in the interval measured here." in table.note
+    assert table.to_markdown() in (tmp_path / "run" / "table.md").read_text(encoding="utf-8")
+    # The same command does nothing again, and the tables of the recipe may change.
+    before = (tmp_path / "run" / "again" / SUMMARY).stat().st_mtime_ns
+    write(tmp_path, RECIPE.replace("title: Gains", "title: Points"))
+    assert [*carry_out(file).tables] == ["Points"]
+    assert (tmp_path / "run" / "again" / SUMMARY).stat().st_mtime_ns == before
+
+
+@pytest.mark.ray
+def test_workers_change_no_figure(tmp_path: Path) -> None:
+    for name in ("alone", "several"):
+        (tmp_path / name).mkdir()
+    alone, several = carry_out(write(tmp_path / "alone")), carry_out(write(tmp_path / "several"), workers=2)
+    assert several.metrics == alone.metrics
+    assert several.tables == alone.tables
+
+
+def test_a_killed_recipe_goes_on_where_it_was(tmp_path: Path) -> None:
+    (tmp_path / "killed").mkdir()
+    file = write(tmp_path / "killed", RECIPE.replace("dialogues: 20,", "dialogues: 300,"))
+    run = file.parent / "run"
+    process = start_parley("compare", str(file), "--run", str(run), folder=tmp_path)
+    kill_when(process, lambda: (run / "scripted-2" / SUMMARY).is_file())
+    assert not (run / SUMMARY).exists()
+    before = (run / "scripted-2" / SUMMARY).stat().st_mtime_ns
+    result = carry_out(file)
+    assert (run / "scripted-2" / SUMMARY).stat().st_mtime_ns == before
+    assert result.metrics == carry_out(write(tmp_path, file.read_text(encoding="utf-8"))).metrics
+
+
+def test_a_failed_stage_ends_only_those_that_use_it_and_is_tried_again(tmp_path: Path) -> None:
+    broken = """
+  broken: {verb: selfplay, settings: {adversary: "AGENT", target: "${again.name}", dialogues: 5}}
+  after: {verb: selfplay, settings: {adversary: scripted, target: scripted, judge: "${broken.run}", dialogues: 5}}
+tables:"""
+    text = RECIPE.replace("\ntables:", broken.replace("AGENT", str(tmp_path / "none"))).replace(
+        "scripted, scripted-tough", "scripted"
+    )
+    text = text.replace("      again: {", "      broken: {stage: broken}\n      after: {stage: after}\n      again: {")
+    text = text.replace('target: "${again.name}"', 'target: scripted, judge: "${again.run}"')
+    result = carry_out(write(tmp_path, text))
+    assert result.failure.startswith("2 stages failed: broken: no agent is called")
+    assert result.failure.endswith("after: not run, because it needs a stage that failed (broken)")
+    (table,) = result.tables.values()
+    assert table.rows[1][0].startswith("broken\nfailed: no agent is called")
+    assert table.rows[2][0].startswith("after\nfailed: not run")
+    assert table.rows[3][1] != "–"
+    again = json.loads((tmp_path / "run" / SUMMARY).read_text(encoding="utf-8"))
+    assert {*again["failed"]} == {"broken", "after"}
+    # The recipe is mended; what is finished stays.
+    text = (
+        text.replace(str(tmp_path / "none"), "scripted")
+        .replace(', judge: "${again.run}"', "")
+        .replace(', judge: "${broken.run}"', "")
+    )
+    mended = carry_out(write(tmp_path, text))
+    assert not mended.failure
+    assert mended.metrics["gains.again.points"] == result.metrics["gains.again.points"]
+    assert mended.tables["Gains"].rows[1][0] == "broken"
+
+
+def test_the_command_line_decides_conditions_and_prints_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file, run = str(write(tmp_path)), str(tmp_path / "run")
+    settings = ["--override", "dialogues=10", "--override", "opponents=[scripted-tough]"]
+    where = ["--run", run, "--json", *settings]
+    assert main(["compare", file, *where, "--fail-if", "gains.scripted-tough.points.value < -5"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert {*document["metrics"]} == {"gains.scripted-tough.points", "gains.scripted-tough.agreed", "gains.again.points"}
+    assert main(["compare", file, *where, "--fail-if", "gains.again.points.value > -5"]) == 1
+    assert main(["compare", file, *where, "--fail-if", "gains.none.points.value > -5"]) == 2
+    assert (tmp_path / "run" / "report.html").is_file()
+    page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+    assert "Gains" in page
+    assert "again (control)" in page
+
+
+def test_the_example_of_the_documents_is_a_recipe(tmp_path: Path) -> None:
+    text = (ROOT / "docs" / "compare.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"^```yaml\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    assert len(example.splitlines()) == 15
+    recipe = read_recipe(write(tmp_path, example))
+    assert [len(spec.folders) for spec in recipe.stages.values()] == [3, 3, 3]
+    assert [row.published for row in recipe.tables[0].rows] == [{"points": 1.5}] * 2
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+@pytest.mark.parametrize("preset", ["small", "paper", "demo"])
+def test_the_recipe_of_a_paper_is_whole(paper: str, preset: str) -> None:
+    job: RecipeJob = getattr(recipe_job, f"REPRODUCE_{paper.upper()}")
+    config = job.presets[preset]()
+    assert isinstance(config, RecipeConfig)
+    recipe: RecipePlan = job.recipe(config)
+    assert recipe.preset == preset
+    stages = job.stages(config, Path("run"))
+    assert {*stages} == {*recipe.needs()}
+    used = {row.stage for table in recipe.tables for row in table.rows}
+    used |= {name for spec in recipe.stages.values() for name in spec.uses}
+    assert used == {*recipe.stages}, "every stage is used, or measures a row"
+    assert all(any(row.published for row in table.rows) for table in recipe.tables)
+    if preset == "demo":
+        # Nothing is downloaded.
+        corpora = {corpus for _, settings in stages.values() if (corpus := getattr(settings, "corpus", ""))}
+        assert corpora <= {"helpdesk", "friends"}
+        assert all(spec.minutes < 2 for spec in recipe.stages.values())
+
+
+@pytest.mark.slow
+def test_the_smallest_recipe_of_a_paper_runs_to_its_tables(tmp_path: Path) -> None:
+    job = recipe_job.REPRODUCE_LI2019
+    config = RecipeConfig(preset="demo", override="limit=30,rules=[iiw],kinds=[smn]")
+    result = job.run(config, tmp_path / "run", Silent())
+    assert not result.failure
+    assert {name.partition(".")[0] for name in result.metrics} == {"table3", "table4", "table5", "table6"}
+    assert {*result.metrics} == {*job.metrics_of(config)}
+    assert not any(
+        row["notes"] for table in (RunFolder.load(tmp_path / "run").summary() or {})["tables"] for row in table["rows"]
+    )
