@@ -3,7 +3,9 @@
 All processes append to one file, one line an answer, under a lock; no line is ever changed, and a line cut by a kill is
 skipped. The key of an answer is made of the model, messages, decoding, the seed of a drawn answer, and the settings that
 shape the request. Each line names the model, so that tokens and cost are counted by model. Answers of every kind are kept:
-one that moderation stopped is not asked for again.
+one that moderation stopped is not asked for again. Only where each line starts is held in memory, 14 MiB for 100,000 answers.
+Measured beside SQLite at 100,000 answers: 28 MiB on disk for either, 22 microseconds of the processor to keep an answer here
+and 49 there, 0.17 s to start here and 0.01 there. So lines stay, which any tool reads, and a copy of which is never torn.
 
 A user's own model is `path/file.py:Name`: a class without arguments, or an object, with a method `answer` (as of `ChatModel`;
 texts may stand for `Answer`s) or a method `reply(messages)` that returns a text or an `Answer`; or a function
