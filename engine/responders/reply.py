@@ -49,8 +49,8 @@ from parley.engine.core.stats.statistics import (
     reply_metrics,
 )
 from parley.engine.core.verbs.checkpoints import absolute_name, located
-from parley.engine.core.verbs.job import Job, Reporter, Result, Silent, Summary, drawn
-from parley.engine.core.verbs.sharded import RESUME_SAFE, Sharded, ShardedConfig, Tally, rows_apart, run_items, spread
+from parley.engine.core.verbs.job import Reporter, Result, Summary, drawn
+from parley.engine.core.verbs.sharded import ItemsJob, Prepared, Sharded, ShardedConfig, Tally, rows_apart, spread
 from parley.engine.core.verbs.transcripts import ASSISTANT, USER, Transcript, TranscriptRule
 from parley.envs.core.config import Configuration, NonNegativeInt, NumItemsOrAll, PositiveInt
 from parley.envs.core.errors import ConfigError, DataError, RunError
@@ -62,7 +62,7 @@ from parley.envs.corpora.pairs.compiled import load_pairs
 from parley.envs.corpora.pairs.contexts import examples, left_out
 from parley.envs.corpora.pairs.turns import EOT, Example, Turn, Turns, context_words, detokenise, format_turns, parse_turns
 from parley.policies.chat.addresses import is_chat_address
-from parley.policies.chat.model import ANSWERS_FOLDER, ChatUsage, RunUsage
+from parley.policies.chat.model import ChatUsage, RunUsage
 from parley.policies.chat.settings import ChatAsking, ChatReplying
 from parley.policies.core.responder import (
     CONFIG,
@@ -221,14 +221,12 @@ class ReplyTask(Sharded[Example]):
 
     unit = "contexts"
     event = "replied"
+    purpose = "reply"
 
     config: ReplyConfig
     model: str
     decoder: DecoderSettings
     answers: str = field(default="", kw_only=True)
-
-    def seed(self, key: str) -> int:
-        return derive_seed(self.config.seed, "reply", key)
 
     def worker(self) -> ReplyWorker:
         return ReplyWorker(self)
@@ -284,23 +282,9 @@ class ReplyWorker:
         ]
 
 
-@dataclass(frozen=True)
-class ContextSpec:
-    """The contexts to reply to, checked.
-
-    Args:
-        reply_task: the model and how it replies.
-        corpus: whose contexts they are.
-        examples: in the order of the corpus.
-        longest: words that the model can say at most; None where it has no limit in words.
-        note: how many are left out because the training split has their contexts; empty where there are none.
-    """
-
-    reply_task: ReplyTask
-    corpus: str
-    examples: Sequence[Example]
-    longest: int | None
-    note: str
+PreparedReplies = Prepared[ReplyTask, Example]
+"""Facts: the corpus whose contexts they are; words that the model can say at most, None if it has no limit in words; how many
+contexts are left out because the training split has them, empty if there are none."""
 
 
 def full() -> ReplyConfig:
@@ -318,7 +302,7 @@ def quick() -> ReplyConfig:
     return ReplyConfig(limit=100)
 
 
-class ReplyJob(Job[ReplyConfig, ContextSpec, ContextSpec]):
+class ReplyJob(ItemsJob[ReplyConfig, ReplyTask, Example]):
     """`parley reply`."""
 
     words = ("reply",)
@@ -329,12 +313,12 @@ class ReplyJob(Job[ReplyConfig, ContextSpec, ContextSpec]):
     legend: Mapping[str, Metric] = MappingProxyType({**REPLIES, **NO_REPLY_METRICS})
     files = (MACHINE_FILE, HUMAN_FILE, NEXT_FILE, SUMMARY, "rows")
     num_rows_entry = NUM_CONTEXTS
-    resume_safe = RESUME_SAFE
+    doing = "replying"
 
     def transcripts(self, run: RunFolder) -> TranscriptRule:
         return reply_transcript
 
-    def prepare(self, config: ReplyConfig, path: Path, reporter: Reporter) -> ContextSpec:
+    def prepare(self, config: ReplyConfig, path: Path, reporter: Reporter) -> PreparedReplies:
         """Load the model, try it without a context, and choose the contexts."""
         from parley.policies.core.responders import load_responder
 
@@ -362,35 +346,30 @@ class ReplyJob(Job[ReplyConfig, ContextSpec, ContextSpec]):
             reporter.say(note)
         chosen = drawn(unseen_examples, config.limit, config.seed, corpus)
         longest = _longest(responder) if _is_ours(config) else None
-        return ContextSpec(ReplyTask(config, name, decoder), corpus, chosen, longest, note)
+        facts = {"corpus": corpus, "longest": longest, "note": note}
+        return Prepared(ReplyTask(config, name, decoder), {example.key: example for example in chosen}, facts)
 
-    def work(self, run: RunFolder, prepared: ContextSpec, reporter: Reporter) -> ContextSpec:
-        items = {example.key: example for example in prepared.examples}
-        reply_task = replace(prepared.reply_task, answers=str(run.path / ANSWERS_FOLDER))
-        run_items(run, reply_task, items, prepared.reply_task.config, reporter, "replying")
-        return prepared
-
-    def measure(self, run: RunFolder, spec: ContextSpec) -> Summary:
+    def measure(self, run: RunFolder, prepared: PreparedReplies) -> Summary:
         """Write the files of replies and compute the metrics."""
         rows = sorted((row for row in run.read_rows().to_pylist() if row["status"] == OK), key=lambda row: row["item_key"])
         contexts = [parse_turns(row["context"]) for row in rows]
         for file, column in ((MACHINE_FILE, "reply"), (HUMAN_FILE, "truth")):
             _write(run.path / file, zip(contexts, (row[column] for row in rows), strict=True))
-        after = {example.key: format_turns((example.after,)) for example in spec.examples if example.after}
+        after = {example.key: format_turns((example.after,)) for example in prepared.items.values() if example.after}
         _write(run.path / NEXT_FILE, zip(contexts, (after.get(row["item_key"], "") for row in rows), strict=True))
-        config = spec.reply_task.config
+        config, facts = prepared.task.config, prepared.facts
         replied = [row for row in rows if not is_no_reply(row)]
         replies, recorded = ([row[side].split() for row in replied] for side in ("reply", "truth"))
         what = f"{len(rows):,} {config.split} contexts, replies by {config.decoder}, seed {config.seed}."
-        metrics = dict(reply_metrics(replies, recorded, spec.longest))
+        metrics = dict(reply_metrics(replies, recorded, facts["longest"]))
         if any(row["kind"] for row in rows):
             metrics |= no_reply_metrics(kinds_of_rows(rows), [1] * len(rows))
         without = without_line(metrics)
         return Summary(
-            f"replies of {config.model} on {spec.corpus}",
-            " ".join(filter(None, [what, spec.note, without])),
+            f"replies of {config.model} on {facts['corpus']}",
+            " ".join(filter(None, [what, facts["note"], without])),
             metrics,
-            {NUM_CONTEXTS: len(spec.examples)},
+            {NUM_CONTEXTS: len(prepared.items)},
         )
 
     def present(self, result: Result, run: RunFolder) -> Result:
@@ -406,9 +385,6 @@ class ReplyJob(Job[ReplyConfig, ContextSpec, ContextSpec]):
     def models(self, config: ReplyConfig) -> Mapping[str, str]:
         named = DecoderSettings.parse(config.decoder).models
         return {"model": config.model, **{f"decoder {option}": name for option, name in named.items()}}
-
-    def num_items(self, config: ReplyConfig) -> int:
-        return len(self.prepare(config, Path(), Silent()).examples)
 
 
 def _longest(ours: Any) -> int | None:

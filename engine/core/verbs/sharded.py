@@ -1,4 +1,6 @@
-"""Jobs whose work is cut into shards: their settings, and the one way to run such work in a run folder.
+"""Jobs with one row for each item: their settings, their work in shards, and the one way to run it in a run folder.
+
+Such a job is a `Sharded` task, its worker, and an `ItemsJob`, which says what `prepare` finds and what the rows mean.
 
 Rows do not depend on the cut, up to the last digit of sums over items that are computed together. A run keeps its first shard
 size (`shard_size` of its first "work" event), whatever the settings and the number of workers are later. So it recognises its
@@ -11,26 +13,28 @@ import logging
 import os
 import shlex
 import time
-from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from parley.engine.core.ray.pool import BroadcastModels, Progress
-from parley.engine.core.ray.record import WORK, Counts, Work, write_shards
+from parley.engine.core.ray.record import WORK, Counts, Rows, Work, write_shards
 from parley.engine.core.ray.session import RaySession, connect
 from parley.engine.core.ray.worker import ItemT, Shard, make_shards
+from parley.engine.core.runs.documents import SUMMARY
 from parley.engine.core.runs.parts import OK, error_row
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.verbs.checkpoints import require_device, threads
-from parley.engine.core.verbs.job import Reporter
+from parley.engine.core.verbs.job import TABLE_FILE, ConfigT, Job, Reporter, Silent
 from parley.envs.core.config import Configuration, NonNegativeFloat, NonNegativeInt, PositiveInt
 from parley.envs.core.errors import ConfigError, LimitReachedError
 from parley.envs.core.play import agent_errors, isolate_failures
+from parley.envs.core.seeds import derive_seed
 from parley.envs.core.storage.uris import display_path
+from parley.policies.chat.model import ANSWERS_FOLDER
 
 logger = logging.getLogger(__name__)
 
@@ -104,20 +108,33 @@ class Sharded(Work[ItemT]):
         unit: name of the items.
         event: kind of the event that records the work and the time of a session.
         digest_columns: columns that `digest` reads beside `status`; empty for all. A resume reads no others.
+        purpose: name of the seeds of the items, which follow from it, the master seed and the key.
+        batch: items that fill a worker's batch; a shard has no more.
+        config: settings of the run.
     """
 
     unit: ClassVar[str]
     event: ClassVar[str]
     digest_columns: ClassVar[tuple[str, ...]] = ()
+    purpose: ClassVar[str]
+    batch: ClassVar[int]
+    config: Any
+
+    def seed(self, key: str) -> int:
+        return derive_seed(self.config.seed, self.purpose, key)
+
+    def digest(self, rows: Rows) -> Counts:
+        """Count the items that worked."""
+        return Counter({self.unit: sum(row["status"] == OK for row in rows)})
 
     @property
     def computes(self) -> bool:
         """Return whether the work computes with torch; torch then has one thread here, as in an actor."""
         return True
 
-    @abstractmethod
     def shard_size(self, num_items: int, num_workers: int) -> int:
-        """Return the number of items in a shard, if no setting gives it; most jobs use `spread`."""
+        """Return the number of items in a shard, if no setting gives it."""
+        return spread(num_items, num_workers, self.batch)
 
     def room(self, shard_size: int) -> int:
         """Return the number of shards that a worker holds at a time, if it works in turns; 0 if not."""
@@ -209,6 +226,49 @@ def run_items(
             raise LimitReachedError(what, where=error.where, got=error.got, fix=fix) from None
     counted = {work.unit: 0, **session}
     run.event(work.event, seconds=time.monotonic() - began, workers=max(config.workers, 1), **counted)
+
+
+TaskT = TypeVar("TaskT", bound=Sharded[Any])
+
+
+@dataclass(frozen=True)
+class Prepared(Generic[TaskT, ItemT]):
+    """The checked parts of a run.
+
+    Args:
+        task: the work, as workers get it.
+        items: by key.
+        facts: what else the summary needs, by name.
+    """
+
+    task: TaskT
+    items: Mapping[str, ItemT]
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+class ItemsJob(Job[ConfigT, Prepared[TaskT, ItemT], Prepared[TaskT, ItemT]]):
+    """A job with one row for each item, whose `measure` reads the rows.
+
+    Attributes:
+        doing: title of the work in the progress.
+    """
+
+    doing: str
+    files: tuple[str, ...] = (TABLE_FILE, SUMMARY, "rows")
+    resume_safe = RESUME_SAFE
+
+    def task_in(self, run: RunFolder, prepared: Prepared[TaskT, ItemT]) -> TaskT:
+        """Return the task for a run; one that asks chat models keeps their answers in the run's folder."""
+        task: Any = prepared.task
+        return replace(task, answers=str((run.path / ANSWERS_FOLDER).absolute())) if hasattr(task, "answers") else task
+
+    def work(self, run: RunFolder, prepared: Prepared[TaskT, ItemT], reporter: Reporter) -> Prepared[TaskT, ItemT]:
+        run_items(run, self.task_in(run, prepared), prepared.items, prepared.task.config, reporter, self.doing)
+        reporter.stage("computing metrics, their intervals and significances", 0, "")
+        return prepared
+
+    def num_items(self, config: ConfigT) -> int:
+        return len(self.prepare(config, Path(self.run_name), Silent()).items)
 
 
 def _size(run: RunFolder, work: Sharded[Any], num_items: int, config: ShardedConfig, reporter: Reporter) -> int:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import io
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,15 +26,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from parley.engine.core.ray.record import Counts, Rows
 from parley.engine.core.ray.worker import Shard
 from parley.engine.core.runs.documents import SUMMARY, whole, write_whole
 from parley.engine.core.runs.parts import OK, error_row, fields_of, ok_row, row_schema
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.tables.table import EstimateTable
 from parley.engine.core.verbs.export import FlatRows, Line, Row
-from parley.engine.core.verbs.job import TABLE_FILE, Job, Reporter, Result, Silent, Summary, noted
-from parley.engine.core.verbs.sharded import RESUME_SAFE, Sharded, run_items
+from parley.engine.core.verbs.job import TABLE_FILE, Reporter, Result, Summary, noted
+from parley.engine.core.verbs.sharded import ItemsJob, Prepared, Sharded
 from parley.engine.generation.metrics.adversarial import (
     ADVERSUC,
     SOURCE_ITEMS,
@@ -45,14 +44,13 @@ from parley.engine.generation.metrics.adversarial import (
     source_rows,
 )
 from parley.engine.generation.metrics.tables import JudgeSpecs, tables, verdicts
-from parley.engine.generation.verbs.adversarial_config import AdversarialConfig, Pooled, absolute, labels_of, pooled
+from parley.engine.generation.verbs.adversarial_config import AdversarialConfig, absolute, labels_of, pooled
 from parley.envs.core.config import from_dict
 from parley.envs.core.errors import RefusedModelError, RunError
-from parley.envs.core.seeds import derive_seed
 from parley.envs.corpora.own_files import without_options
 from parley.envs.corpora.pairs.compiled import SAMPLE
-from parley.policies.chat.model import ANSWERS_FOLDER, NO_REPLIES, by_kind
-from parley.policies.generation.judges.judge import CONTROLS, Answering, Featured, Judge, JudgeSettings, Parsing, scores_by
+from parley.policies.chat.model import NO_REPLIES, by_kind
+from parley.policies.generation.judges.judge import CONTROLS, Answering, Featured, Judge, Parsing, scores_by
 from parley.policies.generation.judges.prompted import judge_maker
 
 PAIRS_FILE = "pairs.parquet"
@@ -181,30 +179,23 @@ class JudgingTask(Sharded[JudgedFold]):
     """Judges that are fitted and asked.
 
     Args:
+        config: of the evaluation.
         scenarios: by name.
-        settings: what judges are made with.
-        run_seed: of the run.
+        answers: folder in which answers of chat models are kept.
     """
 
     unit = "fits"
     event = "judged"
+    purpose = "judge"
+    # A fit of a network takes up to a minute, and a lost shard should cost no more.
+    batch = 1
 
+    config: AdversarialConfig
     scenarios: Mapping[str, JudgedScenario]
-    settings: JudgeSettings
-    run_seed: int
-
-    def seed(self, key: str) -> int:
-        return derive_seed(self.run_seed, "judge", key)
+    answers: str = field(default="", kw_only=True)
 
     def worker(self) -> JudgingWorker:
         return JudgingWorker(self)
-
-    def digest(self, rows: Rows) -> Counts:
-        return Counter({self.unit: sum(row["status"] == OK for row in rows)})
-
-    def shard_size(self, num_items: int, num_workers: int) -> int:
-        """Return 1: a fit of a network takes up to a minute, and a lost shard should cost no more."""
-        return 1
 
 
 class JudgingWorker:
@@ -212,6 +203,7 @@ class JudgingWorker:
 
     def __init__(self, judging: JudgingTask) -> None:
         self._judging = judging
+        self._settings = replace(judging.config.settings, answers=judging.answers)
         self._makers: dict[str, Callable[[], Judge]] = {}
 
     def run(self, shard: Shard[JudgedFold]) -> list[dict[str, Any]]:
@@ -229,7 +221,7 @@ class JudgingWorker:
 
     def _maker(self, name: str) -> Callable[[], Judge]:
         if name not in self._makers:
-            self._makers[name] = judge_maker(name, self._judging.settings)
+            self._makers[name] = judge_maker(name, self._settings)
         return self._makers[name]
 
     def _columns(self, item: JudgedFold, seed: int) -> dict[str, Any]:
@@ -277,19 +269,7 @@ SYSTEMS, VERDICTS, NOTES, NUM_FITS = "systems", "verdicts", "notes", "fits"
 """Entries of the summary: labels of the machine files, conclusions, notes on what was left out, number of rows."""
 
 
-@dataclass(frozen=True)
-class PreparedJudging:
-    """The checked inputs of a judging.
-
-    Args:
-        config: of the evaluation.
-        pooled: the pairs.
-        items: judge by scenario and fold, by key.
-    """
-
-    config: AdversarialConfig
-    pooled: Pooled
-    items: Mapping[str, JudgedFold]
+PreparedJudging = Prepared[JudgingTask, JudgedFold]
 
 
 def sample() -> AdversarialConfig:
@@ -297,7 +277,7 @@ def sample() -> AdversarialConfig:
     return AdversarialConfig()
 
 
-class EvaluateAdversarial(Job[AdversarialConfig, PreparedJudging, PreparedJudging]):
+class EvaluateAdversarial(ItemsJob[AdversarialConfig, JudgingTask, JudgedFold]):
     """`parley evaluate adversarial`."""
 
     words = ("evaluate", "adversarial")
@@ -309,7 +289,7 @@ class EvaluateAdversarial(Job[AdversarialConfig, PreparedJudging, PreparedJudgin
     item_metrics = SOURCE_ITEMS
     files = (TABLE_FILE, SUMMARY, PAIRS_FILE, "rows")
     num_rows_entry = NUM_FITS
-    resume_safe = RESUME_SAFE
+    doing = "fitting and asking judges"
 
     def prepare(self, config: AdversarialConfig, path: Path, reporter: Reporter) -> PreparedJudging:
         """Read the pairs, and make each judge once."""
@@ -326,29 +306,25 @@ class EvaluateAdversarial(Job[AdversarialConfig, PreparedJudging, PreparedJudgin
             for name, label in {**named, **{name: name for name in CONTROLS}}.items()
             for fold in range(config.folds)
         }
-        return PreparedJudging(config, prepared_pairs, items)
+        facts = {SYSTEMS: list(prepared_pairs.systems), NOTES: prepared_pairs.notes, NUM_FITS: len(items)}
+        return Prepared(JudgingTask(config, prepared_pairs.scenarios), items, facts)
 
     def work(self, run: RunFolder, prepared: PreparedJudging, reporter: Reporter) -> PreparedJudging:
-        config = prepared.config
-        write_pairs(run.path / PAIRS_FILE, prepared.pooled.scenarios.values())
-        settings = replace(config.settings, answers=str(run.path / ANSWERS_FOLDER))
-        judging = JudgingTask(prepared.pooled.scenarios, settings, config.seed)
-        run_items(run, judging, prepared.items, config, reporter, "fitting and asking judges")
-        reporter.stage("computing metrics and their intervals", 0, "")
-        return prepared
+        write_pairs(run.path / PAIRS_FILE, prepared.task.scenarios.values())
+        return super().work(run, prepared, reporter)
 
     def measure(self, run: RunFolder, prepared: PreparedJudging) -> Summary:
-        config, systems = prepared.config, prepared.pooled.systems
+        config, systems = prepared.task.config, prepared.facts[SYSTEMS]
         specs = judge_specs(config, systems)
         metrics = adversarial_metrics(JudgedRows(run.read_rows().to_pylist()), specs.all_judges, systems, config.folds)
         sentences = verdicts(metrics, specs)
         failed = [f"{num:,} fits failed: {reason}." for reason, num in run.outcomes().errors.most_common()]
-        notes = [*prepared.pooled.notes, *failed, *_unparsable(run)]
+        notes = [*prepared.facts[NOTES], *failed, *_unparsable(run)]
         return Summary(
             f"replies of {', '.join(systems)} before judges",
             f"Judges: {', '.join(specs.judges)}; {config.folds} folds, seed {config.seed}.",
             metrics,
-            {SYSTEMS: list(systems), VERDICTS: sentences, NOTES: notes, NUM_FITS: len(prepared.items)},
+            {**prepared.facts, VERDICTS: sentences, NOTES: notes},
         )
 
     def item_rows(self, run: RunFolder) -> Iterator[Sequence[Mapping[str, Any]]]:
@@ -363,9 +339,6 @@ class EvaluateAdversarial(Job[AdversarialConfig, PreparedJudging, PreparedJudgin
         models = {"forward": config.forward, "backward": config.backward}
         named = {option: without_options(name) for option, name in files.items() if not name.startswith(SAMPLE)}
         return {**named, **judging, **models}
-
-    def num_items(self, config: AdversarialConfig) -> int:
-        return len(self.prepare(config, Path(self.run_name), Silent()).items)
 
     def metrics_of(self, config: AdversarialConfig) -> None:
         """Return None: only a run knows which scenarios have pairs."""

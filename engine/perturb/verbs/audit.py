@@ -17,7 +17,7 @@ import json
 import shlex
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -38,8 +38,8 @@ from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.tables.table import EstimateTable
 from parley.engine.core.verbs.checkpoints import require_checkpoint
 from parley.engine.core.verbs.export import FlatRows, each_of
-from parley.engine.core.verbs.job import TABLE_FILE, Job, Reporter, Result, Silent, Summary, noted
-from parley.engine.core.verbs.sharded import RESUME_SAFE, Sharded, Tally, run_items, spread
+from parley.engine.core.verbs.job import TABLE_FILE, Reporter, Result, Summary, noted
+from parley.engine.core.verbs.sharded import ItemsJob, Prepared, Sharded, Tally
 from parley.engine.perturb.catalogue import Resources, build
 from parley.engine.perturb.metrics.audit import (
     CONTROL,
@@ -68,7 +68,7 @@ from parley.engine.perturb.verbs.models import (
 from parley.engine.perturb.verbs.sheet import DrawnLine, LabelledSheet, drawn_lines, read_sheet, sheet
 from parley.envs.core.config import from_dict
 from parley.envs.core.errors import CheckpointError, ConfigError, DataError, RunError
-from parley.envs.core.seeds import derive_seed, stream
+from parley.envs.core.seeds import stream
 from parley.envs.core.storage.copies import fetched_file, fetched_model
 from parley.envs.core.storage.uris import display_path
 from parley.envs.corpora.arrow import data_root
@@ -112,10 +112,6 @@ def run_label(verb: Verb, arguments: Sequence[str]) -> int:
         metrics = {name: estimate.to_json() for name, estimate in result.metrics.items()}
         sys.stdout.write(f"{json.dumps({'metrics': metrics, 'run': display_path(run)})}\n")
     return 0
-
-
-MOST_EXAMPLES = 256
-"""Examples of a shard."""
 
 
 class LikelihoodModel(Protocol):
@@ -209,17 +205,13 @@ class AuditTask(Sharded[Example]):
 
     unit = "examples"
     event = "audited"
+    purpose = "audit"
+    batch = 256
 
     config: AuditConfig
 
-    def seed(self, key: str) -> int:
-        return audit_seed(self.config.seed, key)
-
-    def worker(self, on_step: Callable[[Counts], None] | None = None) -> AuditWorker:
-        return AuditWorker(self.config)
-
-    def shard_size(self, num_items: int, num_workers: int) -> int:
-        return spread(num_items, num_workers, MOST_EXAMPLES)
+    def worker(self) -> AuditWorker:
+        return AuditWorker(self)
 
     def digest(self, rows: Rows) -> Counts:
         """Count utterances, and those that each strategy changed."""
@@ -238,19 +230,11 @@ _UTTERANCES = ".utterances"
 """Counted beside strategies; no strategy's name begins with the dot."""
 
 
-def audit_seed(seed: int, key: str) -> int:
-    """Return the seed of an example, derived from the master seed and its key."""
-    return derive_seed(seed, "audit", key)
-
-
 class AuditWorker:
-    """Perturbs contexts and judges the edits.
+    """Perturbs contexts and judges the edits."""
 
-    Args:
-        config: the audit, with its data root resolved.
-    """
-
-    def __init__(self, config: AuditConfig) -> None:
+    def __init__(self, task: AuditTask) -> None:
+        self.task, config = task, task.config
         vocabulary = load_pairs(config.corpus, config.data_root).vocabulary
         shared = audit_resources(config, vocabulary)
         self.seed, self.lexicon, self.vocabulary = config.seed, shared.lexicon, frozenset(vocabulary.words)
@@ -275,7 +259,7 @@ class AuditWorker:
 
     def _row(self, example: Example, changes: list[dict[str, Any]]) -> dict[str, Any]:
         lengths = [len(words) for turn in example.context for words in turn if words]
-        return ok_row(example.key, audit_seed(self.seed, example.key)) | {
+        return ok_row(example.key, self.task.seed(example.key)) | {
             "context": format_turns(example.context),
             "num_utterances": len(lengths),
             "num_words": sum(lengths),
@@ -359,39 +343,6 @@ NUM_EXAMPLES, AUDITED, NUM_LINES, LABELLERS = "examples", "audited", "lines", "l
 """Entries of the summary: number of contexts, strategies, drawn and labelled lines of each, labelled lines of each labeller."""
 
 
-@dataclass(frozen=True)
-class PreparedAudit:
-    """The checked inputs of an audit.
-
-    Args:
-        config: of the audit, with its data root resolved.
-        examples: whose contexts are perturbed.
-        strategies: their names.
-    """
-
-    config: AuditConfig
-    examples: Sequence[Example]
-    strategies: Sequence[str]
-
-
-def _prepare(config: AuditConfig, reporter: Reporter) -> PreparedAudit:
-    """Check that everything is there and works, before a run is made."""
-    config.require_device()
-    report_left_out(config, reporter)
-    located = replace(config, data_root=data_root(config.data_root))
-    chosen, _ = chosen_examples(located, config.corpus, config.contexts.turns or _turns(config.model), reporter)
-    shared = audit_resources(located, load_pairs(config.corpus, located.data_root).vocabulary)
-    names = [strategy.name for strategy in build_and_run_once(located, shared, chosen[0])]
-    if CONTROL in names:
-        raise ConfigError("a strategy bears the name of the control", got=CONTROL, fix="give yours another name")
-    # The signs of broken English need its tags, whatever the strategies need.
-    shared.lexicon.tag(("word",))
-    likelihood_model(located, shared)
-    if config.entailment:
-        entailment_model(located)
-    return PreparedAudit(located, chosen, names)
-
-
 def _turns(model: str) -> int:
     """Return the number of turns of context that a model reads."""
     if not model:
@@ -453,7 +404,7 @@ def demo() -> AuditConfig:
     return AuditConfig(limit=200, perturb=PerturbSettings(lexicon="built-in"))
 
 
-class PerturbAudit(Job[AuditConfig, PreparedAudit, PreparedAudit]):
+class PerturbAudit(ItemsJob[AuditConfig, AuditTask, Example]):
     """`parley perturb audit`."""
 
     words = ("perturb", "audit")
@@ -464,19 +415,27 @@ class PerturbAudit(Job[AuditConfig, PreparedAudit, PreparedAudit]):
     schema = AUDIT
     files = (SHEET, TABLE_FILE, SUMMARY, "rows")
     num_rows_entry = NUM_EXAMPLES
-    resume_safe = RESUME_SAFE
+    doing = "perturbing contexts and reading them"
 
-    def prepare(self, config: AuditConfig, path: Path, reporter: Reporter) -> PreparedAudit:
+    def prepare(self, config: AuditConfig, path: Path, reporter: Reporter) -> Prepared[AuditTask, Example]:
         """Prepare contexts, strategies and judges; each strategy is run once."""
-        return _prepare(config, reporter)
+        config.require_device()
+        report_left_out(config, reporter)
+        located = replace(config, data_root=data_root(config.data_root))
+        chosen, _ = chosen_examples(located, config.corpus, config.contexts.turns or _turns(config.model), reporter)
+        shared = audit_resources(located, load_pairs(config.corpus, located.data_root).vocabulary)
+        names = [strategy.name for strategy in build_and_run_once(located, shared, chosen[0])]
+        if CONTROL in names:
+            raise ConfigError("a strategy bears the name of the control", got=CONTROL, fix="give yours another name")
+        # The signs of broken English need its tags, whatever the strategies need.
+        shared.lexicon.tag(("word",))
+        likelihood_model(located, shared)
+        if config.entailment:
+            entailment_model(located)
+        return Prepared(AuditTask(located), {example.key: example for example in chosen}, {AUDITED: names})
 
-    def work(self, run: RunFolder, prepared: PreparedAudit, reporter: Reporter) -> PreparedAudit:
-        items = {example.key: example for example in prepared.examples}
-        run_items(run, AuditTask(prepared.config), items, prepared.config, reporter, "perturbing contexts and reading them")
-        return prepared
-
-    def measure(self, run: RunFolder, prepared: PreparedAudit) -> Summary:
-        return self.measured(run, prepared.config, prepared.strategies)
+    def measure(self, run: RunFolder, prepared: Prepared[AuditTask, Example]) -> Summary:
+        return self.measured(run, prepared.task.config, prepared.facts[AUDITED])
 
     def measured(self, run: RunFolder, config: AuditConfig, strategies: Sequence[str]) -> Summary:
         """Return the metrics of a run, the labels that it keeps included; write its sheet.
@@ -553,9 +512,6 @@ class PerturbAudit(Job[AuditConfig, PreparedAudit, PreparedAudit]):
         paraphraser = config.perturb.paraphraser or ""
         named = {"model": config.model, "lm": config.lm, "entailment": config.entailment_folder}
         return {**named, "perturb.paraphraser": paraphraser}
-
-    def num_items(self, config: AuditConfig) -> int:
-        return len(_prepare(config, Silent()).examples)
 
     def metrics_of(self, config: AuditConfig) -> list[str] | None:
         """Return the names of metrics; None if only a run knows them: a user's strategies, labels."""

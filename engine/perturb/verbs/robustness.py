@@ -16,20 +16,18 @@ import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from parley.engine.core.ray.record import Counts, Rows
 from parley.engine.core.ray.worker import Shard
-from parley.engine.core.runs.documents import SUMMARY
 from parley.engine.core.runs.parts import OK, answer_columns, ok_row
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.stats.statistics import NO_REPLY, Estimate, Metric, is_no_reply
 from parley.engine.core.tables.table import EstimateTable
 from parley.engine.core.verbs.export import FlatRows
-from parley.engine.core.verbs.job import TABLE_FILE, Job, Reporter, Result, Silent, Summary
-from parley.engine.core.verbs.sharded import RESUME_SAFE, Sharded, Tally, rows_apart, run_items, spread
+from parley.engine.core.verbs.job import Reporter, Result, Summary
+from parley.engine.core.verbs.sharded import ItemsJob, Prepared, Sharded, Tally, rows_apart, spread
 from parley.engine.perturb.catalogue import Resources, build
 from parley.engine.perturb.metrics.table import (
     ACTIVITY,
@@ -63,7 +61,6 @@ from parley.envs.core.seeds import derive_seed
 from parley.envs.corpora.arrow import data_root, root_words
 from parley.envs.corpora.pairs.corpora import pair_corpora
 from parley.envs.corpora.pairs.turns import Example, Turns, context_words, format_turns
-from parley.policies.chat.model import ANSWERS_FOLDER
 from parley.policies.core.responder import replies_of
 
 if TYPE_CHECKING:
@@ -75,11 +72,6 @@ CLEAN = ""
 """The strategy of the recorded context in rows."""
 ASKED, OTHERWISE = "asked.", "otherwise."
 """Prefixes of the counts by strategy."""
-
-
-def example_seed(seed: int, key: str) -> int:
-    """Return the seed of an example, derived from the master seed and its key."""
-    return derive_seed(seed, "robustness", key)
 
 
 def resources(config: RobustnessConfig, models: ModelSpecs, common: Sequence[str]) -> Resources:
@@ -108,15 +100,13 @@ class QueryTask(Sharded[Example]):
 
     unit = "examples"
     event = "evaluated"
+    purpose = "robustness"
 
     config: RobustnessConfig
     models: ModelSpecs
     common: Sequence[str]
     scored: bool
     answers: str = field(default="", kw_only=True)
-
-    def seed(self, key: str) -> int:
-        return example_seed(self.config.seed, key)
 
     def worker(self) -> RobustnessWorker:
         return RobustnessWorker(self)
@@ -151,7 +141,7 @@ class RobustnessWorker:
     def __init__(self, asking: QueryTask) -> None:
         from parley.policies.core.responders import load_responder
 
-        self.decoder = asking.models.decoder
+        self.asking, self.decoder = asking, asking.models.decoder
         self.config = config = asking.config
         models, shared = asking.models, resources(config, asking.models, asking.common)
         self.strategies: list[Strategy] = build(config.strategy_names, config.perturb, shared)
@@ -168,7 +158,7 @@ class RobustnessWorker:
 
     def run(self, shard: Shard[Example]) -> list[dict[str, Any]]:
         """Return one row per example."""
-        return rows_apart(self._rows, shard, partial(example_seed, self.config.seed))
+        return rows_apart(self._rows, shard, self.asking.seed)
 
     def _rows(self, shard: Shard[Example]) -> list[dict[str, Any]]:
         clean = [example.context for example in shard.items]
@@ -182,7 +172,7 @@ class RobustnessWorker:
                 for entries, reply in zip(replies, entries_of, strict=True):
                     entries.append({"model": model.label, "strategy": strategy, **reply})
         return [
-            ok_row(example.key, example_seed(self.config.seed, example.key))
+            ok_row(example.key, self.asking.seed(example.key))
             | {
                 "context": format_turns(example.context),
                 "truth": format_turns((example.reply,)),
@@ -261,52 +251,7 @@ SCREENFUL = 24
 """More metrics than these are shown as a table."""
 
 
-@dataclass(frozen=True)
-class PreparedRobustness:
-    """The checked inputs of an evaluation.
-
-    Args:
-        config: of the evaluation, with its data root resolved.
-        models: that reply.
-        corpus: whose dialogues they continue.
-        examples: in the order of the corpus.
-        common: words, most frequent first.
-        strategies: what a good model does with their contexts, by name.
-        activities: what scores activities and entities; None when nothing can.
-        unscored: why not.
-    """
-
-    config: RobustnessConfig
-    models: ModelSpecs
-    corpus: str
-    examples: Sequence[Example]
-    common: Sequence[str]
-    strategies: Mapping[str, str]
-    activities: Activities | None
-    unscored: str
-
-
-def _prepare(config: RobustnessConfig, reporter: Reporter) -> PreparedRobustness:
-    """Check that everything is there and works, before a run is made."""
-    config.require_device()
-    report_left_out(config, reporter)
-    located = replace(config, data_root=data_root(config.data_root))
-    models = open_models(located)
-    name = config.corpus or models.corpus
-    if not name:
-        what = "the model does not say which corpus it was fitted to, so it has no dialogues to continue"
-        raise ConfigError(what, where=config.model, fix="name one with --corpus")
-    chosen, corpus = chosen_examples(located, name, config.contexts.turns or models.turns, reporter)
-    common = models.common(corpus.vocabulary)
-    shared = resources(located, models, common)
-    strategies = build_and_run_once(located, shared, chosen[0])
-    names = [strategy.name for strategy in strategies]
-    expected = {strategy.name: strategy.expectation.value for strategy in strategies}
-    activities, unscored = _activities(name, shared)
-    if unscored:
-        reporter.say(f"activities and entities are not scored: {unscored}")
-    _report_models(models, names, reporter)
-    return PreparedRobustness(located, models, name, chosen, common, expected, activities, unscored)
+PreparedRobustness = Prepared[QueryTask, Example]
 
 
 def _activities(corpus: str, shared: Resources) -> tuple[Activities | None, str]:
@@ -326,17 +271,16 @@ def _report_models(models: ModelSpecs, strategies: Sequence[str], reporter: Repo
 
 
 def _reference_scores(evaluation: PreparedRobustness, rows: Rows) -> dict[str, Estimate]:
-    if evaluation.activities is None:
+    task = evaluation.task
+    if not task.scored:
         return {}
+    activities = Activities.open(resources(task.config, task.models, task.common))
     answered = {row["item_key"] for row in rows if row["status"] == OK}
-    return evaluation.activities.references([example.reply for example in evaluation.examples if example.key in answered])
+    return activities.references([example.reply for key, example in evaluation.items.items() if key in answered])
 
 
-def _unknown_word_shares(evaluation: PreparedRobustness, rows: Rows) -> dict[str, Estimate]:
-    words = evaluation.models.words
-    if not evaluation.models.sizes or not isinstance(words, frozenset):
-        return {}
-    return unknown_shares(rows, words)
+def _unknown_word_shares(models: ModelSpecs, rows: Rows) -> dict[str, Estimate]:
+    return unknown_shares(rows, models.words) if models.sizes and isinstance(models.words, frozenset) else {}
 
 
 def describe_for(name: str, expected: Mapping[str, str]) -> Metric:
@@ -368,7 +312,7 @@ def demo() -> RobustnessConfig:
     return RobustnessConfig(strategies="random-swap,antonym", limit=200, perturb=PerturbSettings(lexicon="built-in"))
 
 
-class EvaluateRobustness(Job[RobustnessConfig, PreparedRobustness, PreparedRobustness]):
+class EvaluateRobustness(ItemsJob[RobustnessConfig, QueryTask, Example]):
     """`parley evaluate robustness`."""
 
     words = ("evaluate", "robustness")
@@ -377,43 +321,50 @@ class EvaluateRobustness(Job[RobustnessConfig, PreparedRobustness, PreparedRobus
     presets = {"niu2018": niu2018, "quick": quick, "demo": demo}
     schema = ROBUSTNESS
     item_metrics = CONTEXT_ITEMS
-    files = (TABLE_FILE, SUMMARY, "rows")
     num_rows_entry = NUM_EXAMPLES
-    resume_safe = RESUME_SAFE
+    doing = "asking models"
 
     def prepare(self, config: RobustnessConfig, path: Path, reporter: Reporter) -> PreparedRobustness:
         """Prepare models, examples and strategies; each strategy is run once."""
-        return _prepare(config, reporter)
-
-    def work(self, run: RunFolder, prepared: PreparedRobustness, reporter: Reporter) -> PreparedRobustness:
-        config = prepared.config
-        scored, answers = prepared.activities is not None, str(run.path / ANSWERS_FOLDER)
-        asking = QueryTask(config, prepared.models, tuple(prepared.common), scored, answers=answers)
-        items = {example.key: example for example in prepared.examples}
-        run_items(run, asking, items, config, reporter, "asking the models" if config.trained else "asking the model")
-        reporter.stage("computing metrics, their intervals and significances", 0, "")
-        return prepared
+        config.require_device()
+        report_left_out(config, reporter)
+        located = replace(config, data_root=data_root(config.data_root))
+        models = open_models(located)
+        name = config.corpus or models.corpus
+        if not name:
+            what = "the model does not say which corpus it was fitted to, so it has no dialogues to continue"
+            raise ConfigError(what, where=config.model, fix="name one with --corpus")
+        chosen, corpus = chosen_examples(located, name, config.contexts.turns or models.turns, reporter)
+        common = models.common(corpus.vocabulary)
+        shared = resources(located, models, common)
+        strategies = build_and_run_once(located, shared, chosen[0])
+        activities, unscored = _activities(name, shared)
+        if unscored:
+            reporter.say(f"activities and entities are not scored: {unscored}")
+        _report_models(models, [strategy.name for strategy in strategies], reporter)
+        return Prepared(
+            QueryTask(located, models, tuple(common), activities is not None),
+            {example.key: example for example in chosen},
+            {
+                NUM_EXAMPLES: len(chosen),
+                STRATEGIES: {strategy.name: strategy.expectation.value for strategy in strategies},
+                UNSCORED: unscored,
+                SIZES: {label: asdict(size) for label, size in models.sizes.items()},
+            },
+        )
 
     def measure(self, run: RunFolder, evaluation: PreparedRobustness) -> Summary:
-        config, rows = evaluation.config, run.read_rows().to_pylist()
+        config, models, rows = evaluation.task.config, evaluation.task.models, run.read_rows().to_pylist()
         return Summary(
-            f"robustness of {config.model} on {evaluation.corpus}",
-            f"{len(evaluation.examples):,} {config.split} examples, {len(evaluation.strategies)} strategies, "
+            f"robustness of {config.model} on {config.corpus or models.corpus}",
+            f"{len(evaluation.items):,} {config.split} examples, {len(evaluation.facts[STRATEGIES])} strategies, "
             f"replies by {config.decoder}, seed {config.seed}.",
-            {**robustness_metrics(rows), **_unknown_word_shares(evaluation, rows), **_reference_scores(evaluation, rows)},
-            {
-                NUM_EXAMPLES: len(evaluation.examples),
-                STRATEGIES: evaluation.strategies,
-                UNSCORED: evaluation.unscored,
-                SIZES: {label: asdict(size) for label, size in evaluation.models.sizes.items()},
-            },
+            {**robustness_metrics(rows), **_unknown_word_shares(models, rows), **_reference_scores(evaluation, rows)},
+            evaluation.facts,
         )
 
     def models(self, config: RobustnessConfig) -> dict[str, str]:
         return models_of(config)
-
-    def num_items(self, config: RobustnessConfig) -> int:
-        return len(_prepare(config, Silent()).examples)
 
     def metrics_of(self, config: RobustnessConfig) -> list[str] | None:
         """Return the names of metrics; None if only a run knows them: a user's strategies, trained models."""

@@ -17,7 +17,7 @@ from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.tables.table import EstimateTable
 from parley.engine.core.verbs.export import FlatRows
 from parley.engine.core.verbs.job import Reporter, Result, Summary, command_line, noted
-from parley.engine.core.verbs.sharded import run_items
+from parley.engine.core.verbs.sharded import Prepared
 from parley.engine.perturb.replies.catalogue import GROUPS
 from parley.engine.ranking.attacks.catalogue import need_of
 from parley.engine.ranking.attacks.settings import POLICY
@@ -40,7 +40,6 @@ from parley.engine.ranking.verbs.prepared import (
     RANKERS,
     SEARCH,
     SEARCHES,
-    PreparedRanking,
     RankersJob,
     Tried,
     not_rated,
@@ -50,7 +49,6 @@ from parley.engine.ranking.verbs.prepared import (
 )
 from parley.envs.core.errors import ConfigError, DataError
 from parley.envs.core.storage.copies import CHECKPOINT
-from parley.policies.chat.model import ANSWERS_FOLDER
 from parley.policies.ranking.rankers import is_chat_ranker
 
 if TYPE_CHECKING:
@@ -60,7 +58,7 @@ GOAL, BUDGET = "goal", "budget"
 """Entries of the summary: the goal in words; the most queries."""
 _EDITED = {"promote": "wrong", "demote": "right"}
 
-PreparedAttack = PreparedRanking[RankingAttackConfig]
+PreparedAttack = Prepared[RankingAttacks, RankedGroup]
 
 
 def helpdesk() -> RankingAttackConfig:
@@ -73,7 +71,7 @@ def li2019() -> RankingAttackConfig:
     return RankingAttackConfig(corpus="ubuntu_dialogues", limit=300)
 
 
-class AttackRanking(RankersJob[RankingAttackConfig]):
+class AttackRanking(RankersJob[RankingAttackConfig, RankingAttacks]):
     """`parley attack ranking`."""
 
     words = ("attack", "ranking")
@@ -83,6 +81,7 @@ class AttackRanking(RankersJob[RankingAttackConfig]):
     repeatable = ("model", "rules", "method", "moves")
     schema = SEARCHES
     item_metrics = SEARCHED_ITEMS
+    doing = "attacking rankers"
 
     def prepare(self, config: RankingAttackConfig, path: Path, reporter: Reporter) -> PreparedAttack:
         """Check groups, rankers, methods and rules, and that there is a reply to attack."""
@@ -91,37 +90,32 @@ class AttackRanking(RankersJob[RankingAttackConfig]):
             for method in config.method_names:
                 if need := need_of(method):
                     raise _lacking(method, need, config.model_names)
-        prepared, tried = prepare_ranking(config, ranker_specs(config.model_names), reporter, tags=True)
-        _require_replies(prepared.config, prepared.groups.values())
+        specs = ranker_specs(config.model_names)
+        config, groups, tried = prepare_ranking(config, specs, reporter, tags=True)
+        _require_replies(config, groups.values())
         _require_needs(config, tried, reporter)
         _require_suited(config, tried, reporter)
         _require_names(config, tried)
-        return prepared
-
-    def work(self, run: RunFolder, prepared: PreparedAttack, reporter: Reporter) -> PreparedAttack:
-        attacks = RankingAttacks(prepared.config, prepared.rankers, answers=str(run.path / ANSWERS_FOLDER))
-        run_items(run, attacks, prepared.groups, prepared.config, reporter, "attacking rankers")
-        reporter.stage("computing metrics, their intervals and significances", 0, "")
-        return prepared
+        return Prepared(RankingAttacks(config, specs), groups)
 
     def measure(self, run: RunFolder, prepared: PreparedAttack) -> Summary:
-        config = prepared.config
+        config, specs = prepared.task.config, prepared.task.rankers
         rows = run.read_rows().to_pylist()
         read = SearchedRows(rows)
         before = ((entry["model"], entry["scores"]) for row in rows if row["status"] == OK for entry in row["before"])
         return Summary(
-            f"attack on {', '.join(ranker.label for ranker in prepared.rankers)} on {config.corpus}",
-            f"{len(prepared.groups):,} {config.split} contexts, {goal_of(config)}, at most {config.edits} words and "
+            f"attack on {', '.join(ranker.label for ranker in specs)} on {config.corpus}",
+            f"{len(prepared.items):,} {config.split} contexts, {goal_of(config)}, at most {config.edits} words and "
             f"{config.budget:,} queries, {_appended(config)}seed {config.seed}.",
             search_metrics(read, config.budget),
             {
-                NUM_CONTEXTS: len(prepared.groups),
-                RANKERS: {ranker.label: asdict(ranker) for ranker in prepared.rankers},
+                NUM_CONTEXTS: len(prepared.items),
+                RANKERS: {ranker.label: asdict(ranker) for ranker in specs},
                 GOAL: str(goal_of(config)),
                 BUDGET: config.budget,
                 **without_scores(read.errors),
-                NOT_RATED: not_rated(run.path, prepared.rankers, before),
-                **not_read(rows, "before", config.candidates.turns, prepared.rankers),
+                NOT_RATED: not_rated(run.path, specs, before),
+                **not_read(rows, "before", config.candidates.turns, specs),
             },
         )
 

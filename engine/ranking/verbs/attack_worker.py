@@ -28,7 +28,7 @@ from parley.engine.core.runs.parts import OK, error_row, ok_row
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.stats.statistics import Estimate, clustered_rate
 from parley.engine.core.verbs.job import Reporter
-from parley.engine.core.verbs.sharded import Tally, spread
+from parley.engine.core.verbs.sharded import Tally
 from parley.engine.perturb.replies.language import ReplyLanguage
 from parley.engine.perturb.replies.shapes import Rule
 from parley.engine.ranking.attacks.attack import FixedRule, RankAttack
@@ -241,8 +241,6 @@ def composed_search(
 
 SUCCEEDED = "succeeded."
 """Prefix of counts by method: attacks that reached the goal."""
-_CONTEXTS = 16
-"""Of a shard at most: each asks about dozens of drafts at a time, which fill a batch."""
 _WIDTH = 100
 """Of the word vectors that `min_cosine` is measured by."""
 
@@ -252,11 +250,10 @@ class RankingAttacks(RankerQueries):
     """A sharded attack on rankers."""
 
     event = "attacked"
+    # Each asks about dozens of drafts at a time, which fill a batch.
+    batch = 16
 
     config: RankingAttackConfig
-
-    def shard_size(self, num_items: int, num_workers: int) -> int:
-        return spread(num_items, num_workers, _CONTEXTS)
 
     def worker(self) -> RankAttackWorker:
         return RankAttackWorker(self)

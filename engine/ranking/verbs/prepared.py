@@ -20,16 +20,15 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
-from parley.engine.core.runs.documents import SUMMARY
 from parley.engine.core.runs.parts import ERROR, OK, row_schema
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.verbs.export import FlatRows, Line, Row
-from parley.engine.core.verbs.job import TABLE_FILE, Job, Reporter, Silent
-from parley.engine.core.verbs.sharded import RESUME_SAFE
+from parley.engine.core.verbs.job import Reporter
+from parley.engine.core.verbs.sharded import ItemsJob, TaskT
 from parley.engine.perturb.replies.catalogue import build_rules, rule_names
 from parley.engine.perturb.replies.language import ReplyLanguage
 from parley.engine.perturb.replies.shapes import Attacked, Rule, RuleResources
@@ -345,21 +344,6 @@ RankersConfigT = TypeVar("RankersConfigT", bound=RankersConfig)
 
 
 @dataclass(frozen=True)
-class PreparedRanking(Generic[RankersConfigT]):
-    """The checked parts of an evaluation or an attack.
-
-    Args:
-        config: with an absolute data root.
-        rankers: their specs.
-        groups: the contexts, by key.
-    """
-
-    config: RankersConfigT
-    rankers: Sequence[RankerSpec]
-    groups: Mapping[str, RankedGroup]
-
-
-@dataclass(frozen=True)
 class Tried:
     """Parts that were made once from a few training contexts, as a check.
 
@@ -376,8 +360,8 @@ class Tried:
 
 def prepare_ranking(
     config: RankersConfigT, specs: Sequence[RankerSpec], reporter: Reporter, *, tags: bool = False
-) -> tuple[PreparedRanking[RankersConfigT], Tried]:
-    """Load and check everything before a run is made.
+) -> tuple[RankersConfigT, Mapping[str, RankedGroup], Tried]:
+    """Load and check everything before a run is made; return the located configuration, the contexts by key, and tried parts.
 
     Args:
         config: of the evaluation or attack.
@@ -406,7 +390,7 @@ def prepare_ranking(
         from parley.engine.perturb.lexicon.built_in import ANNOUNCEMENT
 
         reporter.say(ANNOUNCEMENT)
-    return PreparedRanking(resolved, specs, groups), Tried(rankers, rules, resources.language)
+    return resolved, groups, Tried(rankers, rules, resources.language)
 
 
 def not_scored(summary: Mapping[str, Any]) -> list[str]:
@@ -516,19 +500,14 @@ def not_rated(
     return {label: (count, num[label]) for label, count in lost.items() if count}
 
 
-class RankersJob(Job[RankersConfigT, PreparedRanking[RankersConfigT], PreparedRanking[RankersConfigT]]):
+class RankersJob(ItemsJob[RankersConfigT, TaskT, RankedGroup]):
     """A job that asks rankers about contexts, one row each."""
 
-    files = (TABLE_FILE, SUMMARY, "rows")
     num_rows_entry = NUM_CONTEXTS
-    resume_safe = RESUME_SAFE
     repeatable: tuple[str, ...] = ("model", "rules")
 
     def models(self, config: RankersConfigT) -> Mapping[str, str]:
         return models_of(config)
-
-    def num_items(self, config: RankersConfigT) -> int:
-        return len(self.prepare(config, Path(self.run_name), Silent()).groups)
 
     def metrics_of(self, config: RankersConfigT) -> None:
         """Return None, because only a run can tell which rules suit, and where there are ties."""

@@ -17,18 +17,17 @@ from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.tables.table import EstimateTable
 from parley.engine.core.verbs.export import FlatRows
 from parley.engine.core.verbs.job import Reporter, Result, Summary, command_line, drawn, noted
-from parley.engine.core.verbs.sharded import run_items
+from parley.engine.core.verbs.sharded import Prepared
 from parley.engine.ranking.metrics.ranking import CLEAN, RANKED_ITEMS, RankedRows, describe, ranking_metrics
 from parley.engine.ranking.metrics.table import EvaluationInfo, Trainings, differences, overview, rankers_beside, tables
 from parley.engine.ranking.verbs.attack import ATTACK_RANKING
-from parley.engine.ranking.verbs.config import RankersConfig, RankingAttackConfig, RankingConfig, ranker_specs
+from parley.engine.ranking.verbs.config import RankedGroup, RankersConfig, RankingAttackConfig, RankingConfig, ranker_specs
 from parley.engine.ranking.verbs.prepared import (
     NOT_RATED,
     NUM_CONTEXTS,
     RANKED_CANDIDATES,
     RANKERS,
     RANKING,
-    PreparedRanking,
     RankersJob,
     not_rated,
     not_read,
@@ -38,7 +37,6 @@ from parley.engine.ranking.verbs.prepared import (
 from parley.engine.ranking.verbs.worker import RankingTask
 from parley.envs.core.config import shared
 from parley.envs.core.errors import DataError
-from parley.policies.chat.model import ANSWERS_FOLDER
 
 RULES, SIZE, SEVERAL = "rules", "candidates", "several_right"
 """Entries of the summary: whether each rule keeps labels; candidates of every group; whether a group has several right ones."""
@@ -48,7 +46,7 @@ OVERVIEW = "Right replies in the first place"
 _SEARCHED = 300
 """Contexts of the attack that is named as the next command, at most."""
 
-EvaluatedRanking = PreparedRanking[RankingConfig]
+PreparedRanking = Prepared[RankingTask, RankedGroup]
 
 
 def helpdesk() -> RankingConfig:
@@ -61,7 +59,7 @@ def li2019() -> RankingConfig:
     return RankingConfig(corpus="ubuntu_dialogues", published="ubuntu")
 
 
-class EvaluateRanking(RankersJob[RankingConfig]):
+class EvaluateRanking(RankersJob[RankingConfig, RankingTask]):
     """`parley evaluate ranking`."""
 
     words = ("evaluate", "ranking")
@@ -70,52 +68,48 @@ class EvaluateRanking(RankersJob[RankingConfig]):
     presets = {"helpdesk": helpdesk, "li2019": li2019}
     schema = RANKING
     item_metrics = RANKED_ITEMS
+    doing = "ranking replies"
 
-    def prepare(self, config: RankingConfig, path: Path, reporter: Reporter) -> EvaluatedRanking:
+    def prepare(self, config: RankingConfig, path: Path, reporter: Reporter) -> PreparedRanking:
         """Load groups, rankers and rules; try each rule once.
 
         Raises:
             DataError: no context has both right and wrong replies.
         """
-        prepared, _ = prepare_ranking(config, ranker_specs(config.model_names, controls=config.controls), reporter)
-        if not any(len(set(item.group.labels)) > 1 for item in prepared.groups.values()):
+        specs = ranker_specs(config.model_names, controls=config.controls)
+        config, groups, _ = prepare_ranking(config, specs, reporter)
+        if not any(len(set(item.group.labels)) > 1 for item in groups.values()):
             what = f"no context of the {config.split} split has both right and wrong replies"
             fix = "list replies of both labels, or name another --split or --corpus"
-            raise DataError(what, where=config.corpus, got=f"{len(prepared.groups):,} contexts", fix=fix)
-        keys, num = list(prepared.groups), config.num_erased
-        read = frozenset(drawn(keys, num, config.seed, "erasure") if num else ())
-        groups = {key: item._replace(is_read=key in read) for key, item in prepared.groups.items()}
-        return replace(prepared, groups=groups)
+            raise DataError(what, where=config.corpus, got=f"{len(groups):,} contexts", fix=fix)
+        num = config.num_erased
+        read = frozenset(drawn(list(groups), num, config.seed, "erasure") if num else ())
+        items = {key: item._replace(is_read=key in read) for key, item in groups.items()}
+        return Prepared(RankingTask(config, specs), items)
 
-    def work(self, run: RunFolder, prepared: EvaluatedRanking, reporter: Reporter) -> EvaluatedRanking:
-        ranking = RankingTask(prepared.config, prepared.rankers, answers=str(run.path / ANSWERS_FOLDER))
-        run_items(run, ranking, prepared.groups, prepared.config, reporter, "ranking replies")
-        reporter.stage("computing metrics, their intervals and significances", 0, "")
-        return prepared
-
-    def measure(self, run: RunFolder, prepared: EvaluatedRanking) -> Summary:
-        config = prepared.config
+    def measure(self, run: RunFolder, prepared: PreparedRanking) -> Summary:
+        config, specs = prepared.task.config, prepared.task.rankers
         rows = run.read_rows().to_pylist()
-        controls = [ranker.label for ranker in prepared.rankers if ranker.is_control]
+        controls = [ranker.label for ranker in specs if ranker.is_control]
         read = RankedRows(rows, config.metrics.untouched, config.metrics.unranked, controls)
         entries = (entry for row in rows if row["status"] == OK for entry in row["ranked"])
         scored = ((entry["model"], entry["scores"]) for entry in entries if entry["rule"] == CLEAN and entry["scores"])
-        named = [ranker.label for ranker in prepared.rankers if not ranker.is_control]
-        rankers = {ranker.label: asdict(ranker) for ranker in prepared.rankers}
+        named = [ranker.label for ranker in specs if not ranker.is_control]
+        rankers = {ranker.label: asdict(ranker) for ranker in specs}
         pairs = rankers_beside(named, _trainings(rankers))
         num = len(config.rule_names)
         rules = f"{num} rule{'s' * (num > 1)}" if num else "no rules"
         return Summary(
             f"ranking by {', '.join(named)} on {config.corpus}",
-            f"{len(prepared.groups):,} {config.split} contexts, {rules}, seed {config.seed}.",
+            f"{len(prepared.items):,} {config.split} contexts, {rules}, seed {config.seed}.",
             ranking_metrics(read) | differences(read, pairs),
             {
-                NUM_CONTEXTS: len(prepared.groups),
+                NUM_CONTEXTS: len(prepared.items),
                 RANKERS: rankers,
                 RULES: read.rules,
                 **without_scores(read.errors),
-                NOT_RATED: not_rated(run.path, prepared.rankers, scored),
-                **not_read(rows, "ranked", config.candidates.turns, prepared.rankers),
+                NOT_RATED: not_rated(run.path, specs, scored),
+                **not_read(rows, "ranked", config.candidates.turns, specs),
                 SIZE: read.size,
                 SEVERAL: read.several,
             },

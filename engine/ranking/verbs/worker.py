@@ -19,7 +19,7 @@ import numpy as np
 from parley.engine.core.ray.record import Counts, Rows
 from parley.engine.core.ray.worker import Shard
 from parley.engine.core.runs.parts import OK, error_row, ok_row
-from parley.engine.core.verbs.sharded import Sharded, Tally, spread
+from parley.engine.core.verbs.sharded import Sharded, Tally
 from parley.engine.perturb.replies.shapes import Attacked, Rule
 from parley.engine.ranking.metrics.erasure import read_words
 from parley.engine.ranking.metrics.ranking import CLEAN
@@ -28,6 +28,7 @@ from parley.engine.ranking.verbs.config import (
     RankedGroup,
     RankersConfig,
     RankerSpec,
+    RankingConfig,
     built_rules,
     group_seed,
     loaded,
@@ -40,8 +41,6 @@ from parley.envs.corpora.pairs.turns import Utterance
 from parley.envs.ranking.groups import CandidateGroup, Context
 from parley.policies.ranking.ranker import Pair, Ranker, outcomes_of, unread_of
 
-BATCH = 64
-"""Contexts of a shard at most."""
 FAILED, SHORTENED = "failed.", "shortened."
 """Prefixes of counts by ranker: contexts without its scores, and those that it did not read whole."""
 
@@ -60,13 +59,12 @@ class RankerQueries(Sharded[RankedGroup]):
     """
 
     unit = "contexts"
+    purpose = "ranking"
+    batch = 64
 
     config: RankersConfig
     rankers: Sequence[RankerSpec]
     answers: str = field(default="", kw_only=True)
-
-    def seed(self, key: str) -> int:
-        return group_seed(self.config.seed, key)
 
     def loaded(self, contexts: Iterable[Context]) -> dict[str, Ranker]:
         """Load the rankers by their labels.
@@ -77,15 +75,14 @@ class RankerQueries(Sharded[RankedGroup]):
         chat, answers = self.config.chat.on(self.config.device), Path(self.answers) if self.answers else None
         return loaded(self.rankers, contexts, chat, answers)
 
-    def shard_size(self, num_items: int, num_workers: int) -> int:
-        return spread(num_items, num_workers, BATCH)
-
 
 @dataclass(frozen=True)
 class RankingTask(RankerQueries):
     """A sharded ranking of candidates, unchanged and under rules."""
 
     event = "ranked"
+
+    config: RankingConfig
 
     def worker(self) -> RankingWorker:
         return RankingWorker(self)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,14 +21,13 @@ from parley.engine.core.runs.parts import OK, ok_row
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.stats.statistics import NOTHING, Estimate, count
 from parley.engine.core.tables.table import EstimateTable
-from parley.engine.core.verbs.job import Job, Reporter, Result, Summary
-from parley.engine.core.verbs.sharded import RESUME_SAFE, Sharded, ShardedConfig, ended_sessions, run_items, spread
+from parley.engine.core.verbs.job import Reporter, Result, Summary
+from parley.engine.core.verbs.sharded import ItemsJob, Prepared, Sharded, ShardedConfig, ended_sessions
 from parley.engine.triggers.metrics.text import LEGEND, enumeration_metrics, enumeration_table
 from parley.engine.triggers.verbs.config import BRANCHES
 from parley.engine.triggers.verbs.models import searchable
 from parley.envs.core.config import NumItems, check
 from parley.envs.core.errors import ConfigError
-from parley.envs.core.seeds import derive_seed
 from parley.envs.core.storage.copies import fetched_model
 from parley.envs.core.storage.uris import display_path
 from parley.envs.corpora.arrow import root_words
@@ -39,8 +38,6 @@ BRANCH_LENGTH = 2
 """Letters that all inputs of a branch begin with."""
 LONGEST = 10
 """Letters of inputs at most; of eight there are some hundred billion already."""
-MOST_BRANCHES = 8
-"""Branches of a shard at most: what a kill can cost."""
 Lists = Mapping[str, tuple[str, ...]]
 """Strings to look for, by the name of their list (`parley.engine.triggers.victims.WordLists`)."""
 
@@ -77,19 +74,15 @@ class EnumerationConfig(ShardedConfig):
 
 
 class BranchWorker:
-    """A worker that replies to all inputs of branches and looks for listed strings; rows of `config.BRANCHES`.
+    """A worker that replies to all inputs of branches and looks for listed strings; rows of `config.BRANCHES`."""
 
-    Args:
-        config: the job's.
-        lists: strings to look for.
-    """
-
-    def __init__(self, config: EnumerationConfig, lists: Lists) -> None:
+    def __init__(self, task: EnumerationTask) -> None:
         from parley.engine.triggers.searches.enumeration import Space
         from parley.engine.triggers.victims import WordLists
         from parley.policies.seq2seq.scoring import load_seq2seq
 
-        self.seed, self.lists = config.seed, WordLists(lists)
+        config = task.config
+        self.task, self.lists = task, WordLists(task.lists)
         self.model = load_seq2seq(fetched_model(config.model)).to(config.device)
         words = self.model.vocabulary.encode(config.letters)
         self.space = Space(tuple(words.tolist()), config.max_length, config.branch_length)
@@ -108,7 +101,7 @@ class BranchWorker:
             inputs.append(self.spell(words_BL.cpu().numpy()))
             replies.append(self.spell(said_BT.cpu().numpy()))
         counts = tally(self.lists, np.concatenate(inputs), np.concatenate(replies))
-        return ok_row(key, branch_seed(self.seed, key)) | {
+        return ok_row(key, self.task.seed(key)) | {
             "inputs": counts.num_inputs,
             "outside": counts.num_outside,
             "finds": [asdict(find) for find in counts.finds],
@@ -146,11 +139,6 @@ class Speller:
         return codes_BT.view(f"U{codes_BT.shape[1]}")[:, 0]
 
 
-def branch_seed(seed: int, key: str) -> int:
-    """Return the column "seed" of a row; nothing is drawn."""
-    return derive_seed(seed, "branch", key)
-
-
 @dataclass(frozen=True)
 class EnumerationTask(Sharded[str]):
     """All inputs of a model, branch by branch, and strings to look for in its replies.
@@ -163,26 +151,26 @@ class EnumerationTask(Sharded[str]):
 
     unit = "branches"
     event = "enumerated"
+    purpose = "branch"
+    # What a kill can cost.
+    batch = 8
 
     config: EnumerationConfig
     lists: Lists
     about: Mapping[str, Any]
 
-    def seed(self, key: str) -> int:
-        return branch_seed(self.config.seed, key)
-
-    def worker(self, on_step: Callable[[Counts], None] | None = None) -> BranchWorker:
-        return BranchWorker(self.config, self.lists)
-
-    def shard_size(self, num_items: int, num_workers: int) -> int:
-        return spread(num_items, num_workers, MOST_BRANCHES)
+    def worker(self) -> BranchWorker:
+        return BranchWorker(self)
 
     def digest(self, rows: Rows) -> Counts:
         inputs = sum(row["inputs"] for row in rows if row["status"] == OK)
         return Counter(inputs=inputs, candidates=inputs)
 
 
-def _prepare(config: EnumerationConfig) -> EnumerationTask:
+PreparedEnumeration = Prepared[EnumerationTask, str]
+
+
+def _task(config: EnumerationConfig) -> EnumerationTask:
     """Return the task: the lists, and the model's description for the summary.
 
     Raises:
@@ -236,7 +224,7 @@ def demo() -> EnumerationConfig:
     return EnumerationConfig(max_length=3)
 
 
-class SearchEnumerate(Job[EnumerationConfig, EnumerationTask, EnumerationTask]):
+class SearchEnumerate(ItemsJob[EnumerationConfig, EnumerationTask, str]):
     """`parley search enumerate`."""
 
     words = ("search", "enumerate")
@@ -246,23 +234,18 @@ class SearchEnumerate(Job[EnumerationConfig, EnumerationTask, EnumerationTask]):
     schema = BRANCHES
     legend = LEGEND
     files = (SUMMARY, "rows")
-    resume_safe = RESUME_SAFE
+    doing = "branches of the tree of inputs"
 
-    def prepare(self, config: EnumerationConfig, path: Path, reporter: Reporter) -> EnumerationTask:
-        return _prepare(config)
-
-    def work(self, run: RunFolder, prepared: EnumerationTask, reporter: Reporter) -> EnumerationTask:
+    def prepare(self, config: EnumerationConfig, path: Path, reporter: Reporter) -> PreparedEnumeration:
         from parley.engine.triggers.searches.enumeration import Space
 
-        config = prepared.config
+        task = _task(config)
         space = Space(tuple(range(len(config.letters))), config.max_length, config.branch_length)
         beginnings = ["".join(config.letters[i] for i in branch) for branch in space.branches()]
-        items = {beginning: beginning for beginning in beginnings}
-        run_items(run, prepared, items, config, reporter, "branches of the tree of inputs")
-        return prepared
+        return Prepared(task, {beginning: beginning for beginning in beginnings})
 
-    def measure(self, run: RunFolder, task: EnumerationTask) -> Summary:
-        config = task.config
+    def measure(self, run: RunFolder, prepared: PreparedEnumeration) -> Summary:
+        task, config = prepared.task, prepared.task.config
         metrics = enumeration_metrics((row for row in run.read_rows().to_pylist() if row["status"] == OK), dict(task.lists))
         metrics |= {"inputs_per_s": _inputs_per_second(run), "test_ppl": count(np.exp(task.about["test_nll"]), 1)}
         total = sum(len(config.letters) ** length for length in range(1, config.max_length + 1))
@@ -275,6 +258,9 @@ class SearchEnumerate(Job[EnumerationConfig, EnumerationTask, EnumerationTask]):
 
     def models(self, config: EnumerationConfig) -> dict[str, str]:
         return {"model": config.model}
+
+    def num_items(self, config: EnumerationConfig) -> int:
+        return config.num_branches
 
     def num_rows(self, config: EnumerationConfig, path: Path) -> int:
         return config.num_branches

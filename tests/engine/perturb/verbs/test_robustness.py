@@ -289,7 +289,7 @@ def test_a_corpus_of_single_exchanges_is_said_to_be_one(tmp_path: Path, asked: R
 def test_a_reporter_hears_how_often_replies_change(tmp_path: Path, asked: RobustnessConfig) -> None:
     notes = Listening()
     result = run(asked, tmp_path / "run", notes)
-    assert notes.stages[0] == ("asking the model", 10, "examples")
+    assert notes.stages[0] == ("asking models", 10, "examples")
     assert notes.steps == [0, 4, 8, 10]
     rate = f"{100 * result.metrics[f'change_rate.base.{SWAP}'].value:.0f} %"
     assert any(line.startswith(f"other replies: {SWAP} {rate}, {ANTONYM} ") for line in notes.said)

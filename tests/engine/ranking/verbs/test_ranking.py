@@ -130,16 +130,15 @@ def test_words_of_right_replies_are_erased_in_as_many_contexts_as_are_asked_for(
 
 def test_a_ranker_reads_a_context_once_for_all_rules(tmp_path: Path) -> None:
     from parley.engine.core.ray.worker import Shard
-    from parley.engine.ranking.verbs.worker import RankingTask
 
     path = own(tmp_path)
     config = asked(f"{path}:Plain", rules="all")
     prepared = EVALUATE_RANKING.prepare(config, tmp_path / "run", Silent())
-    worker = RankingTask(prepared.config, prepared.rankers).worker()
-    keys = tuple(sorted(prepared.groups))
-    worker.run(Shard("00000", keys, tuple(prepared.groups[key] for key in keys)))
+    worker = prepared.task.worker()
+    keys = tuple(sorted(prepared.items))
+    worker.run(Shard("00000", keys, tuple(prepared.items[key] for key in keys)))
     seen = type(worker.rankers["Plain"]).score.__globals__["SEEN"]
-    assert [context for context, _ in seen] == [prepared.groups[key].group.context for key in keys]
+    assert [context for context, _ in seen] == [prepared.items[key].group.context for key in keys]
     assert all(len(set(texts)) == len(texts) > 10 for _, texts in seen)
 
 
