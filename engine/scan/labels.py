@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from tyro import conf
 
@@ -25,6 +25,8 @@ from parley.engine.core.runs.remote_sync import fetched_run, replicate
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.stats.judged import LabelledVerdicts, agreement, majority
 from parley.engine.core.stats.statistics import NOTHING, Estimate, Row, clustered_rate, finished
+from parley.engine.core.verbs.catalogue import find
+from parley.engine.core.verbs.foreign_logs import SCAN
 from parley.engine.perturb.verbs.sheet import read_labels, write_sheet
 from parley.engine.scan.attacks import CONTROLS
 from parley.engine.scan.metrics import AGREEMENT_OF_LABELLERS, BREACH, CORRECTED
@@ -136,13 +138,12 @@ def run_label(verb: Verb, arguments: Sequence[str]) -> int:
     from parley.engine.core.cli.flags import parse
     from parley.engine.core.cli.screen import make_console, show_lines, show_result, watching
     from parley.engine.core.page.page import report_from_run
-    from parley.engine.scan.verbs import SCAN
 
     options = parse(LabelArguments, verb, arguments)
     path = fetched_run(options.run)
     run = RunFolder.load(path)
-    if run.job != SCAN.name or run.summary() is None:
-        got = f"a run of {run.job}" if run.job != SCAN.name else "a scan that has not come to its end"
+    if run.job != SCAN or run.summary() is None:
+        got = f"a run of {run.job}" if run.job != SCAN else "a scan that has not come to its end"
         fix = "name a finished run of parley scan; lines of perturbations are labelled by parley perturb label"
         raise RunError("only answers of finished scans are labelled", where=options.run, got=got, fix=fix)
     if not options.sheet:
@@ -167,7 +168,9 @@ def run_label(verb: Verb, arguments: Sequence[str]) -> int:
         if len(sheets) < len(options.sheet):
             raise DataError("two sheets bear the same name", got=", ".join(options.sheet), fix="name each after its labeller")
         read_into(run, sheets)
-        result = SCAN.labelled(path, reporter)
+        # The module of scans imports this one.
+        scan: Any = find(SCAN).load()
+        result = scan.labelled(path, reporter)
         result = replace(result, files=(report_from_run(path), *result.files))
     show_result(result)
     if options.json:
