@@ -14,9 +14,9 @@ from typing import Any, cast
 from parley.envs.core.errors import CheckpointError, ConfigError
 from parley.envs.core.registry import Registry, own_code
 from parley.envs.core.storage.copies import fetched_model
-from parley.envs.core.storage.uris import HUGGING_FACE, is_uri
+from parley.envs.core.storage.uris import HUGGING_FACE
 from parley.envs.ranking.groups import Context
-from parley.policies.chat.addresses import ENDPOINT, GGUF, OPENAI
+from parley.policies.chat.addresses import GGUF, OPENAI, is_chat_address
 from parley.policies.chat.answers import answers_chats, made_chat_model
 from parley.policies.chat.settings import DEFAULT, ChatModelSettings
 from parley.policies.core.responder import stored_kind
@@ -111,7 +111,7 @@ def is_chat_ranker(name: str) -> bool:
         from parley.policies.ranking.encoders import is_causal
 
         return is_causal(fetched_model(name.removeprefix(HUGGING_FACE)))
-    return name.startswith((GGUF, OPENAI)) or (name.startswith(ENDPOINT) and not is_uri(name))
+    return is_chat_address(name)
 
 
 def _chat_ranker(name: str, chat: ChatModelSettings, answers: Path | None) -> Ranker:

@@ -20,7 +20,9 @@ from parley.policies.chat.addresses import absolute_address, is_chat_address, is
 from parley.policies.chat.endpoint import REPLAYED
 from parley.policies.chat.loading import load_chat_model
 from parley.policies.chat.model import AnswerKind, Chat, ChatDecoding, ChatTooLongError, Message
+from parley.policies.chat.ranker import RatingRanker
 from parley.policies.chat.settings import ChatModelSettings
+from parley.policies.ranking.rankers import load_ranker
 from tests.policies.chat.fake_server import Said, serving
 
 SETTINGS = ChatModelSettings(first_wait_s=0.01, max_attempts=3, concurrency=2, timeout_s=20)
@@ -243,3 +245,8 @@ def test_an_async_function_is_asked_several_questions_at_once(tmp_path: Path) ->
         assert answers[-1].text.endswith(" 2")
     with pytest.raises(ModelError, match=r"reply took more than 0\.2 s"):
         load_chat_model(f"{file}:reply", ChatModelSettings(timeout_s=0.2)).answer([chat("slow")], decoding=GREEDY)
+
+
+def test_a_program_ranks_by_its_ratings(program: str) -> None:
+    ranker = load_ranker(program)
+    assert isinstance(ranker, RatingRanker)
