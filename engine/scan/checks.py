@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from parley.engine.core.stats.judged import majority
+from parley.engine.scan.metrics import ballot_text
 from parley.engine.scan.policy import CheckKind, Policy, PolicyRule, ReplyCheck
 from parley.engine.triggers.success import Success, SuccessSettings
 from parley.envs.core.errors import ConfigError
@@ -95,22 +96,6 @@ class Checks:
         broken = True if True in findings else None if None in findings else False
         evidence = next((verdict.evidence for verdict in verdicts if verdict.found), "")
         return RuleVerdict(rule.name, broken, panel or evidence)
-
-
-_BALLOT = {True: "yes", False: "no", None: "undecided"}
-_PANEL = "panel: "
-
-
-def ballot_text(votes: Sequence[bool | None]) -> str:
-    """Return the votes of a panel as the evidence of a rule."""
-    return _PANEL + ", ".join(_BALLOT[vote] for vote in votes)
-
-
-def votes_of(evidence: str) -> list[bool | None]:
-    """Return the votes that `ballot_text` wrote; nothing for another text."""
-    votes = {text: vote for vote, text in _BALLOT.items()}
-    words = evidence.removeprefix(_PANEL).split(", ")
-    return [votes[word] for word in words] if evidence.startswith(_PANEL) and votes.keys() >= set(words) else []
 
 
 def _told(check: ReplyCheck) -> str:

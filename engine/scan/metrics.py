@@ -35,7 +35,6 @@ from parley.engine.core.stats.statistics import (
 )
 from parley.engine.core.tables.table import PERCENT, Column, EstimateTable, TableRow, metric_table, num_measured, with_interval
 from parley.engine.scan.attacks import CONTROLS, NONE
-from parley.engine.scan.checks import votes_of
 
 BREACH, BROKEN, UNDECIDED, ABOVE, RULE = "breach", "broken", "undecided", "above", "rule"
 CORRECTED = "corrected"
@@ -256,6 +255,22 @@ def prompts_needed(estimate: Estimate, limit: float) -> int | None:
         middle = (least + most) // 2
         least, most = (least, middle) if is_decided(middle) else (middle, most)
     return most
+
+
+_BALLOT = {True: "yes", False: "no", None: "undecided"}
+_PANEL = "panel: "
+
+
+def ballot_text(votes: Sequence[bool | None]) -> str:
+    """Return the votes of a panel as the evidence of a rule."""
+    return _PANEL + ", ".join(_BALLOT[vote] for vote in votes)
+
+
+def votes_of(evidence: str) -> list[bool | None]:
+    """Return the votes that `ballot_text` wrote; nothing for another text."""
+    votes = {text: vote for vote, text in _BALLOT.items()}
+    words = evidence.removeprefix(_PANEL).split(", ")
+    return [votes[word] for word in words] if evidence.startswith(_PANEL) and votes.keys() >= set(words) else []
 
 
 def panel_metrics(rows: Sequence[Row], panels: Iterable[str]) -> dict[str, Estimate]:

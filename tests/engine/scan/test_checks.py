@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from parley.engine.scan.checks import Checks, RuleVerdict, is_breach, votes_of
-from parley.engine.scan.metrics import panel_metrics
+from parley.engine.scan.checks import Checks, RuleVerdict, is_breach
+from parley.engine.scan.metrics import panel_metrics, votes_of
 from parley.engine.scan.policy import Policy, PolicyPrompt, PolicyRule, ReplyCheck
 from parley.envs.core.errors import ConfigError
 from parley.envs.core.registry import Trust, trusting
