@@ -268,12 +268,12 @@ def _measured(
         if not (path / folder / SUMMARY).is_file() or folder in lost:
             continue
         metrics = RunFolder.load(path / folder).metrics()
-        for column, template in row.metrics.items():
-            name = recipe.resolved(template, number, path)
+        names = {column: recipe.resolved(template, number, path) for column, template in row.metrics.items()}
+        for column, name in names.items():
             if name in metrics:
                 measured.setdefault(column, []).append(metrics[name])
-            else:
-                notes.append(f"{row.label}: {folder} has no metric {name!r}{nearest(name, metrics) or '.'}")
+        if absent := [name for name in names.values() if name not in metrics]:
+            notes.append(f"{row.label}: {folder} has not measured {', '.join(absent)}{nearest(absent[0], metrics) or '.'}")
     reason = next(iter(lost.values()), "")
     if measured and lost:
         notes.append(f"{row.label}: {len(lost)} of {len(spec.folders)} trainings failed: {reason}.")
