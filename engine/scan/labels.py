@@ -118,7 +118,7 @@ def _share(rows: Sequence[Row]) -> Estimate:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LabelArguments:
+class ScanLabelArguments:
     """A scan, and sheets of labels."""
 
     run: Annotated[conf.Positional[str], conf.arg(metavar="RUN")]
@@ -139,7 +139,7 @@ def run_label(verb: Verb, arguments: Sequence[str]) -> int:
     from parley.engine.core.cli.screen import make_console, show_lines, show_result, watching
     from parley.engine.core.page.page import report_from_run
 
-    options = parse(LabelArguments, verb, arguments)
+    options = parse(ScanLabelArguments, verb, arguments)
     path = fetched_run(options.run)
     run = RunFolder.load(path)
     if run.job != SCAN or run.summary() is None:

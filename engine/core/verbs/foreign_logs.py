@@ -34,7 +34,7 @@ _MARKS = {"C": 0.0, "I": 1.0}
 
 
 @dataclass(frozen=True)
-class Answer:
+class LoggedAnswer:
     """An answer in a log.
 
     Args:
@@ -62,7 +62,7 @@ def read_log(path: Path) -> tuple[str, list[dict[str, Any]]]:
     return tool, rows_of(answers)
 
 
-def rows_of(answers: Iterable[Answer]) -> list[dict[str, Any]]:
+def rows_of(answers: Iterable[LoggedAnswer]) -> list[dict[str, Any]]:
     """Return answers as rows, one for each prompt: sums of outcomes and their numbers by metric."""
     sums: dict[str, dict[str, list[float]]] = {}
     for answer in answers:
@@ -77,11 +77,11 @@ def rows_of(answers: Iterable[Answer]) -> list[dict[str, Any]]:
     ]
 
 
-def scan_answers(rows: Iterable[Row]) -> Iterator[Answer]:
+def scan_answers(rows: Iterable[Row]) -> Iterator[LoggedAnswer]:
     """Yield the answers of a scan; those without a verdict have no outcome, and failed ones have no prompt."""
     for row in rows:
         if row["status"] == OK:
-            yield Answer(row["asked"], {} if row["breach"] is None else {BREACH: float(row["breach"])})
+            yield LoggedAnswer(row["asked"], {} if row["breach"] is None else {BREACH: float(row["breach"])})
 
 
 def _figures(rows: Sequence[Row], config: Mapping[str, Any]) -> dict[str, ItemFigures]:
@@ -104,7 +104,7 @@ LOG_ITEMS = ItemMetrics(unit="prompts", figures=_figures, describe=_describe)
 """Prompts of logs of other tools, and of scans beside them."""
 
 
-def _answers(path: Path) -> tuple[str, Iterator[Answer]]:
+def _answers(path: Path) -> tuple[str, Iterator[LoggedAnswer]]:
     if path.suffix == LOG_ENDING:
         return "inspect_ai", _of_inspect(path)
     try:
@@ -126,7 +126,7 @@ def _answers(path: Path) -> tuple[str, Iterator[Answer]]:
     raise DataError("this is no log of a known tool", where=path, fix=fix)
 
 
-def _of_garak(lines: list[dict[str, Any]]) -> Iterator[Answer]:
+def _of_garak(lines: list[dict[str, Any]]) -> Iterator[LoggedAnswer]:
     setup = next((line for line in lines if line.get("entry_type") == "start_run setup"), {})
     threshold = float(setup.get("run.eval_threshold", 0.5))
     # An attempt is written when it is asked (status 1) and again when it is judged (2).
@@ -141,18 +141,18 @@ def _of_garak(lines: list[dict[str, Any]]) -> Iterator[Answer]:
             outcomes = (
                 {BREACH: max(known.values()), **{f"{BREACH}.{name}": hit for name, hit in known.items()}} if known else {}
             )
-            yield Answer(text, {} if output is None else outcomes)
+            yield LoggedAnswer(text, {} if output is None else outcomes)
 
 
-def _of_promptfoo(results: list[dict[str, Any]]) -> Iterator[Answer]:
+def _of_promptfoo(results: list[dict[str, Any]]) -> Iterator[LoggedAnswer]:
     for result in results:
         grading = result.get("gradingResult") or {}
         failed_grader = any((part.get("metadata") or {}).get("graderError") for part in grading.get("componentResults") or ())
         failed = result.get("failureReason") == 2 or (result.get("response") or {}).get("error") or failed_grader
-        yield Answer(result["prompt"]["raw"], {} if failed else {BREACH: float(not result["success"])})
+        yield LoggedAnswer(result["prompt"]["raw"], {} if failed else {BREACH: float(not result["success"])})
 
 
-def _of_inspect(path: Path) -> Iterator[Answer]:
+def _of_inspect(path: Path) -> Iterator[LoggedAnswer]:
     log = inspect_log()
     try:
         samples = list(log.read_eval_log(str(path)).samples or ())
@@ -164,7 +164,7 @@ def _of_inspect(path: Path) -> Iterator[Answer]:
             yield from scan_answers([row])
             continue
         text = sample.input if isinstance(sample.input, str) else sample.input[-1].text
-        yield Answer(text, {} if sample.error else _outcomes(sample.scores or {}))
+        yield LoggedAnswer(text, {} if sample.error else _outcomes(sample.scores or {}))
 
 
 def _outcomes(scores: Mapping[str, Any]) -> dict[str, float]:
