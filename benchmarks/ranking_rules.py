@@ -17,7 +17,7 @@ from __future__ import annotations
 import gc
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -27,8 +27,8 @@ from benchmarks.plain_perturbation import Draw
 from benchmarks.plain_rules import Loop, PlainRules
 from parley.engine.perturb.catalogue import Resources
 from parley.engine.perturb.replies.catalogue import SEVEN, build_rules
-from parley.engine.perturb.replies.settings import ReplySettings
-from parley.engine.perturb.replies.shapes import Rule, RuleResources
+from parley.engine.perturb.replies.settings import CAREFUL, ReplySettings
+from parley.engine.perturb.replies.shapes import Rule, RuleResources, Synonymous
 from parley.engine.perturb.strategies.draws import uniforms
 from parley.engine.perturb.strategy import PerturbSettings
 from parley.envs.ranking.compiled import load_candidates
@@ -40,7 +40,9 @@ SHARD = 1000
 """Groups attacked at once."""
 MOST_DRAWS = 4000
 """Of one group; no rule asks for more."""
-SETTINGS = ReplySettings(rule="careful", sense="first")
+SETTINGS = ReplySettings(rule="careful")
+CHOICE = replace(CAREFUL, sense="first")
+"""Of synonyms, as the loop chooses them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +68,14 @@ class RuleOptions:
         return 20 if self.quick else 200
 
 
+def clocked_rules(names: Sequence[str], resources: RuleResources) -> list[Rule]:
+    """Build rules whose synonyms are chosen as the loop chooses them."""
+    return [
+        Synonymous(SETTINGS, resources.language, CHOICE) if rule.name == Synonymous.name else rule
+        for rule in build_rules(names, resources)
+    ]
+
+
 def measure(options: RuleOptions) -> dict[str, Any]:
     """Check and clock every rule."""
     lexicon = opened_lexicon(options.lexicon)
@@ -81,7 +91,7 @@ def measure(options: RuleOptions) -> dict[str, Any]:
     def made(*names: str) -> tuple[RuleResources, list[Rule]]:
         shared = Resources(PerturbSettings(lexicon=lexicon), data_root=options.data_root)
         resources = RuleResources(SETTINGS, shared, contexts={"training": [group.context for group in groups]})
-        rules = build_rules(names, resources)
+        rules = clocked_rules(names, resources)
         for rule in rules:
             # Files are opened by the first question.
             rule.apply(groups[:1], [0])

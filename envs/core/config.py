@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, ClassVar, TypeVar, get_args, get_origin, get_type_hints
 
 import yaml
 
@@ -71,7 +71,51 @@ def from_dict(kind: type[ConfigT], values: Mapping[str, Any], where: str = "") -
         ConfigError: an unknown key (with the nearest name), a missing key without a default, a wrong type, or a value out of
             range.
     """
-    return _build(kind, values, where)
+    return _build(kind, _without_constants(kind, values, where), where)
+
+
+def as_now(kind: type, stored: Mapping[str, Any], where: str = "") -> dict[str, Any]:
+    """Return the stored settings of a run as this version names them.
+
+    Settings that are constants today are left out. Settings that an earlier version lacked have the value that means what it
+    did.
+
+    Args:
+        kind: the configuration.
+        stored: its settings, of this or an earlier version.
+        where: source of the settings, for messages.
+
+    Raises:
+        ConfigError: a setting had another value than the constant that it is today.
+    """
+    document = _without_constants(kind, stored, where)
+    for key, value in getattr(kind, "added", {}).items():
+        document.setdefault(key, value)
+    return document
+
+
+def _without_constants(kind: type, values: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """Return settings without those that are constants today, and without sections that held nothing else."""
+    document = json.loads(json.dumps(values, default=str)) if getattr(kind, "constants", None) else dict(values)
+    for key, constant in getattr(kind, "constants", {}).items():
+        *sections, last = key.split(".")
+        outer = [document]
+        for section in sections:
+            inner = outer[-1].get(section)
+            outer.append(inner if isinstance(inner, dict) else {})
+        if last not in outer[-1]:
+            continue
+        if (value := outer[-1].pop(last)) != constant:
+            raise ConfigError(
+                f"{key} is no setting any more: it is always {constant!r}",
+                where=where or None,
+                got=repr(value),
+                fix="leave it out; a run of an earlier version with another value can be read and reported, and not resumed",
+            )
+        for section, holder, inner in reversed(list(zip(sections, outer, outer[1:], strict=False))):
+            if not inner:
+                holder.pop(section, None)
+    return document
 
 
 def overlay(config: ConfigT, path: Path, name: str | Path) -> ConfigT:
@@ -97,7 +141,7 @@ def overlay(config: ConfigT, path: Path, name: str | Path) -> ConfigT:
     if not isinstance(values, Mapping):
         fix = "write lines KEY: VALUE"
         raise ConfigError("the configuration file is not a mapping of keys", where=name, got=type(values).__name__, fix=fix)
-    return _build(type(config), _merge(to_dict(config), values), str(name))
+    return from_dict(type(config), _merge(to_dict(config), values), str(name))
 
 
 def shared(config: Any, kind: type) -> dict[str, Any]:
@@ -327,7 +371,15 @@ ShareBelowOne = Annotated[float, Range("at least 0, below 1", lambda value: 0 <=
 
 
 class Configuration:
-    """The base of dataclasses that hold settings; a value outside its range raises `OutOfRangeError`."""
+    """The base of dataclasses that hold settings; a value outside its range raises `OutOfRangeError`.
+
+    Attributes:
+        constants: settings of earlier versions that are constants today, with their values, by dotted key.
+        added: settings that runs of earlier versions lack, with the value that means what these versions did.
+    """
+
+    constants: ClassVar[Mapping[str, Any]] = {}
+    added: ClassVar[Mapping[str, Any]] = {}
 
     def __post_init__(self) -> None:
         kind: type = type(self)

@@ -8,9 +8,9 @@ from itertools import islice
 import pytest
 
 from benchmarks.plain_rules import PlainRules
-from benchmarks.ranking_rules import SETTINGS, _different
+from benchmarks.ranking_rules import SETTINGS, _different, clocked_rules
 from parley.engine.perturb.catalogue import Resources
-from parley.engine.perturb.replies.catalogue import SEVEN, build_rules
+from parley.engine.perturb.replies.catalogue import SEVEN
 from parley.engine.perturb.replies.shapes import RuleResources
 from parley.engine.perturb.strategy import PerturbSettings
 from parley.envs.ranking.compiled import load_candidates
@@ -24,4 +24,4 @@ def test_rules_and_their_plain_reference_make_the_same_replies(lexicon: str) -> 
     shared = Resources(PerturbSettings(lexicon=lexicon))
     resources = RuleResources(SETTINGS, shared, contexts={"training": [group.context for group in groups]})
     plain = PlainRules.of(shared.lexicon, resources.counts, nltk=lexicon == "nltk")
-    assert [rule.name for rule in build_rules(SEVEN, resources) if _different(rule, plain, groups)] == []
+    assert [rule.name for rule in clocked_rules(SEVEN, resources) if _different(rule, plain, groups)] == []

@@ -38,7 +38,7 @@ import numpy as np
 import pyarrow as pa
 
 from parley.engine.core.stats.statistics import Estimate
-from parley.envs.core.config import difference
+from parley.envs.core.config import as_now, difference
 from parley.envs.core.errors import ConfigError, ParleyError, RunError, sync
 from parley.envs.core.registry import RUN_FORMAT
 from parley.envs.core.storage.copies import LOCK
@@ -381,7 +381,13 @@ def _is_deeper(value: Any, levels: int) -> bool:
 
 
 def require_same(
-    path: Path, job: str, config: Mapping[str, Any], schema: pa.Schema, resume_safe: Collection[str], weights: Mapping[str, str]
+    path: Path,
+    job: str,
+    config: Mapping[str, Any],
+    schema: pa.Schema,
+    resume_safe: Collection[str],
+    weights: Mapping[str, str],
+    kind: type,
 ) -> None:
     """Raise an error unless the run in a folder is the requested one.
 
@@ -392,8 +398,10 @@ def require_same(
         schema: the columns of its rows.
         resume_safe: top-level keys of the configuration that may differ.
         weights: digests of the models behind its rows.
+        kind: the class of its configuration, which knows the settings of earlier versions.
 
     Raises:
+        ConfigError: an earlier version made the run, with a setting that has another value today.
         RunError: it is a run of another job, configuration or schema, or its models have other weights.
     """
     head = read_head(path)
@@ -408,7 +416,8 @@ def require_same(
             got="; ".join(other_columns),
             fix=OTHER_NAME,
         )
-    changes = difference(fixed_settings(head["config"], resume_safe), fixed_settings(config, resume_safe))
+    stored = as_now(kind, head["config"], str(path / CONFIG))
+    changes = difference(fixed_settings(stored, resume_safe), fixed_settings(config, resume_safe))
     if changes:
         raise RunError(
             "the configuration differs from the one this run was started with",

@@ -380,7 +380,7 @@ class RunFolder:
             mirror = Mirror(path, uri) if (uri := uri_of(path)) is not None else None
             run = cls(path, job, to_dict(config), schema, weights, lock, mirror)
             if (path / CONFIG).is_file():
-                run._resume(resume_safe)
+                run._resume(resume_safe, type(config))
             else:
                 run._start(fingerprint(config), day or date.today().isoformat())
         except BaseException:
@@ -594,8 +594,8 @@ class RunFolder:
             write_document(self.path / CONFIG, head)
         self.event("started")
 
-    def _resume(self, resume_safe: Collection[str]) -> None:
-        require_same(self.path, self.job, self.config, self.schema, resume_safe, self.weights)
+    def _resume(self, resume_safe: Collection[str], kind: type) -> None:
+        require_same(self.path, self.job, self.config, self.schema, resume_safe, self.weights, kind)
         with self._saving("the run folder"):
             for leftover in (path for folder in (".", ROWS, UNFINISHED) for path in leftovers(self.path / folder)):
                 leftover.unlink(missing_ok=True)

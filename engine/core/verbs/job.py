@@ -40,7 +40,7 @@ from parley.engine.core.stats.pairs import ItemMetrics
 from parley.engine.core.stats.statistics import Estimate, Metric
 from parley.engine.core.tables.table import EstimateTable
 from parley.engine.core.verbs.checkpoints import date_of, dated, weights_digests
-from parley.envs.core.config import difference, to_dict
+from parley.envs.core.config import as_now, difference, to_dict
 from parley.envs.core.errors import RunError
 from parley.envs.core.seeds import stream
 from parley.envs.core.storage.uris import display_path
@@ -259,7 +259,7 @@ class Job(ABC, Generic[ConfigT, PreparedT, FoundT]):
             return self.result(config, path)
         if (path / CONFIG).is_file():
             # Before models and data are read, which may take minutes.
-            require_same(path, self.name, to_dict(config), self.schema, self.resume_safe, weights)
+            require_same(path, self.name, to_dict(config), self.schema, self.resume_safe, weights, type(config))
         day = date_of(path)
         prepared = self.prepare(dated(config, day), path, reporter)
         with RunFolder.open(
@@ -314,8 +314,11 @@ class Job(ABC, Generic[ConfigT, PreparedT, FoundT]):
         if not all((path / name).exists() for name in (CONFIG, SUMMARY, *self.files)):
             return False
         run = RunFolder.load(path)
-        before, now = (fixed_settings(values, self.resume_safe) for values in (run.config, to_dict(config)))
-        if run.job != self.name or difference(before, now):
+        if run.job != self.name:
+            return False
+        stored = as_now(type(config), run.config, str(path / CONFIG))
+        before, now = (fixed_settings(values, self.resume_safe) for values in (stored, to_dict(config)))
+        if difference(before, now):
             return False
         if changed_weights(run.weights, weights):
             # Opening the run for writing names the changed model.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Literal
 
 from parley.envs.core.config import Configuration, PositiveInt, PositiveShare
@@ -13,16 +13,24 @@ Form = Literal["inflected", "base"]
 
 @dataclass(frozen=True, kw_only=True)
 class SynonymChoice:
-    """The choice of synonyms in RSW; see the fields of these names in `ReplySettings`."""
+    """The choice of synonyms in RSW."""
 
     sense: Sense
+    """Synonyms whose main sense is the word's too ("shared"), of its first sense, or of any."""
     synonym: Literal["first", "random"]
+    """Of several synonyms, the first, or one at random."""
     form: Form
+    """A synonym in the form of the word that it replaces ("inflected"), or as WordNet has it."""
     same_class: bool
+    """Nouns, verbs, adjectives and adverbs alone, by their own kind, no verb like "go" or "please"; or any word."""
     tagged_alone: bool
+    """Only synonyms that the tagger takes for the word's part of speech when it reads them alone."""
     usual: bool
+    """Only synonyms that occur a few times in the corpus, if there is one."""
     known_names: bool
+    """Names that WordNet knows, programs and commands stay too, not tagged names alone."""
     articles: bool
+    """Only synonyms that fit the "a" or "an" before them."""
 
 
 CAREFUL = SynonymChoice(
@@ -71,23 +79,6 @@ class ReplySettings(Configuration):
     """IIW in training: words replaced, as a share of the words of the context (paper)."""
     rule: Literal["paper", "careful"] = "paper"
     """RSW: any lemma of WordNet for each word but stop words and names (paper), or only what keeps the reply right."""
-    sense: Sense | None = None
-    """RSW: synonyms whose main sense is the word's too ("shared"; rule careful), of its first sense, or of any (paper)."""
-    synonym: Literal["first", "random"] | None = None
-    """RSW: of several synonyms, the first (careful), or one at random (paper)."""
-    form: Form | None = None
-    """RSW: a synonym in the form of the word that it replaces ("inflected"; careful), or as WordNet has it (paper)."""
-    same_class: bool | None = None
-    """RSW: nouns, verbs, adjectives and adverbs alone, by their own kind, no verb like "go" or "please" (careful); or any word
-    (paper)."""
-    tagged_alone: bool | None = None
-    """RSW: only synonyms that the tagger takes for the word's part of speech when it reads them alone (careful)."""
-    usual: bool | None = None
-    """RSW: only synonyms that occur a few times in the corpus, if there is one (careful)."""
-    known_names: bool | None = None
-    """RSW: names that WordNet knows, programs and commands stay too (careful), not tagged names alone (paper)."""
-    articles: bool | None = None
-    """RSW: only synonyms that fit the "a" or "an" before them (careful)."""
     synonym_rate: PositiveShare = 1.0
     """RSW: share of the words with a synonym that are replaced."""
     shuffled: Literal["all", "words"] = "all"
@@ -105,7 +96,10 @@ class ReplySettings(Configuration):
 
     @property
     def synonym_choice(self) -> SynonymChoice:
-        """Return the choice of the rule, with the settings that override it."""
-        chosen = {field.name: getattr(self, field.name) for field in fields(SynonymChoice)}
-        given = {name: value for name, value in chosen.items() if value is not None}
-        return replace(PLAIN if self.rule == "paper" else CAREFUL, **given)
+        """Return the choice of the rule."""
+        return PLAIN if self.rule == "paper" else CAREFUL
+
+
+SYNONYM_CONSTANTS = {f"replies.{field.name}": None for field in fields(SynonymChoice)}
+"""Settings of earlier versions, which changed single parts of the rule of RSW. Neither recipe nor result ever did: the rule is
+the paper's, or the one that keeps a reply right."""

@@ -43,8 +43,6 @@ often right no more, though the paper says that its meaning is "invariant". Rule
   * neither instances of WordNet nor names of programs and files are replaced, nor what belongs to a command;
   * none makes a wrong one of "a" or "an" before it.
 
-Each of these is a setting of its own, too (`ReplySettings`).
-
   * # Paper: silent on how many words are replaced. Ours: all that have a synonym; as an option a share of them.
   * # Paper: silent on which of several lemmas. Ours: uniformly one of all, without the word itself and its base form.
   * # Paper: silent on compounds. Ours: single words alone enter.
@@ -64,7 +62,7 @@ import numpy as np
 from parley.engine.perturb.catalogue import Resources
 from parley.engine.perturb.catalogue import build as build_strategies
 from parley.engine.perturb.replies.language import ReplyLanguage, TermCounts, is_word
-from parley.engine.perturb.replies.settings import ReplySettings
+from parley.engine.perturb.replies.settings import ReplySettings, SynonymChoice
 from parley.engine.perturb.strategies.draws import uniforms
 from parley.engine.perturb.strategies.texts import Edits, FlatContexts, running
 from parley.engine.perturb.strategy import ByEdits, Expectation
@@ -288,14 +286,15 @@ class Synonymous(OnReplies):
     Args:
         settings: what the paper leaves open.
         language: tags words and knows synonyms.
+        choice: of synonyms; that of the settings' rule when not given.
     """
 
     name = "rsw"
     attacks = "positives"
     keeps_labels = True
 
-    def __init__(self, settings: ReplySettings, language: ReplyLanguage) -> None:
-        self._choice, self._rate, self._language = settings.synonym_choice, settings.synonym_rate, language
+    def __init__(self, settings: ReplySettings, language: ReplyLanguage, choice: SynonymChoice | None = None) -> None:
+        self._choice, self._rate, self._language = choice or settings.synonym_choice, settings.synonym_rate, language
 
     def edits(self, groups: Sequence[CandidateGroup], flat: FlatContexts, seeds: Sequence[int]) -> Edits:
         choice = self._choice

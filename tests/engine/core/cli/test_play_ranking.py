@@ -244,7 +244,7 @@ def test_a_setting_that_is_not_there_or_not_allowed_is_told(parley: Parley, flag
 
 def test_settings_are_listed(parley: Parley) -> None:
     told = parley("settings play ranking").err
-    for key in ("candidates.negatives", "replies.sense", "attack.max_perplexity_ratio"):
+    for key in ("candidates.negatives", "replies.rule", "attack.max_perplexity_ratio"):
         assert key in told
 
 

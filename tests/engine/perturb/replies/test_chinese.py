@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,7 +18,7 @@ from parley.engine.perturb.strategy import PerturbSettings
 from parley.envs.core.errors import DataError
 from tests.engine.perturb.replies.groups import group
 
-ANY = ReplySettings(rule="careful", sense="any").synonym_choice
+ANY = replace(CAREFUL, sense="any")
 
 
 class Pair(NamedTuple):
@@ -77,7 +78,7 @@ def test_words_of_one_sense_have_synonyms_and_those_of_several_as_an_option(chin
 
 
 def test_names_and_stop_words_stay(chinese: Chinese) -> None:
-    rule = Synonymous(ReplySettings(sense="any"), chinese)
+    rule = Synonymous(ReplySettings(), chinese)
     (found,) = rule.apply([group("看", "+我 喜欢 北京 的 电影 。", "好")], [1])
     assert " ".join(found.group.candidates[0]) == "我 喜爱 北京 的 影片 。"
     assert found.changed == (2, 0)

@@ -8,12 +8,18 @@ from typing import Any
 
 import pytest
 
+from parley.engine.perturb.catalogue import Resources
 from parley.engine.perturb.lexicon.nltk_lexicon import NltkLexicon
 from parley.engine.perturb.replies.language import English
-from parley.engine.perturb.replies.settings import CAREFUL, PLAIN, ReplySettings
-from parley.engine.perturb.replies.shapes import Synonymous
+from parley.engine.perturb.replies.settings import CAREFUL, PLAIN, SYNONYM_CONSTANTS, ReplySettings
+from parley.engine.perturb.replies.shapes import RuleResources, Synonymous
+from parley.engine.perturb.strategy import PerturbSettings
+from parley.engine.ranking.verbs.config import RankingConfig
+from parley.envs.core.config import as_now, from_dict, to_dict
+from parley.envs.core.errors import ConfigError
 from tests.engine.perturb.replies.groups import built_in, group
 
+LANGUAGE = RuleResources(ReplySettings(), Resources(PerturbSettings(lexicon="built-in"))).language
 needs_nltk = [
     pytest.mark.data,
     pytest.mark.skipif(not os.environ.get("NLTK_DATA"), reason="NLTK_DATA names no folder with NLTK's data"),
@@ -44,26 +50,34 @@ def test_a_share_of_the_words_and_any_synonym_are_drawn() -> None:
     (some,) = built_in("rsw", ReplySettings(rule="careful", synonym_rate=0.5))
     found = {reply(some, "it begins , he hopes , she wishes", seed) for seed in range(30)}
     assert len(found) == 8
-    (drawn,) = built_in("rsw", ReplySettings(rule="careful", synonym="random"))
+    drawn = Synonymous(ReplySettings(), LANGUAGE, replace(CAREFUL, synonym="random"))
     assert {reply(drawn, "i fix it", seed) for seed in range(40)} == {"i repair it", "i solve it", "i resolve it"}
 
 
 def test_the_base_form_enters_as_an_option() -> None:
-    (rule,) = built_in("rsw", ReplySettings(rule="careful", form="base"))
+    rule = Synonymous(ReplySettings(), LANGUAGE, replace(CAREFUL, form="base"))
     assert reply(rule, "it begins quickly") == "it start quickly"
 
 
 def synonyms(english: English, word: str, tag: str, **settings: Any) -> tuple[str, ...]:
-    (found,) = english.synonyms([(word, tag)], ReplySettings(rule="careful", **settings).synonym_choice)
+    (found,) = english.synonyms([(word, tag)], replace(CAREFUL, **settings))
     return found
 
 
-def test_the_paper_s_rule_is_the_default_and_each_filter_has_a_switch() -> None:
+def test_the_paper_s_rule_is_the_default() -> None:
     assert ReplySettings().synonym_choice == PLAIN
     assert ReplySettings(rule="careful").synonym_choice == CAREFUL
-    switched = ReplySettings(usual=True, sense="first").synonym_choice
-    assert switched == replace(PLAIN, usual=True, sense="first")
-    assert ReplySettings(rule="careful", tagged_alone=False).synonym_choice == replace(CAREFUL, tagged_alone=False)
+
+
+def test_a_stored_run_reads_unless_it_changed_a_part_of_the_rule() -> None:
+    stored = to_dict(RankingConfig())
+    assert len([*SYNONYM_CONSTANTS]) == 8
+    stored["replies"] |= dict.fromkeys(("sense", "synonym", "form", "same_class", "tagged_alone", "usual", "known_names"))
+    assert from_dict(RankingConfig, stored) == RankingConfig()
+    assert as_now(RankingConfig, stored) == to_dict(RankingConfig())
+    stored["replies"]["usual"] = True
+    with pytest.raises(ConfigError, match=r"replies\.usual is no setting any more"):
+        as_now(RankingConfig, stored)
 
 
 @pytest.fixture(scope="module")
@@ -107,7 +121,7 @@ class TestWordNet:
         assert not set(synonyms(english, "require", "VB", sense="any")) & {"need", "want", "ask", "take"}
 
     def test_names_stay(self, english: English) -> None:
-        rule = Synonymous(ReplySettings(rule="careful", sense="any"), english)
+        rule = Synonymous(ReplySettings(), english, replace(CAREFUL, sense="any"))
         text = "sudo apt-get install wine , grub on http paris"
         assert reply(rule, text) == text
 
