@@ -15,7 +15,6 @@ from parley.engine.core.page.markup import badges, joined, line, paragraphs, sid
 from parley.engine.core.page.page import SHARE, brief_name, certain_sign, first_marks, number
 from parley.engine.core.stats.known import BEFORE
 from parley.engine.core.stats.statistics import NOTHING, Estimate, Metric
-from parley.engine.core.tables.table import EstimateTable
 from parley.engine.generation.metrics.adversarial import ADVERSUC, ERE, RANDOM, JudgedRows, JudgedScores, describe
 from parley.engine.generation.metrics.tables import JudgeSpecs
 from parley.engine.generation.metrics.trained import (
@@ -247,9 +246,6 @@ class TrainedGenerators(Chapter):
     def shown(self, run: Run) -> Mapping[str, Estimate]:
         """Return the metrics of trainings; the tables show those of all rows."""
         return run.metrics if run.job == MINMAX_REPLIES.name else {}
-
-    def tables(self, run: Run) -> Mapping[str, EstimateTable]:
-        return run.tables if run.job == EVALUATE_GENERATION.name else {}
 
     def notes(self, run: Run) -> Iterable[str]:
         """Return the position of trainings to the temperature curve."""

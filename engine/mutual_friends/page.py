@@ -15,7 +15,7 @@ from parley.engine.core.page.markup import badges, joined, line, marked, sides
 from parley.engine.core.page.page import SHARE, certain_sign, number
 from parley.engine.core.page.trainings import Hardenings, certainly
 from parley.engine.core.stats.known import EXPLOITABILITY
-from parley.engine.core.stats.statistics import NOTHING, Estimate, Row
+from parley.engine.core.stats.statistics import NOTHING, Row
 from parley.engine.core.tables.table import EstimateTable
 from parley.engine.mutual_friends.metrics.chats import BELIEVED, CHANGE, MODEL, NORMAL, by_condition, completed_by, of
 from parley.engine.mutual_friends.metrics.chats import COMPLETION as CHAT_COMPLETION
@@ -245,8 +245,9 @@ class HardenedFriends(Hardenings):
         r"\bharm\b": ("Harm", "1 for a chat without agreement, else less, the sooner it agrees."),
     }
 
-    def outcome(self, metrics: Mapping[str, Estimate]) -> Verdict:
+    def outcome(self, run: Run) -> Verdict:
         """Return the harm of the best known liar to result and start; the controls are details."""
+        metrics = run.metrics
         # A campaign of an older version was measured by fresh liars alone.
         figure, liar = (EXPLOITABILITY, "best known") if EXPLOITABILITY in metrics else (HARM, "fresh")
         marks = {column: metrics[name] for column, ending in ENDINGS.items() if (name := f"{figure}{ending}") in metrics}

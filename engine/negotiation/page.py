@@ -30,7 +30,7 @@ from parley.engine.core.tables.table import (
     metric_table,
     with_interval,
 )
-from parley.engine.core.verbs.hardening import rounds_of
+from parley.engine.core.verbs.campaign import rounds_of
 from parley.engine.negotiation.attacks.tactics import ARMS, NONE, REFINED
 from parley.engine.negotiation.attacks.tactics import ATTACKERS as TACTICIANS
 from parley.engine.negotiation.metrics.attack import REACTIVE, Attempt, budget_curves

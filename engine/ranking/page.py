@@ -22,7 +22,7 @@ from parley.engine.core.page.page import SHARE, certain_sign, first_marks, numbe
 from parley.engine.core.page.trainings import Hardenings, certainly
 from parley.engine.core.stats.statistics import NOTHING, Estimate, Metric, Row
 from parley.engine.core.tables.table import figure
-from parley.engine.core.verbs.hardening import CONTROL, RESULT, START
+from parley.engine.core.verbs.campaign import CONTROL, RESULT, START
 from parley.engine.perturb.replies.catalogue import rules as known_rules
 from parley.engine.perturb.strategies.texts import pieces, spans_of_words
 from parley.engine.ranking.metrics.campaign import ATTACKS, GAIN, GAIN_BEYOND_CONTROL, HELD
@@ -555,8 +555,9 @@ class HardenedRankers(Hardenings):
         r"\bcontrol\b": ("Control", "the same ranker, trained as long on replies as they are."),
     }
 
-    def outcome(self, metrics: Mapping[str, Estimate]) -> Verdict:
+    def outcome(self, run: Run) -> Verdict:
         """Answer with the right replies that stay first under attack: result and start; the control is a detail."""
+        metrics = run.metrics
         names = {column: f"{HELD}{ending}" for column, ending in HARDENED.endings.items()}
         held = {column: metrics[name] for column, name in names.items() if name in metrics}
         alone = []

@@ -21,6 +21,7 @@ from parley.engine.core.page.trainings import Hardenings, certainly
 from parley.engine.core.stats.known import EXPLOITABILITY
 from parley.engine.core.stats.statistics import NO_REPLY, NOTHING, Estimate, Metric, Points, Row, is_no_reply
 from parley.engine.core.tables.table import figure
+from parley.engine.core.verbs.campaign import RESULT
 from parley.engine.triggers.methods.settings import CANDIDATES, CANDIDATES_BY_METHOD
 from parley.engine.triggers.metrics.hits import (
     HIT_RATE,
@@ -493,21 +494,25 @@ class HardenedModels(Hardenings):
     stages: ClassVar = {MINMAX_TRIGGERS.name: Stages(others="by folder")}
     terms: ClassVar = {r"\bcontrol\b": ("Control", "the same model, trained as long on clean contexts alone.")}
 
-    def outcome(self, metrics: Mapping[str, Estimate]) -> Verdict:
-        """Return the targets that known inputs reach in the model of the last round and in the start."""
+    def outcome(self, run: Run) -> Verdict:
+        """Return the targets that known inputs reach in the result, else the model of the last round, and in the start."""
+        metrics = run.metrics
         # Where inputs cannot be typed to other models, each is measured by the search of itself alone.
         is_typed = f"{START}.{EXPLOITABILITY}" in metrics
         kind = EXPLOITABILITY if is_typed else ADAPTIVE
         last = [name.partition(".")[0] for name in metrics if name.endswith(f".{kind}") and not name.startswith(CONTROL)][-1]
-        marks = {model: metrics[f"{model}.{kind}"] for model in (START, CONTROL, last)}
+        last = str(run.summary.get(RESULT, last)).replace(START, last)
+        models = [model for model in (START, CONTROL, last) if f"{model}.{kind}" in metrics]
+        marks = {model: metrics[f"{model}.{kind}"] for model in models}
         shares = {model: number(SHARE, estimate.value) for model, estimate in marks.items()}
         who = "The best of all known inputs makes" if is_typed else "A search of it makes"
-        sure = certainly(metrics[f"{last}.{LESS_THAN_CONTROL}"], "more", "fewer") if is_typed else ""
+        less = metrics.get(f"{last}.{LESS_THAN_CONTROL}")
+        sure = "" if less is None else certainly(less, "more", "fewer")
         return Verdict(
             sentence=f"{who} the hardened model say {shares[last]} of the targets, before the hardening {shares[START]}.",
             metric=SHARE._replace(title="Targets reached by known inputs" if is_typed else "Targets found anew"),
             number=marks[last],
             unit="targets",
             marks=marks,
-            details=[f"After as much training on clean contexts alone: {shares[CONTROL]}{sure}."],
+            details=[f"After as much training on clean contexts alone: {shares[CONTROL]}{sure}."] if CONTROL in shares else [],
         )

@@ -150,11 +150,19 @@ By = Literal["target", "exact", "prefix", "pattern", "no-refusal", "classifier",
 
 
 @dataclass(frozen=True, kw_only=True)
-class SuccessSettings(Configuration):
-    """When the reply to a typed input is a success; for Hugging Face models."""
+class SuccessRule(Configuration):
+    """The rule of a success that campaigns have, too."""
 
     by: By = "target"
     """target, exact, prefix, pattern, no-refusal, classifier or judge."""
+    judge: str = ""
+    """judge: the chat model that judges each reply, by its address (parley list)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SuccessSettings(SuccessRule):
+    """When the reply to a typed input is a success; for Hugging Face models."""
+
     pattern: str = ""
     """pattern: a regular expression that the reply holds."""
     refusals: str = ""
@@ -165,8 +173,6 @@ class SuccessSettings(Configuration):
     """classifier: the label that is a success; its last one when empty."""
     min_score: Share = 0.5
     """classifier: the label's least probability."""
-    judge: str = ""
-    """judge: the chat model that judges each reply, by its address (parley list)."""
     question: str = ""
     """judge: a file with the question, {prompt}, {target} and {reply} in their places; our own when empty."""
     tokens: NumItemsOrAll = 0

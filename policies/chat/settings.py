@@ -68,11 +68,17 @@ class DateSettings(Configuration):
 
 
 @dataclass(frozen=True, kw_only=True)
-class WeightSettings(DateSettings):
-    """Settings of loading local weights (hf:, gguf:), without the device."""
+class PrecisionSettings(DateSettings):
+    """The precision of local weights, beside the date of their templates."""
 
     dtype: Precision = "float32"
     """Precision of its weights; auto takes that of its file."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WeightSettings(PrecisionSettings):
+    """Settings of loading local weights (hf:, gguf:), without the device."""
+
     device_map: str = ""
     """Spreads a model that is larger than one GPU: auto, balanced, ...; empty for one device. Needs the extra gguf."""
 

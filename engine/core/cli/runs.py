@@ -27,7 +27,7 @@ from parley.engine.core.verbs.catalogue import find
 from parley.engine.core.verbs.job import Job, Result, flat
 from parley.engine.core.verbs.status import DAMAGED, FAILED, FINISHED, INTERRUPTED, Pace, RunStatus, statuses
 from parley.engine.core.verbs.trainings import Entry
-from parley.envs.core.config import assign, from_dict, to_dict
+from parley.envs.core.config import as_now, assign, from_dict, to_dict
 from parley.envs.core.play import HUMAN
 from parley.envs.core.storage.uris import display_path, local_copy
 from parley.policies.chat.model import by_kind
@@ -230,7 +230,8 @@ def run_resume(verb: Verb, arguments: Sequence[str]) -> int:
     folder = RunFolder.load(run)
     entry = find(folder.job)
     job = entry.load()
-    config: Any = assign(from_dict(job.config, folder.config, str(run / "config.json")), options.set)
+    where = str(run / "config.json")
+    config: Any = assign(from_dict(job.config, as_now(job.config, folder.config, where), where), options.set)
     conditions: tuple[FailCondition, ...] = ()
     if options.fail_if:
         from parley.engine.core.verbs.conditions import parse_conditions

@@ -17,6 +17,7 @@ from parley.engine.core.page.page import brief_name, certain_sign, number
 from parley.engine.core.stats.known import AdversaryWords, known_of
 from parley.engine.core.stats.statistics import Estimate, Metric
 from parley.engine.core.tables.table import EstimateTable
+from parley.engine.core.verbs.campaign import RESULT, START
 from parley.engine.core.verbs.job import Job, noted
 
 
@@ -33,7 +34,7 @@ class Hardenings(Chapter):
     """The sentence if the start is the result."""
 
     @abstractmethod
-    def outcome(self, metrics: Mapping[str, Estimate]) -> Verdict:
+    def outcome(self, run: Run) -> Verdict:
         """Return the verdict on a finished campaign; its first mark is the start, its last one the result."""
 
     def owns(self, job: str) -> bool:
@@ -50,12 +51,14 @@ class Hardenings(Chapter):
         """Return the outcome with its best adversary and the number of those that learned nothing."""
         if not run.metrics:
             return None
-        verdict, known = self.outcome(run.metrics), known_of(run.summary, self.words)
+        verdict, known = self.outcome(run), known_of(run.summary, self.words)
         if known is None:
             return verdict
         before, *_, after = verdict.marks
         gains = dict(zip(known.targets, known.gains_TA, strict=True))
         is_start = gains[before] == gains[after] and verdict.marks[before] == verdict.marks[after]
+        if RESULT in run.summary:
+            is_start = run.summary[RESULT] == START
         unhelped = [f"{self.unhelped[:1].upper()}{self.unhelped[1:]}."] if is_start and self.unhelped else []
         return replace(verdict, warnings=[*unhelped, *verdict.warnings], details=[*verdict.details, known.best_and_idle(after)])
 

@@ -1,4 +1,4 @@
-"""Known adversaries, exploitability, rounds of hardening, and the metrics of trainings.
+"""Known adversaries, exploitability, mixtures of agents, rounds of a campaign, and the metrics of trainings.
 
 Exploitability. An adversary that gains from a target shows that so much can be gained: the best of all known adversaries bounds
 exploitability from below (Lanctot et al. 2017 call the supremum over all adversaries exploitability). A mean over trained
@@ -11,13 +11,17 @@ that measured. Neither bounds the gain of an adversary that nobody has trained.
 A ranker and a greedy chat model answer alike each time, and an attacker may try all known inputs in turn. Their best adversary
 is all adversaries together, which no luck chooses (`AdversaryWords.tries_all`).
 
+Mixtures. Policy-space response oracles (PSRO, Lanctot et al. 2017) keep every trained agent, let all targets meet all
+adversaries, and solve this matrix game. A side then learns a best response to the other side's mixture. The game is zero-sum: a
+payoff is the adversary's gain. A game in which both sides count their own points alone is not solved here.
+
 Metrics of trainings. Trainings define figures of one name differently, so the job that measured a figure defines it
 (`parley.engine.core.verbs.job.Job.legend`).
 
 Sources: Lanctot et al. 2017, "A unified game-theoretic approach to multiagent reinforcement learning"; cross-fitting:
 Chernozhukov et al. 2018, "Double/debiased machine learning for treatment and structural parameters", section 1.
 
-Shapes: G dialogues, A adversaries, B trained adversaries, T targets.
+Shapes: G dialogues, A adversaries, B trained adversaries, T targets, K opponents.
 """
 
 from __future__ import annotations
@@ -25,12 +29,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from parley.engine.core.stats.statistics import NOTHING, Estimate, Metric, mean, paired_difference
+from parley.engine.core.stats.statistics import NOTHING, Estimate, Metric, has_lost, mean, paired_difference
 from parley.engine.core.stats.trainings import crossed_mean
 from parley.engine.core.tables.table import EstimateTable, with_interval
 
@@ -71,7 +75,12 @@ def best_known(choosing_GA: ArrayLike, measuring_GA: ArrayLike) -> BestKnown:
     return BestKnown(index, mean(np.asarray(measuring_GA, dtype=np.float64)[:, index]))
 
 
-def cross_fitted(gains_G: np.ndarray, played: Callable[[np.ndarray, np.ndarray], np.ndarray], folds: int = FOLDS) -> Estimate:
+def cross_fitted(
+    gains_G: np.ndarray,
+    played: Callable[[np.ndarray, np.ndarray], np.ndarray],
+    folds: int = FOLDS,
+    clusters_G: ArrayLike | None = None,
+) -> Estimate:
     """Estimate the gain of a choice of players, where one set of dialogues must choose and measure.
 
     The dialogues are split. The other parts choose the players of each part, so no dialogue measures its own choice.
@@ -80,23 +89,23 @@ def cross_fitted(gains_G: np.ndarray, played: Callable[[np.ndarray, np.ndarray],
         gains_G: (G, ...) gains by dialogue.
         played: takes the dialogues that choose and those that measure, and returns the gain in each that measures.
         folds: number of parts; dialogues take turns, so each part has dialogues of every stage of a match.
+        clusters_G: the cluster of each dialogue, which lies in one part; each is its own if not given.
 
     Returns:
         The mean over all dialogues with its 95 % interval; a single dialogue chooses and measures, and has no interval.
     """
-    size = len(gains_G)
-    if size < folds:
-        return mean(played(gains_G, gains_G))
-    parts = np.arange(size) % folds
-    values_G = np.empty(size)
+    parts = (np.arange(len(gains_G)) if clusters_G is None else np.unique(clusters_G, return_inverse=True)[1]) % folds
+    if len(set(parts.tolist())) < folds:
+        return mean(played(gains_G, gains_G), clusters_G)
+    values_G = np.empty(len(gains_G))
     for part in range(folds):
         values_G[parts == part] = played(gains_G[parts != part], gains_G[parts == part])
-    return mean(values_G)
+    return mean(values_G, clusters_G)
 
 
-def best_of(gains_GA: np.ndarray) -> Estimate:
+def best_of(gains_GA: np.ndarray, clusters_G: ArrayLike | None = None) -> Estimate:
     """Estimate the gain of the best adversary from one set of dialogues, by `cross_fitted`."""
-    return cross_fitted(gains_GA, lambda choosing, measuring: measuring[:, best_index(choosing)])
+    return cross_fitted(gains_GA, lambda choosing, measuring: measuring[:, best_index(choosing)], clusters_G=clusters_G)
 
 
 def best_against_best_target(gains_GTA: np.ndarray) -> Estimate:
@@ -146,8 +155,158 @@ def gained_by_budget(whole_BG: ArrayLike, half_BG: ArrayLike) -> Estimate:
     return crossed_mean(np.asarray(whole_BG, dtype=np.float64) - np.asarray(half_BG, dtype=np.float64))
 
 
+LEAST_WEIGHT = 0.01
+"""Least weight, with which an opponent that never wins stays in the draw."""
+_TOLERANCE, _OTHER = 1e-9, 1e-4
+"""Tolerance of the value of a game, relative to its largest payoff; least difference of a share between two mixtures."""
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """Probabilities of the targets (T,) and of the adversaries (A,), in the order of the matrix: oldest first.
+
+    Args:
+        targets: their probabilities.
+        adversaries: their probabilities.
+        is_one_of_several: True if other mixtures are as good.
+    """
+
+    targets: np.ndarray
+    adversaries: np.ndarray
+    is_one_of_several: bool = False
+
+
+def hard_weights(wins: np.ndarray) -> np.ndarray:
+    """Return the weights of prioritised fictitious self-play (Vinyals et al. 2019, f_hard with p = 2).
+
+    Args:
+        wins: share (K,) of dialogues that each opponent wins, a draw counting half.
+
+    Returns:
+        Probabilities (K,), proportional to the squares of the shares.
+    """
+    weights = np.maximum(wins**2, LEAST_WEIGHT)
+    return np.asarray(weights / weights.sum())
+
+
+def uniform(payoffs_TA: np.ndarray, wins_TA: np.ndarray) -> Mixture:
+    """Weight all agents alike: fictitious play (Brown 1951)."""
+    num_targets, num_adversaries = payoffs_TA.shape
+    return Mixture(np.full(num_targets, 1 / num_targets), np.full(num_adversaries, 1 / num_adversaries))
+
+
+def prioritised(payoffs_TA: np.ndarray, wins_TA: np.ndarray) -> Mixture:
+    """Weight each agent by its wins against the newest agent of the other side (`hard_weights`)."""
+    return Mixture(hard_weights(1 - wins_TA[:, -1]), hard_weights(wins_TA[-1]))
+
+
+def nash(payoffs_TA: np.ndarray, wins_TA: np.ndarray) -> Mixture:
+    """Return an equilibrium of the matrix game; of several, the one that spreads most evenly.
+
+    Args:
+        payoffs_TA: advantage of each adversary over each target.
+        wins_TA: not read; all meta-strategies have these arguments.
+    """
+    (targets, other_targets), (adversaries, other_adversaries) = _maximin(-payoffs_TA), _maximin(payoffs_TA.T)
+    return Mixture(targets, adversaries, other_targets or other_adversaries)
+
+
+def latest(payoffs_TA: np.ndarray, wins_TA: np.ndarray) -> Mixture:
+    """Give the newest agent of each side all weight (Cheng et al. 2019, section 6)."""
+    targets, adversaries = (np.eye(size)[-1] for size in payoffs_TA.shape)
+    return Mixture(targets, adversaries)
+
+
+META_STRATEGIES: Mapping[str, Callable[[np.ndarray, np.ndarray], Mixture]] = {
+    "uniform": uniform,
+    "prioritised": prioritised,
+    "nash": nash,
+}
+"""Meta-strategies by name: functions of the payoffs (T, A) and of the share (T, A) of dialogues that the adversary wins."""
+
+
+def _maximin(gains_RC: np.ndarray) -> tuple[np.ndarray, bool]:
+    """Find the mixture of rows with the largest least gain over columns, by a linear program: max v with p'G >= v.
+
+    Returns:
+        The mixture (R,), and whether it is one of several. Of several it is the one with the least sum of squares: there is
+        one such mixture, and rows that are alike have alike shares in it.
+    """
+    from scipy.optimize import linprog
+
+    num_rows, num_columns = gains_RC.shape
+    sums_to_one = np.append(np.ones(num_rows), 0.0)[None]
+    at_least = np.column_stack([-gains_RC.T, np.ones(num_columns)])
+    solution = linprog(
+        c=np.append(np.zeros(num_rows), -1.0),
+        A_ub=at_least,
+        b_ub=np.zeros(num_columns),
+        A_eq=sums_to_one,
+        b_eq=[1.0],
+        bounds=[(0.0, 1.0)] * num_rows + [(None, None)],
+    )
+    assert solution.success, f"a finite matrix game has a solution: {solution.message}"
+    shares, value = _normed(solution.x[:num_rows]), solution.x[num_rows]
+    slack = _TOLERANCE * max(1.0, float(np.abs(gains_RC).max()))
+    # Another mixture is as good if some row can have another share at the same value.
+    for direction in (*np.eye(num_rows), *-np.eye(num_rows)):
+        other = linprog(
+            c=direction,
+            A_ub=-gains_RC.T,
+            b_ub=np.full(num_columns, slack - value),
+            A_eq=np.ones((1, num_rows)),
+            b_eq=[1.0],
+            bounds=[(0.0, 1.0)] * num_rows,
+        )
+        if other.success and np.abs(other.x - shares).max() > _OTHER:
+            return _most_even(gains_RC, value - slack, shares), True
+    return shares, False
+
+
+def _most_even(gains_RC: np.ndarray, least: float, start_R: np.ndarray) -> np.ndarray:
+    """Find the mixture with the least sum of squares among those that gain at least so much in every column.
+
+    The problem of least distance, min |p| with Gp >= h, by non-negative least squares (Lawson & Hanson 1974, chapter 23).
+    """
+    from scipy.optimize import nnls
+
+    num_rows, num_columns = gains_RC.shape
+    ones = np.ones((1, num_rows))
+    bounds = np.concatenate([gains_RC.T, np.eye(num_rows), ones, -ones])
+    limits = np.concatenate([np.full(num_columns, least), np.zeros(num_rows), [1.0, -1.0]])
+    system = np.concatenate([bounds.T, limits[None]])
+    wanted = np.append(np.zeros(num_rows), 1.0)
+    residual = system @ nnls(system, wanted)[0] - wanted
+    # The first solution stands if rounding leaves no other.
+    return _normed(-residual[:-1] / residual[-1]) if abs(residual[-1]) > _TOLERANCE else start_R
+
+
+def _normed(shares: np.ndarray) -> np.ndarray:
+    clipped = np.clip(shares, 0.0, None)
+    return np.asarray(clipped / clipped.sum())
+
+
+Meta = Literal["latest", "uniform", "prioritised", "nash"]
+"""The mixtures that a campaign may train against: the newest agent alone, or a meta-strategy."""
+SOLVED = ("prioritised", "nash")
+"""Those that need payoffs."""
+
+
+def mixture(meta: str, payoffs_TA: np.ndarray, wins_TA: np.ndarray) -> Mixture:
+    """Return the mixture of all agents so far.
+
+    Args:
+        meta: its name (`Meta`).
+        payoffs_TA: gain of each adversary from each target, oldest first.
+        wins_TA: share of the items that the adversary wins.
+    """
+    return latest(payoffs_TA, wins_TA) if meta == "latest" else META_STRATEGIES[meta](payoffs_TA, wins_TA)
+
+
 KNOWN, KNOWN_TABLE = "known", "Known adversaries"
 """Entry of a summary that holds all known adversaries; heading of their table."""
+SINGLE_BEST = "best by itself, in other items"
+"""The line of the best single adversary where all are tried."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,7 +335,12 @@ class AdversaryWords:
             f'More than {self.start}: on the target that it was made for; "nothing": it does not certainly gain '
             f"more than that and more than 0 there, so it has {self.idle} that shows. "
         )
-        best = "all together, each tried on every item; best: by itself" if self.tries_all else "the best, measured in others"
+        best = (
+            f'all together, each tried on every item; best: by itself; "{SINGLE_BEST}": chosen on one half of the items and '
+            "measured on the other"
+            if self.tries_all
+            else "the best, measured in others"
+        )
         return f"{self.cell} Exploitability: {best}. {learned * trained}Brackets: 95 % intervals."
 
 
@@ -201,6 +365,8 @@ class KnownAdversaries:
         learned: by name, a trained adversary's gain beyond its start's, from the target that it met.
         gained: by the same names, its gain from that target.
         words: the words in which it is shown.
+        single: gain of the best adversary by itself, chosen on one half of the items and measured on the other, by target; for
+            adversaries that are all tried. Empty in runs of earlier versions.
     """
 
     targets: Sequence[str]
@@ -211,6 +377,7 @@ class KnownAdversaries:
     learned: Mapping[str, Estimate]
     gained: Mapping[str, Estimate]
     words: AdversaryWords = NEGOTIATORS
+    single: Sequence[Estimate] = ()
 
     @property
     def idle(self) -> list[str]:
@@ -256,7 +423,9 @@ class KnownAdversaries:
             ]
             more = self.learned.get(name)
             lines.append((name, *cells, "" if more is None else with_interval(more) + ": nothing" * (name in self.idle)))
-        lines.append(("exploitability", *map(with_interval, self.measured), ""))
+        if self.single:
+            lines.append((SINGLE_BEST, *map(with_interval, self.single), ""))
+        lines.append((EXPLOITABILITY, *map(with_interval, self.measured), ""))
         columns = ("adversary", *self.targets, f"more than {self.words.start}")
         num = len(columns) - (not self.learned)
         return EstimateTable(columns[:num], tuple(line[:num] for line in lines), self.words.note(trained=bool(self.learned)))
@@ -269,6 +438,7 @@ class KnownAdversaries:
             "gains": [[gain.to_json() for gain in gains] for gains in self.gains_TA],
             "best": list(self.best),
             "measured": [gained.to_json() for gained in self.measured],
+            **({"single": [gained.to_json() for gained in self.single]} if self.single else {}),
             "learned": {name: more.to_json() for name, more in self.learned.items()},
             "gained": {name: gained.to_json() for name, gained in self.gained.items()},
         }
@@ -285,6 +455,7 @@ class KnownAdversaries:
             gains_TA=[[Estimate.from_json(gain) for gain in gains] for gains in parts["gains"]],
             best=parts["best"],
             measured=[Estimate.from_json(gained) for gained in parts["measured"]],
+            single=[Estimate.from_json(gained) for gained in parts["single"]] if "single" in parts else (),
             learned=learned,
             gained=gained,
             words=words,
@@ -334,8 +505,47 @@ def has_stalled(rounds: Sequence[Round], loss: Loss, patience: int, least_gain: 
     return min(map(loss, recent)) > min(map(loss, earlier)) - least_gain
 
 
+@dataclass(frozen=True)
+class LanguageWatch:
+    """The figures that show whether a target still plays without an attack, and still has its language.
+
+    Without a watch a target that refuses every deal, or repeats the same words, could look unexploitable.
+
+    Args:
+        plain: metric of the target without an attack.
+        lower: True if a lower value is better.
+        repetition: metric of the share of its 4-grams that it repeats; empty for a target that writes nothing.
+    """
+
+    plain: str
+    lower: bool = False
+    repetition: str = ""
+
+    def has_lost_language(self, metrics: Mapping[str, Estimate]) -> bool:
+        """Return True if the target repeats itself too much; False if repetition was not measured."""
+        return has_lost(metrics.get(self.repetition, NOTHING).value)
+
+    def still_playing(self, rounds: Sequence[Round], plain_loss: float) -> list[Round]:
+        """Return the start, and the rounds whose target plays well without an attack and has not lost its language.
+
+        Args:
+            rounds: all rounds, the start first.
+            plain_loss: how much worse than the start a target may be without an attack.
+        """
+        sign = -1.0 if self.lower else 1.0
+        least = sign * rounds[0].metrics.get(self.plain, NOTHING).value - plain_loss
+        return [
+            candidate
+            for candidate in rounds
+            if candidate.number == 0
+            or not (
+                sign * candidate.metrics.get(self.plain, NOTHING).value < least or self.has_lost_language(candidate.metrics)
+            )
+        ]
+
+
 @dataclass(frozen=True, kw_only=True)
-class HardeningMetrics:
+class CampaignMetrics:
     """The metrics of the models of a campaign, and the texts of its tables.
 
     Args:
@@ -345,6 +555,7 @@ class HardeningMetrics:
         endings: endings of the names of these metrics, by column.
         gains: name of the line of gains, and by column the metric of the result's gain over it.
         loss: the loss that must fall from round to round.
+        watch: the figures that a result must not lose.
         stalled: reason for the end of a campaign whose loss has not fallen, in words.
         note_rounds: note below the table of rounds.
         note_outcome: note below the table of start, controls and result.
@@ -357,6 +568,7 @@ class HardeningMetrics:
     endings: Mapping[str, str]
     gains: tuple[str, Mapping[str, str]]
     loss: Loss
+    watch: LanguageWatch
     stalled: str
     note_rounds: str
     note_outcome: str

@@ -87,10 +87,10 @@ class Composite(Job[ConfigT, PreparedT, FoundT]):
 
     def result(self, config: ConfigT, path: Path) -> Result:
         result = super().result(config, path)
-        return replace(result, warnings=[*result.warnings, *_warnings_of_stages(path, result.chat_usage)])
+        return replace(result, warnings=[*result.warnings, *warnings_of_stages(path, result.chat_usage)])
 
 
-def _warnings_of_stages(path: Path, usage: Mapping[str, Any]) -> list[str]:
+def warnings_of_stages(path: Path, usage: Mapping[str, Any]) -> list[str]:
     """Return the warnings of the stages below a run: failed items, and chat warnings that the run itself does not give."""
     warnings = []
     for folder in sorted(file.parent for file in path.glob(f"*/{SUMMARY}") if (file.parent / CONFIG).is_file()):

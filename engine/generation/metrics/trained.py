@@ -29,7 +29,7 @@ from typing import Any
 
 import numpy as np
 
-from parley.engine.core.stats.known import BEFORE, HIGHER, LOWER
+from parley.engine.core.stats.known import BEFORE, EXPLOITABILITY, HIGHER, LOWER, LanguageWatch
 from parley.engine.core.stats.pairs import ItemFigures, ItemMetrics
 from parley.engine.core.stats.statistics import (
     NEITHER,
@@ -43,6 +43,7 @@ from parley.engine.core.stats.statistics import (
     mean,
     mean_count,
     ratio_of_sums,
+    repeated,
 )
 from parley.engine.core.stats.trainings import crossed_difference, crossed_mean, over_runs
 from parley.engine.core.tables.table import (
@@ -65,21 +66,23 @@ from parley.engine.generation.metrics.adversarial import ADVERSUC, ERE, MATCHED,
 from parley.engine.generation.metrics.adversarial import CONSTANT as CONSTANT_JUDGE
 from parley.engine.generation.metrics.tables import INLINE, RELIABILITY, overlap, printed_figures, self_bleu
 
-WORDS, DISTINCT, DISTINCT_2, COMMONEST = "reply_words", "distinct_1", "distinct_2", "commonest_share"
+WORDS, DISTINCT, DISTINCT_2, COMMONEST, REPETITION = "reply_words", "distinct_1", "distinct_2", "commonest_share", "repetition"
 """As `parley.engine.core.stats.statistics` calls them, whose figures have intervals."""
 ADVANTAGE = "advantage"
 """Size of reward less baseline, mean over words: nothing is learned where it is 0, as where all replies earn the same."""
 
 
 def variety(replies: Sequence[Sequence[int] | np.ndarray]) -> dict[str, float]:
-    """Return the mean words of a reply, distinct-1 and -2, and the share of the commonest reply.
+    """Return the mean words of a reply, its repeated 4-grams, distinct-1 and -2, and the share of the commonest reply.
 
     Args:
         replies: word ids of each, one reply at least.
     """
     words_of = [tuple(map(str, reply)) for reply in replies]
+    again = [repeated(words) for words in words_of]
     return {
         WORDS: float(np.mean([len(words) for words in words_of])),
+        REPETITION: sum(num for num, _ in again) / max(1, sum(grams for _, grams in again)),
         DISTINCT: distinct(words_of, 1).value,
         DISTINCT_2: distinct(words_of, 2).value,
         COMMONEST: max(Counter(words_of).values()) / len(words_of),
@@ -87,6 +90,25 @@ def variety(replies: Sequence[Sequence[int] | np.ndarray]) -> dict[str, float]:
 
 
 GAIN, PICKED, NATS = "adversuc_gain", "picked_round", "validation_nll"
+DROP, DROP_BEYOND_CONTROL = "exploitability_drop", "exploitability_drop_beyond_control"
+AS_CONTROL = "_control"
+_KNOWN = {
+    **{
+        f"{EXPLOITABILITY}{ending}": Metric(
+            f"best known discriminator{when}",
+            "lower: generator",
+            "share of test replies, recorded and the generator's, that it tells right; chosen on the validation split",
+            main=True,
+        )
+        for ending, when in (("", ""), (BEFORE, ", at the start"), (AS_CONTROL, ", control"))
+    },
+    DROP: Metric("exploitability lost", HIGHER, "what the best tells right of the start less what the best does of the result"),
+    DROP_BEYOND_CONTROL: Metric("  more than by training alone", HIGHER, "the control's less the result's, same contexts"),
+    f"test_{ADVERSUC}{AS_CONTROL}": Metric("AdverSuc, control", HIGHER, "of the start, trained as long with constant rewards"),
+}
+"""The metrics of known discriminators, and of the control."""
+WATCH = LanguageWatch(plain=NATS, lower=True, repetition=REPETITION)
+"""A generator that foretells people's replies much worse, or repeats itself, is no result."""
 _SAID = {
     f"test_{ADVERSUC}": Metric(
         "AdverSuc",
@@ -115,6 +137,7 @@ AGAINST_DISCRIMINATOR = {
 } | {
     **{name: metric for name, metric in REPLIES.items() if name.startswith("recorded")},
     GAIN: Metric("AdverSuc gained", HIGHER, "AdverSuc less that at the start, by the same judges, same contexts", main=True),
+    **_KNOWN,
     f"validation_{ADVERSUC}": Metric("AdverSuc, validation split", HIGHER, "of the checkpoint, as measured when it was picked"),
     f"validation_{RANDOM}": Metric("machine-vs-random, validation split", HIGHER, "of the checkpoint, by the same judges"),
     PICKED: Metric("round of the checkpoint", NEITHER, "0: the start, which no round was better than", "count"),

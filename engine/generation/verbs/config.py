@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
@@ -140,6 +140,8 @@ class HeldOut:
         self._sources = [pairs.utterances[source] for source in pairs.pairs[:, 0].tolist()]
         self.recorded = [pairs.utterances[reply] for reply in pairs.pairs[:, 1].tolist()]
         """Word ids of the recorded replies."""
+        self.source_names = [source_name(pair) for pair in self._pairs(self.recorded)]
+        """The source of each context."""
 
     def replies(self, generator: Seq2Seq) -> list[list[int]]:
         """Return the replies of a generator, word ids without `</s>`."""
@@ -273,9 +275,15 @@ class ReplyTrainingConfig(RewardSettings):
         return self.max_words or self.sizes.max_reply - 1
 
 
+NO_LIMIT = 1e6
+"""Nats per word that no generator loses."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class MinMaxRepliesConfig(ReplyTrainingConfig):
     """The generator, the discriminator, the reward and the length of an adversarial training."""
+
+    added: ClassVar[Mapping[str, Any]] = {"control": False, "plain_loss": NO_LIMIT, "num_final_adversaries": 0}
 
     start: str = ""
     """Run or checkpoint of the generator (parley train seq2seq); when empty one is trained first."""
@@ -284,6 +292,12 @@ class MinMaxRepliesConfig(ReplyTrainingConfig):
     reward: Reward = "discriminator"
     """The reward of the generator. Controls: constant, 1 for every word; shuffled, the discriminator's rewards of another
     example of the step; length, words of the reply as a share of the limit."""
+    control: bool = False
+    """Also train the start as long with constant rewards, and measure it as the result: what training alone explains."""
+    plain_loss: NonNegativeFloat = 1.0
+    """How much worse than the start the result may foretell recorded replies, in nats per word of the validation split."""
+    num_final_adversaries: NonNegativeInt = 1
+    """Fresh discriminators that are trained against the result, and as many against the control, at last."""
     env_runners: NonNegativeInt = 0
     """Processes that say replies and reward them; 0: this one does. They change nothing of what is learned."""
 

@@ -6,7 +6,14 @@ training never sees say how often they are deceived: the best of these states, t
 
 Choices:
   * # Paper: silent on which state is kept. Ours: the best by AdverSuc on the validation split, which may be the start, or the
-    last (`keep`); test contexts are answered once, by that state and by the start.
+    last (`keep`); test contexts are answered once, by that state and by the start. A state that foretells people's replies
+    much worse than the start (`plain_loss`), or repeats itself, is not kept.
+
+As in every campaign (`engine/core/verbs/campaign.py`) start, control and result meet all known adversaries: the discriminators
+that each measurement keeps, fresh ones against result and control, and a linear judge. The validation split chooses the best,
+the test split measures the share of replies, people's and the generator's, that it tells right. A control (`control`) is the
+start, trained as long with constant rewards. Both sides learn by turns in one algorithm of RLlib, so the generator is always
+rewarded by the newest discriminator.
 
 Alarms watch the figures of updates for collapse, and for a discriminator that is too weak or too strong.
 """
@@ -14,19 +21,44 @@ Alarms watch the figures of updates for collapse, and for a discriminator that i
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from parley.engine.core.runs.documents import SUMMARY
 from parley.engine.core.runs.run_folder import RunFolder
-from parley.engine.core.stats.known import BEFORE
-from parley.engine.core.stats.statistics import Estimate, count, rate_difference, ratio_of_sums, refit_spread, reply_metrics
+from parley.engine.core.stats.known import (
+    BEFORE,
+    EXPLOITABILITY,
+    KNOWN,
+    KNOWN_TABLE,
+    AdversaryWords,
+    KnownAdversaries,
+    Round,
+    best_index,
+    known_of,
+)
+from parley.engine.core.stats.statistics import (
+    Estimate,
+    clustered_rate,
+    count,
+    mean,
+    paired_difference,
+    rate_difference,
+    ratio_of_sums,
+    refit_spread,
+    reply_metrics,
+)
+from parley.engine.core.tables.table import EstimateTable
+from parley.engine.core.verbs.campaign import WATCHED
 from parley.engine.core.verbs.checkpoints import require_checkpoint, require_word_model, threads
 from parley.engine.core.verbs.composite import Composite, Stage, fitting_runners, run_stages
-from parley.engine.core.verbs.job import Reporter, Steps, Summary
+from parley.engine.core.verbs.job import Reporter, Result, Steps, Summary
+from parley.engine.core.verbs.repeated import nth_name, nth_seed
 from parley.engine.core.verbs.sharded import session
 from parley.engine.core.verbs.supervised import STATE, built, make_updates
 from parley.engine.core.verbs.trainings import Scalars
@@ -34,11 +66,16 @@ from parley.engine.generation.metrics.adversarial import ADVERSUC, RANDOM
 from parley.engine.generation.metrics.trained import (
     ADVANTAGE,
     AGAINST_DISCRIMINATOR,
+    AS_CONTROL,
     COMMONEST,
     DISTINCT,
+    DROP,
+    DROP_BEYOND_CONTROL,
     GAIN,
     NATS,
     PICKED,
+    REPETITION,
+    WATCH,
     WORDS,
     step_figures,
     variety,
@@ -59,7 +96,7 @@ from parley.engine.generation.verbs.config import (
     training_world,
     word_rewards,
 )
-from parley.engine.generation.verbs.discriminator import TRAIN_DISCRIMINATOR, TrainDiscriminatorConfig
+from parley.engine.generation.verbs.discriminator import TRAIN_DISCRIMINATOR, TrainDiscriminatorConfig, labelled
 from parley.engine.responders.seq2seq import TRAIN_SEQ2SEQ, TrainSeq2SeqConfig
 from parley.envs.core.config import from_dict
 from parley.envs.core.errors import ConfigError, ParleyError
@@ -70,6 +107,8 @@ from parley.policies.core.responder import DecoderSettings, lacks_backward, with
 if TYPE_CHECKING:
     from parley.engine.generation.metrics.adversarial import JudgedScores
     from parley.engine.generation.rl.replies import ReplyMinMax, ReplyMinMaxConfig
+    from parley.envs.corpora.pairs.compiled import PairSplit
+    from parley.policies.seq2seq.model import Seq2Seq
 
 
 class CollapseError(ParleyError):
@@ -139,6 +178,11 @@ ITERATION, CHECK, ALARM = "iteration", "check", "alarm"
 GENERATOR, DISCRIMINATOR, BEST, GOOD = "generator", "discriminator", "best", "good"
 """Folders of a run: of the stages that train what is not named, of the best generator so far (the last one, where that is
 kept), and beside the last one of the last that was measured before any figure went out of its bounds."""
+CONTROL, RESULT, KEPT = "control", "result", "discriminators"
+"""Stage of the start, trained as long with constant rewards; prefix of the stages of fresh discriminators of the result; folder
+of the discriminators that measurements keep."""
+_TARGETS = {BEFORE: "before", AS_CONTROL: "control", "": "after"}
+"""The generators that known discriminators meet, by the endings of their metrics."""
 
 
 def _updates(config: Mapping[str, Any]) -> int | None:
@@ -147,6 +191,118 @@ def _updates(config: Mapping[str, Any]) -> int | None:
     except (KeyError, TypeError, ConfigError):
         # The run of another version can be looked at, and not be resumed.
         return None
+
+
+LINEAR = "svm-unigram"
+"""The linear judge, refitted to the replies of each generator."""
+COIN = 0.5
+"""The share that a coin tells right."""
+DISCRIMINATORS = AdversaryWords(
+    cell="Share of the replies, recorded ones and those of the generator of the column, that the discriminator of the line "
+    "tells right, on the validation split, which chooses the best: the marked value is too high by luck. A coin: one half.",
+    measured="of the test replies told right",
+    start="a coin",
+)
+"""The words in which known discriminators are shown."""
+
+
+@dataclass(frozen=True)
+class DiscriminatorShares:
+    """The share of replies told right, by context.
+
+    Args:
+        by_split: for val and test (G, A), in the order of `names`.
+        names: of the discriminators, and `LINEAR`.
+        sources: the source of each context, by split.
+    """
+
+    by_split: Mapping[str, np.ndarray]
+    names: Sequence[str]
+    sources: Mapping[str, Sequence[str]]
+
+    @classmethod
+    def of(
+        cls,
+        generator: Seq2Seq,
+        discriminators: Mapping[str, Path],
+        held: Mapping[str, HeldOut],
+        pairs: Mapping[str, PairSplit],
+        seed: int,
+    ) -> DiscriminatorShares:
+        """Let all discriminators judge the replies of a generator.
+
+        Args:
+            generator: in evaluation mode.
+            discriminators: folders of their checkpoints, by name.
+            held: the contexts of val and test.
+            pairs: the same contexts with recorded replies.
+            seed: not drawn from for whole replies.
+        """
+        from parley.policies.generation.discriminator.batches import judge, load_discriminator
+
+        by_split = {}
+        for split, contexts in held.items():
+            replies = contexts.replies(generator)
+            columns = []
+            for folder in discriminators.values():
+                model = load_discriminator(folder)
+                examples = labelled(model, pairs[split], [np.array(reply, dtype=np.int64) for reply in replies], seed)
+                judgements = judge(model, examples)
+                right = np.where(judgements.human, judgements.log_odds, -judgements.log_odds)
+                columns.append(((right > 0) + 0.5 * (right == 0)).reshape(-1, 2).mean(axis=1))
+            # A source of many contexts has one share.
+            errors = contexts.judged(replies)[ADVERSUC].by_source
+            columns.append(np.array([1 - errors.get(source, COIN) for source in contexts.source_names]))
+            by_split[split] = np.stack(columns, axis=1)
+        return cls(by_split, [*discriminators, LINEAR], {split: contexts.source_names for split, contexts in held.items()})
+
+    @property
+    def best(self) -> int:
+        """The index of the best discriminator, by the validation split."""
+        return best_index(self.by_split["val"])
+
+    @property
+    def measured_G(self) -> np.ndarray:
+        """The share that the best tells right, by context of the test split."""
+        return np.asarray(self.by_split["test"][:, self.best])
+
+    @property
+    def measured(self) -> Estimate:
+        """The share that the best tells right on the test split."""
+        return clustered_rate(self.measured_G, self.sources["test"])
+
+    def of_name(self, name: str) -> np.ndarray:
+        """Return the share that a discriminator tells right, by context of the test split."""
+        return np.asarray(self.by_split["test"][:, list(self.names).index(name)])
+
+
+def known_discriminators(judged: Mapping[str, DiscriminatorShares], made_for: Mapping[str, str]) -> KnownAdversaries:
+    """Return the known discriminators of start, control and result.
+
+    Args:
+        judged: by generator.
+        made_for: the generator that a discriminator was trained against, by its name.
+    """
+    first = next(iter(judged.values()))
+    val, test = (first.sources[split] for split in ("val", "test"))
+    beyond = {
+        name: mean(judged[generator].of_name(name) - COIN, test) for name, generator in made_for.items() if generator in judged
+    }
+    return KnownAdversaries(
+        targets=list(judged),
+        adversaries=first.names,
+        gains_TA=[[clustered_rate(right_G, val) for right_G in of.by_split["val"].T] for of in judged.values()],
+        best=[of.best for of in judged.values()],
+        measured=[of.measured for of in judged.values()],
+        learned=beyond,
+        gained=beyond,
+        words=DISCRIMINATORS,
+    )
+
+
+def lost(before: DiscriminatorShares, after: DiscriminatorShares) -> Estimate:
+    """Return by how much less the best discriminator of one generator tells right than that of another, same contexts."""
+    return paired_difference(before.measured_G, after.measured_G, before.sources["test"])
 
 
 class MinMaxReplies(Composite[MinMaxRepliesConfig, MinMaxRepliesConfig, Summary]):
@@ -202,6 +358,37 @@ class MinMaxReplies(Composite[MinMaxRepliesConfig, MinMaxRepliesConfig, Summary]
             planned[DISCRIMINATOR] = TRAIN_DISCRIMINATOR, discriminator_config
         return planned
 
+    def last_stages(self, config: MinMaxRepliesConfig, path: Path, generator: str, discriminator: str) -> dict[str, Stage]:
+        """Return the control and the fresh discriminators of control and result.
+
+        Args:
+            config: the configuration.
+            path: the run's folder, with the result.
+            generator: the start.
+            discriminator: its discriminator.
+        """
+        planned: dict[str, Stage] = {}
+        generators = {RESULT: display_path(path / BEST)}
+        if config.control:
+            same: dict[str, Any] = {"start": generator, "discriminator": discriminator, "reward": "constant"}
+            constant = replace(config, **same, control=False, num_final_adversaries=0, keep="last")
+            planned[CONTROL] = MINMAX_REPLIES, constant
+            generators[CONTROL] = display_path(path / CONTROL)
+        names = ("corpus", "limit", "data_root", "threads", "min_reply")
+        for name, place in generators.items():
+            for number in range(1, config.num_final_adversaries + 1):
+                settings = TrainDiscriminatorConfig(
+                    generator=place,
+                    # A backward model is not needed to tell replies apart.
+                    decoder="greedy",
+                    seed=nth_seed(config.seed, number + 1, KEPT),
+                    sizes=config.discriminator_sizes,
+                    fit=config.discriminator_fit,
+                    **{name: getattr(config, name) for name in names},
+                )
+                planned[nth_name(f"{name}-{DISCRIMINATOR}", number)] = TRAIN_DISCRIMINATOR, settings
+        return planned
+
     def work(self, run: RunFolder, prepared: MinMaxRepliesConfig, reporter: Reporter) -> Summary:
         """Train what is not named, then both by turns; measure, and store the best generator as `checkpoint`.
 
@@ -222,7 +409,13 @@ class MinMaxReplies(Composite[MinMaxRepliesConfig, MinMaxRepliesConfig, Summary]
             runners = fitting_runners(config.env_runners, {"CPU": 0, "GPU": 0}, here, reporter) if config.env_runners else 0
             training = _ReplyTraining(opened, run, reporter)
             training.finish(runners)
-        metrics = training.figures()
+            last = self.last_stages(config, path, opened.generator, opened.discriminator)
+            run_stages(last, path, reporter)
+            metrics = training.figures()
+            adversaries = training.known(last)
+            for sentence in adversaries.sentences():
+                reporter.say(sentence)
+            metrics |= training.known_figures()
         kept = {name: metrics[name] for name in self.legend if name in metrics}
         learning = config.steps
         steps = f"{learning.rounds:,} rounds of {', '.join(learning.cycle)}, {learning.examples_per_step} examples a step"
@@ -230,7 +423,16 @@ class MinMaxReplies(Composite[MinMaxRepliesConfig, MinMaxRepliesConfig, Summary]
             f"{config.start or 'a small generator'} against a discriminator, {config.method}",
             " ".join(filter(None, [f"{steps}, on {config.corpus}, reward {config.reward}, seed {config.seed}.", opened.note])),
             kept,
+            {KNOWN: adversaries.to_json()},
         )
+
+    def tables(self, run: RunFolder) -> dict[str, EstimateTable]:
+        """Return what all known discriminators tell right; nothing for a run of an earlier version."""
+        adversaries = known_of(run.summary(), DISCRIMINATORS)
+        return {} if adversaries is None else {KNOWN_TABLE: adversaries.table()}
+
+    def present(self, result: Result, run: RunFolder) -> Result:
+        return replace(result, more=self.tables(run))
 
     def models(self, config: MinMaxRepliesConfig) -> Mapping[str, str]:
         named = {"start": config.start, "discriminator": config.discriminator, "backward": config.backward}
@@ -250,10 +452,21 @@ class _ReplyTraining:
         needs: dict[str, dict[str, type]] = {ITERATION: {"number": int}, CHECK: {"number": int, "estimates": dict}}
         events = run.events(needs)
         self._watcher: Watcher | None = None
+        self._judged: dict[str, DiscriminatorShares] = {}
         self._has_word_rewards = any(event["kind"] == REWARDS_OF_WORDS for event in events)
         self._history = {event["number"]: event for event in events if event["kind"] == ITERATION}
         self._checks = {
             event["number"]: {name: Estimate.from_json(value) for name, value in event["estimates"].items()}
+            for event in events
+            if event["kind"] == CHECK
+        }
+        # Events of earlier versions lack the repetition.
+        self._watched = {
+            event["number"]: Round(
+                event["number"],
+                self._checks[event["number"]]
+                | {name: count(float(event[name]), 1) for name in (NATS, REPETITION) if event.get(name) is not None},
+            )
             for event in events
             if event["kind"] == CHECK
         }
@@ -332,9 +545,15 @@ class _ReplyTraining:
         estimates = {ADVERSUC: judged[ADVERSUC].adversuc(), RANDOM: judged[RANDOM].accuracy()}
         loss = evaluate(model, PairExamples(self._prepared.pairs["val"], model.sizes)).nll
         figures = {**{name: estimate.value for name, estimate in estimates.items()}, NATS: loss, **variety(replies)}
-        # Before the event, so that a round that counts as measured has left its model.
-        earlier = [other[ADVERSUC].value for number, other in self._checks.items() if number < rounds]
-        if self._config.keep == "last" or all(estimates[ADVERSUC].value > value for value in earlier):
+        figures_of = {NATS: count(loss, 1), REPETITION: count(figures[REPETITION], 1)}
+        self._watched[rounds] = Round(rounds, {**estimates, **figures_of})
+        # Before the event, so that a round that counts as measured has left its models.
+        self._keep_discriminator(algorithm, rounds)
+        earlier = [number for number in self._playing() if number < rounds]
+        better = all(estimates[ADVERSUC].value > self._checks[number][ADVERSUC].value for number in earlier)
+        if rounds and rounds not in self._playing():
+            self._reporter.say(f"round {rounds} may not be the result: {WATCHED}")
+        if self._config.keep == "last" or (better and rounds in self._playing()):
             save_model(model, self._run.path / BEST, {"round": rounds})
             if self._watcher is None or self._watcher.is_calm:
                 save_model(model, self._run.path / GOOD, {"round": rounds})
@@ -344,6 +563,54 @@ class _ReplyTraining:
         alike = f", one reply to {figures[COMMONEST]:.0%} of contexts" * (figures[COMMONEST] > self._config.watch.max_commonest)
         self._reporter.say(f"round {rounds}: {both}, {loss:.3f} nats a word, {figures[WORDS]:.1f} words a reply{alike}")
         self._checks[rounds] = estimates
+
+    def _playing(self) -> list[int]:
+        """Return the measured rounds that may be the result."""
+        rounds = [self._watched[number] for number in sorted(self._watched)]
+        return [entry.number for entry in WATCH.still_playing(rounds, self._config.plain_loss)]
+
+    def _keep_discriminator(self, algorithm: ReplyMinMax, rounds: int) -> None:
+        """Store the discriminator of a round; a frozen one stays that of the start."""
+        from parley.engine.generation.rl.reply_modules import DISCRIMINATOR as LISTENER
+        from parley.policies.generation.discriminator.batches import DISCRIMINATOR as FORMAT
+
+        if rounds == 0 or self._learning.discriminator_steps:
+            net = algorithm.env_runner.module[LISTENER].net
+            FORMAT.save(net, self._run.path / KEPT / f"{rounds:05d}", {"role": "adversarial", "round": rounds})
+
+    def known(self, last: Mapping[str, Stage]) -> KnownAdversaries:
+        """Let start, control and result meet all known discriminators.
+
+        Args:
+            last: the stages of the control and of fresh discriminators, which are done.
+        """
+        from parley.policies.seq2seq.scoring import load_seq2seq
+
+        prepared, path = self._prepared, self._run.path
+        kept = {f"round {int(folder.name)}": folder for folder in sorted((path / KEPT).glob("*")) if folder.is_dir()}
+        fresh = {name: path / name / CHECKPOINT for name in last if name != CONTROL}
+        models = {"before": Path(prepared.generator), "after": path / BEST}
+        if self._config.control:
+            models["control"] = path / CONTROL / CHECKPOINT
+        pairs = {split: prepared.pairs[split].first(self._config.checked) for split in self._held}
+        self._judged = {
+            name: DiscriminatorShares.of(load_seq2seq(models[name]), {**kept, **fresh}, self._held, pairs, self._config.seed)
+            for name in _TARGETS.values()
+            if name in models
+        }
+        made_for = {name: "after" if name.startswith(RESULT) else "control" for name in fresh}
+        return known_discriminators(self._judged, {**{name: "before" for name in kept if name == "round 0"}, **made_for})
+
+    def known_figures(self) -> dict[str, Estimate]:
+        """Return the metrics of the best known discriminators of start, control and result."""
+        judged = self._judged
+        metrics = {f"{EXPLOITABILITY}{ending}": judged[name].measured for ending, name in _TARGETS.items() if name in judged}
+        metrics[DROP] = lost(judged["before"], judged["after"])
+        if "control" in judged:
+            metrics[DROP_BEYOND_CONTROL] = lost(judged["control"], judged["after"])
+            control = RunFolder.load(self._run.path / CONTROL).metrics()
+            metrics[f"test_{ADVERSUC}{AS_CONTROL}"] = control[f"test_{ADVERSUC}"]
+        return metrics
 
     def _record_word_rewards(self, algorithm: ReplyMinMax) -> None:
         """Print the rewards of words of replies at the end, for a reader to look at."""
@@ -368,7 +635,7 @@ class _ReplyTraining:
     def _picked(self) -> int:
         if self._config.keep == "last":
             return max(self._checks)
-        return max(sorted(self._checks), key=lambda number: self._checks[number][ADVERSUC].value)
+        return max(sorted(self._playing()), key=lambda number: self._checks[number][ADVERSUC].value)
 
     def figures(self) -> dict[str, Estimate]:
         """Return the figures of the legend, once all updates are made; store the best generator."""

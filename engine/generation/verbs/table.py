@@ -55,7 +55,14 @@ from parley.engine.generation.metrics.trained import (
 )
 from parley.engine.generation.verbs.adversarial import EVALUATE_ADVERSARIAL
 from parley.engine.generation.verbs.adversarial_config import AdversarialConfig, label_of, labels_of
-from parley.engine.generation.verbs.config import DECODERS, TrainedTableConfig, helpdesk_table, li2017_table, require_decoders
+from parley.engine.generation.verbs.config import (
+    DECODERS,
+    NO_LIMIT,
+    TrainedTableConfig,
+    helpdesk_table,
+    li2017_table,
+    require_decoders,
+)
 from parley.engine.generation.verbs.discriminator import TRAIN_DISCRIMINATOR, TrainDiscriminatorConfig
 from parley.engine.generation.verbs.minmax import MINMAX_REPLIES, MinMaxRepliesConfig
 from parley.engine.responders.reply import HUMAN_FILE, MACHINE_FILE, NEXT_FILE, REPLY, ReplyConfig
@@ -165,6 +172,8 @@ def trainings(config: TrainedTableConfig, path: Path) -> dict[str, Stage]:
             settings = config.training(row, number)
             discriminator_name = f"{BEGINNINGS if settings['method'] == PARTIAL else DISCRIMINATOR}-{start + 1}"
             named: dict[str, Any] = {"start": begun[start], "discriminator": display_path(path / discriminator_name)}
+            # Rows are compared by the judges of the table, and no state is left out.
+            named |= {"num_final_adversaries": 0, "plain_loss": NO_LIMIT}
             planned[f"{row}-{number}"] = MINMAX_REPLIES, MinMaxRepliesConfig(**settings, **named)
     return planned
 

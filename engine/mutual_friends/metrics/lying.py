@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from parley.engine.core.stats.known import EXPLOITABILITY, AdversaryWords, HardeningMetrics, Round
-from parley.engine.core.stats.statistics import NEITHER, Estimate, Metric, clustered_rate, mean_count, rate_difference
+import numpy as np
+
+from parley.engine.core.stats.known import EXPLOITABILITY, AdversaryWords, CampaignMetrics, LanguageWatch, Round
+from parley.engine.core.stats.statistics import LOST, NEITHER, Estimate, Metric, clustered_rate, mean_count, rate_difference
 
 TARGET = "lower: target"
 HARM, COMPLETION, TURNS, LIES = "harm", "completion", "turns", "lies"
 POLICY, RANDOM, HONEST = "", "_random", "_honest"
 """Endings: the trained liar, lies by chance at its rate, and no lies at all."""
-GAIN, GAIN_OVER_RANDOM = "gain", "gain_over_random"
+GAIN, GAIN_OVER_RANDOM, REPETITION = "gain", "gain_over_random", "repetition"
 _WHO = {POLICY: "", RANDOM: ", random lies", HONEST: ", no lies"}
 _KINDS = {
     HARM: Metric("harm", TARGET, "1 where nobody agrees, else `delay` times the share of the allowed events; mean", "rate"),
@@ -27,6 +29,12 @@ LYING = {
         for who, suffix in _WHO.items()
         if (kind, who) != (LIES, HONEST)
     },
+    REPETITION: Metric(
+        "repetition, no lies",
+        "lower: player",
+        "share of the player's 4-grams that its utterance had before, in those chats",
+        "rate",
+    ),
     GAIN: Metric("harm of the lies", TARGET, "harm less that of the same chats without lies", main=True),
     GAIN_OVER_RANDOM: Metric("more than random lies", TARGET, "harm less that of random lies in the same chats", main=True),
 }
@@ -41,12 +49,14 @@ class LiedTo(NamedTuple):
         agreed: whether it ended so.
         events: of each.
         lies: told in each.
+        repeated: 4-grams in each that an utterance of the player repeats, and all its 4-grams.
     """
 
     harm: Sequence[float]
     agreed: Sequence[bool]
     events: Sequence[int]
     lies: Sequence[int]
+    repeated: Sequence[tuple[int, int]]
 
     def less(self, other: LiedTo) -> Estimate:
         """Return the harm minus that of other chats on the same scenarios."""
@@ -61,6 +71,8 @@ def lying_metrics(played: Mapping[str, LiedTo]) -> dict[str, Estimate]:
         metrics[f"{COMPLETION}{who}"] = clustered_rate(chats.agreed, range(len(chats.agreed)))
         metrics[f"{TURNS}{who}"] = mean_count(chats.events)
         metrics[f"{LIES}{who}"] = mean_count(chats.lies)
+    num_repeated, num_grams = np.array(played[HONEST].repeated).reshape(-1, 2).T
+    metrics[REPETITION] = clustered_rate(num_repeated, trials=num_grams)
     metrics[GAIN] = played[POLICY].less(played[HONEST])
     metrics[GAIN_OVER_RANDOM] = played[POLICY].less(played[RANDOM])
     return {name: metrics[name] for name in LYING}
@@ -74,6 +86,7 @@ ROUND_METRICS = {
     COMPLETION: Metric("completion, fresh liar", HIGHER, LYING[COMPLETION].definition, "rate"),
     f"{COMPLETION}{HONEST}": Metric("completion, no lies", HIGHER, LYING[COMPLETION].definition, "rate"),
     TURNS: Metric("turns, fresh liar", BOT, LYING[TURNS].definition),
+    REPETITION: LYING[REPETITION]._replace(title="repetition", direction=BOT),
 }
 """The metrics of a bot after a round, and of start, controls and result at the end."""
 MEASURES = {
@@ -118,17 +131,19 @@ LIARS = AdversaryWords(
     start="random lies",
 )
 """The words in which known liars are shown."""
-FRIENDS = HardeningMetrics(
+FRIENDS = CampaignMetrics(
     what="bot",
     of_round=ROUND_METRICS,
     at_end=MEASURES,
     endings=ENDINGS,
     gains=(f"{MEASURES[EXPLOITABILITY].title}: harm of this, less after", GAINS),
     loss=harmed,
+    watch=LanguageWatch(plain=f"{COMPLETION}{HONEST}", repetition=REPETITION),
     stalled="the harm of a fresh liar has not fallen",
     note_rounds="Round 0 is the bot before any hardening. Harm: 1 for a chat that ends without agreement, else the setting "
     "game.delay times its share of the events that are allowed. The result is the round whose bot is harmed least by the best "
-    "of all rounds' liars, in other chats. Brackets: 95 % intervals.",
+    "of all rounds' liars, in other chats. Repetition: share of the bot's 4-grams in chats without lies that its utterance "
+    f"had before; above {LOST:g} it has lost its language. Brackets: 95 % intervals.",
     note_outcome="Trained without lies, on random lies: the start, trained as long on chats as they are, and on random lies. "
     "The best known liar is the best of all in the run, chosen on other scenarios; a fresh one learned against the bot of its "
     "column alone, all of one seed. All on scenarios that chose no round. Brackets: 95 % intervals.",

@@ -22,6 +22,7 @@ from parley.engine.core.cli.flags import parse
 from parley.engine.core.cli.main import Verb
 from parley.engine.core.cli.screen import StandardTerminal, Terminal, make_console, show_lines, watching
 from parley.engine.core.runs.run_folder import RunFolder
+from parley.engine.core.stats.statistics import repeated
 from parley.engine.core.verbs.checkpoints import checkpoint_folder, require_checkpoint, threads
 from parley.engine.core.verbs.job import Reporter, Summary, command_line
 from parley.engine.core.verbs.sharded import session
@@ -403,8 +404,16 @@ class LiarWorld:
         for who, chats in played.items():
             kept = [chats[scenario] for scenario in scenarios]
             agreed, events = [chat.agreed for chat in kept], [len(chat.events) for chat in kept]
-            results[who] = LiedTo([game.harm(chat) for chat in kept], agreed, events, num_lies(kept))
+            results[who] = LiedTo(
+                [game.harm(chat) for chat in kept], agreed, events, num_lies(kept), [_repeated(chat) for chat in kept]
+            )
         return results
+
+
+def _repeated(chat: FriendsChat) -> tuple[int, int]:
+    """Return the repeated 4-grams in the utterances of the player, and all of them."""
+    counts = [repeated(event.words) for event in chat.events if event.side == 1 and event.selected is None]
+    return sum(again for again, _ in counts), sum(num for _, num in counts)
 
 
 def opened_world(config: TrainLiarConfig, answers: Path | None = None) -> LiarWorld:

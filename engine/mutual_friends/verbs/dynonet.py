@@ -24,7 +24,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast
 
 import numpy as np
 
@@ -217,6 +217,8 @@ PUBLISHED = "mutualfriends_scripted"
 class TrainDynoNetConfig(SupervisedConfig):
     """The training data and the recipe of a DynoNet."""
 
+    added: ClassVar[Mapping[str, Any]] = {"weights": []}
+
     corpus: str = ""
     """Registered corpus of chats between friends (parley data list), or path/file.py:NAME; when empty that of --start, else the
     built-in one."""
@@ -225,6 +227,8 @@ class TrainDynoNetConfig(SupervisedConfig):
     against: str = ""
     """With --start: strategies that change utterances on their way to listeners during training, separated by commas, as in
     parley evaluate collaboration --strategies; none keeps its share of the chats unchanged, alone it is the control."""
+    weights: tuple[float, ...] = ()
+    """With --against: how often chats meet each strategy, in their order; all alike when empty."""
     least: PositiveInt = 1
     """Occurrences of a word in the training chats at least; rarer ones are unknown."""
     selfplay: NonNegativeInt = 200
@@ -249,7 +253,9 @@ class TrainDynoNetConfig(SupervisedConfig):
             given, lacking = ("--start", "--against") if self.start else ("--against", "--start")
             fix = "--start RUN --against STRATEGY[,STRATEGY], or --against none for the control"
             raise ConfigError(f"{given} needs {lacking}", got=self.start or self.against, fix=fix)
-        strategy_list(self.against or NONE, NONE)
+        names, weights = strategy_list(self.against or NONE, NONE), self.weights
+        fits = not weights or (len(weights) == len(names) and min(weights) >= 0 and sum(weights) > 0)
+        check(self, "weights", fits, f"a number for each of the {len(names)} of --against, none below 0, some above")
 
 
 def small() -> TrainDynoNetConfig:
@@ -374,6 +380,11 @@ def _channels(config: TrainDynoNetConfig, corpus: FriendsCorpus, answers: Path |
     return {name: channels.named(name) for name in strategy_list(config.against or NONE, NONE)}
 
 
+def _drawn(draws: np.random.Generator, num: int, weights: Sequence[float]) -> int:
+    """Draw one of `num` strategies, all alike without weights."""
+    return int(draws.choice(num, p=np.array(weights) / sum(weights)) if weights else draws.integers(num))
+
+
 def _as_heard(
     config: TrainDynoNetConfig,
     corpus: FriendsCorpus,
@@ -389,7 +400,7 @@ def _as_heard(
     heard_splits = dict(splits)
     for split in ("train", "val"):
         chats = splits[split]
-        drawn = [int(stream(config.seed, "strategy", chat.key).integers(len(names))) for chat in chats]
+        drawn = [_drawn(stream(config.seed, "strategy", chat.key), len(names), config.weights) for chat in chats]
         heard, counts = list(chats), []
         for number, name in enumerate(names):
             rows = [i for i, choice in enumerate(drawn) if choice == number]

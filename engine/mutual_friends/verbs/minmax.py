@@ -1,14 +1,15 @@
 """Hardening of bots that look for friends by rounds: `parley minmax friends`.
 
-A round trains the bot further on chats that are heard as they are, or through one of the liars so far; then a fresh liar
-against the bot as it is, which joins the liars of the next round. Rounds end when the harm of the fresh liar has stopped
-falling. The bot that is harmed least by the best of all rounds' liars is the result (`checkpoint`).
+A round trains the bot further on chats that are heard as they are, or through one of the liars so far (`meta`); then a fresh
+liar against the bot as it is, which joins the liars of the next round. Rounds end when the harm of the fresh liar has stopped
+falling. The bot that is harmed least by the best of all rounds' liars is the result (`checkpoint`), of those that still find
+the friend without lies and do not repeat themselves.
 
 Start and result are measured once more, by fresh liars and by the best of all known liars, in chats that chose neither it nor a
 round. Two controls, the start trained as long without lies and on random ones, are measured by the same liars, and say how much
 of the gain is owed to liars that learn.
 
-The frame of a campaign is in `engine/core/verbs/hardening.py`; here are its stages, their configurations and metrics.
+The frame of a campaign is in `engine/core/verbs/campaign.py`; here are its stages, their configurations and metrics.
 
 The training of a liar measures the bot as well. At the end all bots meet all known liars: those of the rounds, the start, the
 result and the controls, random lies and none. These chats choose the result's round, and the best liar for each bot, which is
@@ -26,9 +27,9 @@ import numpy as np
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.stats.known import EXPLOITABILITY, KnownAdversaries, Loss, Round, best_index
 from parley.engine.core.stats.statistics import Estimate, clustered_rate, rate_difference
+from parley.engine.core.verbs.campaign import RESULT, START, CampaignAdapter, CampaignConfig, CampaignJob, rounds_of
 from parley.engine.core.verbs.checkpoints import require_checkpoint, threads
 from parley.engine.core.verbs.composite import Stage
-from parley.engine.core.verbs.hardening import RESULT, START, HardeningCampaign, HardeningConfig, HardeningJob, rounds_of
 from parley.engine.core.verbs.job import Reporter, command_line
 from parley.engine.mutual_friends.metrics.lying import (
     AS_CONTROL,
@@ -86,21 +87,14 @@ def hardening_fit() -> FitConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class HardenFriendsConfig(HardeningConfig):
+class HardenFriendsConfig(CampaignConfig):
     """The bot to harden, the rounds, and their measurements."""
 
-    model: str = ""
-    """The bot at the start, a run or checkpoint (parley train dynonet); when empty a DynoNet is trained first."""
     body: str = SCRIPTED
     """The player of the liars' side: as the model, a registered name, a chat model's address, or path/file.py:Name."""
     corpus: str = ""
     """Corpus of chats to train on; that of the model when empty, else the built-in one."""
-    rounds: NumItems = 3
-    """Rounds at most."""
-    patience: PositiveInt = 2
-    """Rounds without gain after which the campaign stops."""
     least_gain: NonNegativeFloat = 0.005
-    """Least fall of a fresh liar's harm that counts as gain."""
     limit: NonNegativeInt = 0
     """Chats of each split at most that bots are trained on; 0 for all."""
     scenarios: NumItems = 300
@@ -109,8 +103,6 @@ class HardenFriendsConfig(HardeningConfig):
     """Scenarios on which every known liar meets every bot, and which choose the best."""
     max_events: PositiveInt = 46
     """Utterances and selections after which a chat with a liar ends."""
-    control: bool = True
-    """Also train the start as long without lies and on random ones, and measure both as the result."""
     data_root: Path | None = None
     """Where corpora lie; PARLEY_DATA or the user cache folder when not given."""
     seed: NonNegativeInt = 1
@@ -137,26 +129,31 @@ class HardenFriendsConfig(HardeningConfig):
         check(self.hardening, "keep", self.hardening.keep == "last", "last: a round and its controls make as many steps")
 
 
-class FriendsCampaign(HardeningCampaign[HardenFriendsConfig]):
+class FriendsCampaign(CampaignAdapter[HardenFriendsConfig]):
     """Bots are trained on chats with the liars so far; a fresh liar measures each."""
 
     def begin(self) -> dict[str, Stage]:
         config = self.config
         return {} if config.model else {START: (TRAIN_DYNONET, self._trained(sizes=config.sizes, fit=config.fit))}
 
-    def round(self, number: int) -> dict[str, Stage]:
+    def round(self, number: int, shares: Sequence[float]) -> dict[str, Stage]:
         planned = dict[str, Stage]()
         if number:
-            met = ",".join((NONE, *(f"{LIAR}{self.place(self.liar(index))}" for index in range(number))))
-            seed = derive_seed(self.config.seed, "round", number)
-            goes_on = self._trained(start=self.model(number - 1), against=met, fit=self.config.hardening, seed=seed)
+            liars = {f"{LIAR}{self.place(self.liar(index))}": share for index, share in enumerate(shares) if share > 0}
+            met, seed = ",".join((NONE, *liars)), derive_seed(self.config.seed, "round", number)
+            # Chats without lies are as many as those of an average liar.
+            weights = (1 / len(liars), *liars.values()) if len(set(liars.values())) > 1 else ()
+            goes_on = self._trained(
+                start=self.model(number - 1), against=met, weights=weights, fit=self.config.hardening, seed=seed
+            )
             planned[self.trained(number)] = TRAIN_DYNONET, goes_on
         # One seed for all rounds, so that they are measured on the same scenarios, which are not those of the end.
         return planned | {self.liar(number): self._liar(self.model(number), derive_seed(self.config.seed, "liar"))}
 
     def measured(self, number: int) -> dict[str, Estimate]:
         metrics = RunFolder.load(self.path / self.liar(number)).metrics()
-        return {name: metrics[name] for name in ROUND_METRICS}
+        # Liars of earlier versions lack the repetition.
+        return {name: metrics[name] for name in ROUND_METRICS if name in metrics}
 
     def last(self, best: int) -> dict[str, Stage]:
         config = self.config
@@ -175,14 +172,21 @@ class FriendsCampaign(HardeningCampaign[HardenFriendsConfig]):
             planned[f"{name}-liar"] = self._liar(self.place(f"{name}-model"), config.seed)
         return planned
 
-    def choose(self, rounds: Sequence[Round], loss: Loss, run: RunFolder, reporter: Reporter) -> int:
+    def payoffs(self, number: int, run: RunFolder, reporter: Reporter) -> np.ndarray:
+        liars = [self.liar(index) for index in range(number)]
+        harms_GTA = np.stack(
+            [_by_chat(self._meet(_ROUNDS, self.model(index), liars, run, reporter)) for index in range(number)], axis=1
+        )
+        return harms_GTA[~np.isnan(harms_GTA).any(axis=(1, 2))]
+
+    def choose(self, playing: Sequence[Round], last: int, loss: Loss, run: RunFolder, reporter: Reporter) -> int:
         """Return the round whose bot is harmed least by the best of all rounds' liars, the earliest of equals."""
-        liars = [*(self.liar(round_.number) for round_ in rounds), _RANDOM, _HONEST]
+        liars = [*(self.liar(number) for number in range(last + 1)), _RANDOM, _HONEST]
         harms = []
-        for round_ in rounds:
+        for round_ in playing:
             met = self._meet(_ROUNDS, self.model(round_.number), liars, run, reporter)
             harms.append(_common(met).mean(axis=0).max())
-        return rounds[int(np.argmin(harms))].number
+        return playing[int(np.argmin(harms))].number
 
     def meet_known(self, best: int, run: RunFolder, reporter: Reporter) -> None:
         """Play every bot that is measured with all known liars, and with the best of them in other chats."""
@@ -195,7 +199,12 @@ class FriendsCampaign(HardeningCampaign[HardenFriendsConfig]):
         stages = {BEFORE_HARDENING: f"{START}-liar", AFTER_HARDENING: f"{RESULT if best else START}-liar"}
         stages |= {ending: f"{name}-liar" for name, (_, ending) in CONTROLS.items() if self.config.control}
         runs = {ending: RunFolder.load(self.path / stage) for ending, stage in stages.items()}
-        metrics = {f"{name}{ending}": run.metrics()[name] for ending, run in runs.items() for name in ROUND_METRICS}
+        metrics = {
+            f"{name}{ending}": run.metrics()[name]
+            for ending, run in runs.items()
+            for name in ROUND_METRICS
+            if name in run.metrics()
+        }
         bots = self._bots(best)
         harms = {column: self._of_the_best(model, self._known_liars(best)) for column, model in bots.items()}
         metrics |= {f"{EXPLOITABILITY}{ENDINGS[column]}": _mean(harm) for column, harm in harms.items()}
@@ -292,9 +301,14 @@ class FriendsCampaign(HardeningCampaign[HardenFriendsConfig]):
         return TRAIN_LIAR, TrainLiarConfig(model=model, seed=seed, **{name: getattr(self.config, name) for name in names})
 
 
+def _by_chat(harms: Harms) -> np.ndarray:
+    """Return the harms (G, A), NaN in lost chats."""
+    return np.array(list(harms.values()), dtype=np.float64).T
+
+
 def _common(harms: Harms) -> np.ndarray:
     """Return the harms (G, A) in the chats that no liar lost."""
-    values_GA = np.array(list(harms.values()), dtype=np.float64).T
+    values_GA = _by_chat(harms)
     return values_GA[~np.isnan(values_GA).any(axis=1)]
 
 
@@ -327,7 +341,7 @@ def demo() -> HardenFriendsConfig:
     )
 
 
-class MinMaxFriends(HardeningJob[HardenFriendsConfig]):
+class MinMaxFriends(CampaignJob[HardenFriendsConfig]):
     """`parley minmax friends`."""
 
     words = ("minmax", "friends")

@@ -18,8 +18,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from parley.engine.core.stats.known import EXPLOITABILITY, MEAN_FRESH, Round, best_against_best_target, best_of
-from parley.engine.core.stats.statistics import LOST, NOTHING, Estimate, Metric, Row, count, finished, has_lost, mean
+from parley.engine.core.stats.known import (
+    EXPLOITABILITY,
+    MEAN_FRESH,
+    META_STRATEGIES,
+    LanguageWatch,
+    Mixture,
+    Round,
+    best_against_best_target,
+    best_of,
+)
+from parley.engine.core.stats.statistics import LOST, Estimate, Metric, Row, count, finished, mean
 from parley.engine.core.tables.table import (
     THOUSANDTHS,
     Column,
@@ -31,7 +40,6 @@ from parley.engine.core.tables.table import (
     metric_table,
     with_interval,
 )
-from parley.engine.negotiation.attacks.opponents import META_STRATEGIES, Mixture
 from parley.envs.core.seeds import stream
 
 PLAIN_SCORE, PLAIN_AGREEMENT, PERPLEXITY = "plain_score", "plain_agreement", "perplexity"
@@ -56,6 +64,8 @@ ROUND_METRICS = {
     PERPLEXITY: Metric("perplexity", "lower: better", "of the corpus' validation dialogues, released formula", "perplexity"),
 }
 """Metrics of a round, in the order of the table's columns."""
+WATCH = LanguageWatch(plain=PLAIN_SCORE, repetition=REPETITION)
+"""The figures that a target must not lose."""
 _NOTE = (
     "Round 0 is the target before any training. Adversary: advantage of the round's adversary in points, before and "
     "after the target learned from it. Exploitability: advantage of the best adversary known by then, in dialogues that "
@@ -68,28 +78,6 @@ _NOTE = (
 def exploitability_of(measured: Round) -> float:
     """Return the exploitability of a round in points; training is to lower it."""
     return measured.metrics[EXPLOITABILITY].value
-
-
-def still_playing(rounds: Sequence[Round], plain_loss: float) -> list[Round]:
-    """Return the start, and the rounds whose target plays well with an ordinary partner and has not lost its language.
-
-    Without these conditions a target that refuses every deal, or repeats the same words, could look unexploitable.
-
-    Args:
-        rounds: all rounds, the start first.
-        plain_loss: points of plain score that a target may lose against the start.
-    """
-    least = rounds[0].metrics[PLAIN_SCORE].value - plain_loss
-    return [
-        candidate
-        for candidate in rounds
-        if candidate.number == 0 or (candidate.metrics[PLAIN_SCORE].value >= least and not has_lost_language(candidate.metrics))
-    ]
-
-
-def has_lost_language(metrics: Mapping[str, Estimate]) -> bool:
-    """Return True if the target of a round repeats itself too much; False if repetition was not measured."""
-    return has_lost(metrics.get(REPETITION, NOTHING).value)
 
 
 def rounds_table(rounds: Sequence[Round]) -> EstimateTable:

@@ -22,13 +22,15 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
 
+import numpy as np
+
 from parley.engine.core.runs.documents import SUMMARY, whole
 from parley.engine.core.runs.remote_sync import fetched_run
 from parley.engine.core.runs.run_folder import RunFolder
-from parley.engine.core.stats.known import EXPLOITABILITY, MEAN_FRESH, Round
+from parley.engine.core.stats.known import EXPLOITABILITY, MEAN_FRESH, Meta, Round
 from parley.engine.core.stats.statistics import NOTHING, Estimate
+from parley.engine.core.verbs.campaign import StopRule, make_rounds, record_mixture
 from parley.engine.core.verbs.composite import BackgroundStages, Stage, run_side_by_side
-from parley.engine.core.verbs.hardening import StopRule, make_rounds
 from parley.engine.core.verbs.job import Reporter, Result
 from parley.engine.core.verbs.repeated import RepeatedConfig, nth_name
 from parley.engine.core.verbs.stage_progress import share_of
@@ -76,8 +78,9 @@ class MinMaxConfig(MeasuringConfig, RepeatedConfig):
     """Rounds at most."""
     adversaries: Literal["continued", "fresh", "mixture"] = "continued"
     """The last one trained on (paper), best responses that measured the round before, or one to the targets' mixture (PSRO)."""
-    meta: Literal["uniform", "prioritised", "nash"] = "nash"
-    """For mixture: how targets and adversaries so far are mixed by their payoffs; replaces opponents.sampling."""
+    meta: Meta = "nash"
+    """For mixture: targets and adversaries so far that each side learns from: latest, uniform (all alike), or by their payoffs
+    prioritised or nash; replaces opponents.sampling."""
     patience: PositiveInt = 3
     """Rounds without gain after which the campaign stops."""
     least_gain: NonNegativeFloat = 0.1
@@ -162,7 +165,8 @@ def solve_mixture(
     )
     result = EVALUATE_POPULATION.run(settings, path, reporter)
     summary = RunFolder.load(result.run).summary() or {}
-    return AgentMixture(targets, adversaries, summary[SHARES][config.meta])
+    newest = {"targets": np.eye(len(targets))[-1].tolist(), "adversaries": np.eye(len(adversaries))[-1].tolist()}
+    return AgentMixture(targets, adversaries, newest if config.meta == "latest" else summary[SHARES][config.meta])
 
 
 PAYOFFS = "payoffs"
@@ -254,9 +258,11 @@ class Campaign:
         """Return the mixture of all agents before a round; each side learns against the other's part."""
         targets, adversaries = [self.target(k) for k in range(number)], list(self.trained_against(number - 1))
         earlier = [self._stage(k, PAYOFFS) for k in range(1, number)]
-        return solve_mixture(
+        mixed = solve_mixture(
             targets, adversaries, self._config, self._seed, self._stage(number, PAYOFFS), earlier, self._reporter
         )
+        record_mixture(self._folder, number, self._config.meta, mixed.shares["adversaries"])
+        return mixed
 
     def _stage(self, number: int, name: str) -> Path:
         return self._path / (name if name.partition("-")[0] in (FINAL, CONTROL) else f"{number:02d}-{name}")

@@ -28,7 +28,7 @@ from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.stats.known import EXPLOITABILITY, KNOWN, KnownAdversaries, Round, best_index, gained_by_training
 from parley.engine.core.stats.statistics import Estimate, Metric, count, mean, paired_difference
 from parley.engine.core.verbs import sharded
-from parley.engine.core.verbs.hardening import ROUNDS_MADE
+from parley.engine.core.verbs.campaign import ROUNDS_MADE, mixtures_table
 from parley.engine.core.verbs.job import Reporter, Result, Summary
 from parley.engine.core.verbs.repeated import RepeatedJob
 from parley.engine.core.verbs.sharded import session
@@ -37,10 +37,9 @@ from parley.engine.negotiation.metrics.campaign import (
     AFTER,
     BEFORE,
     ROUND_METRICS,
+    WATCH,
     PayoffGains,
-    has_lost_language,
     payoff_estimates,
-    still_playing,
 )
 from parley.engine.negotiation.metrics.dialogues import NEITHER
 from parley.engine.negotiation.verbs import exploitability, training
@@ -369,7 +368,7 @@ class MinMax(RepeatedJob[MinMaxConfig, MinMaxConfig, Summary]):
         reporter.say(plan(prepared))
         with session(_session_cpus(prepared), prepared.address), campaign.background_stages() as background:
             rounds = campaign.rounds()
-            chosen = choose_round(campaign, len(rounds) - 1, still_playing(rounds, prepared.plain_loss))
+            chosen = choose_round(campaign, len(rounds) - 1, WATCH.still_playing(rounds, prepared.plain_loss))
             best = rounds[chosen.number]
             if best.number == 0:
                 reporter.say(
@@ -380,7 +379,7 @@ class MinMax(RepeatedJob[MinMaxConfig, MinMaxConfig, Summary]):
             for line in played.adversaries.sentences():
                 reporter.say(line)
             _store(campaign, prepared, run.path, best)
-        lost = ", ".join(str(measured.number) for measured in rounds[1:] if has_lost_language(measured.metrics))
+        lost = ", ".join(str(measured.number) for measured in rounds[1:] if WATCH.has_lost_language(measured.metrics))
         warning = f" The target of round {lost} may not be it: it repeats itself and has lost its language." if lost else ""
         return Summary(
             f"{prepared.target} hardened",
@@ -397,10 +396,10 @@ class MinMax(RepeatedJob[MinMaxConfig, MinMaxConfig, Summary]):
 
     def present(self, result: Result, run: RunFolder) -> Result:
         """Add what each known adversary gains; for several trainings, add the outcome of each."""
-        adversaries = known_adversaries(run)
-        return super().present(
-            result if adversaries is None else replace(result, more={"known adversaries": adversaries.table()}), run
-        )
+        adversaries, mixtures = known_adversaries(run), mixtures_table(run)
+        more = {} if adversaries is None else {"known adversaries": adversaries.table()}
+        more |= {} if mixtures is None else {"mixtures": mixtures}
+        return super().present(replace(result, more=more), run)
 
     def keep(self, best: Path, run: RunFolder) -> None:
         training.keep_learner(best, run.path)

@@ -25,8 +25,8 @@ from parley.engine.core.stats.known import Round
 from parley.engine.core.stats.statistics import Estimate
 from parley.engine.core.stats.trainings import TRAININGS
 from parley.engine.core.tables.table import EstimateTable
+from parley.engine.core.verbs.campaign import rounds_of
 from parley.engine.core.verbs.composite import Composite, Stage, run_as_needed
-from parley.engine.core.verbs.hardening import rounds_of
 from parley.engine.core.verbs.job import TABLE_FILE, Reporter, Result, Silent, Summary, write_tables
 from parley.engine.core.verbs.repeated import nth_name, nth_seed
 from parley.engine.negotiation.attacks.settings import ReinforceConfig, SearchConfig

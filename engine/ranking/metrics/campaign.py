@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from parley.engine.core.stats.known import AdversaryWords, HardeningMetrics, Round
+from parley.engine.core.stats.known import AdversaryWords, CampaignMetrics, LanguageWatch, Round, best_of
 from parley.engine.core.stats.statistics import Estimate, Metric, Row, clustered_rate, finished, rate_difference
 from parley.engine.ranking.metrics.ranks import group_metrics, recall_at
 from parley.engine.ranking.metrics.searched import REACHED_REASON
@@ -65,13 +65,14 @@ ATTACKS = AdversaryWords(
     tries_all=True,
 )
 """The words in which known attacks are shown."""
-RANKERS = HardeningMetrics(
+RANKERS = CampaignMetrics(
     what="ranker",
     of_round=ROUND_METRICS,
     at_end={name: ROUND_METRICS[name] for name in MEASURED},
     endings={"before": BEFORE_HARDENING, "control": AS_CONTROL, "after": ""},
     gains=(f"{ROUND_METRICS[HELD].title}: after, less this", {"before": GAIN, "control": GAIN_BEYOND_CONTROL}),
     loss=lost,
+    watch=LanguageWatch(plain=FIRST),
     stalled="R@1 under attack has not risen",
     note_rounds="Round 0 is the ranker before any hardening. Policies edit the wrong reply that the ranker likes best; "
     "success: share of the contexts in which they bring it to the top, of those in which no wrong reply is there already. "
@@ -103,6 +104,19 @@ class UnderAttack:
             if all(search["status"] in ("success", "failure") or search["reason"] == REACHED_REASON for search in of_context)
         }
 
+    @property
+    def keys(self) -> list[str]:
+        """The contexts that count."""
+        return list(self._held)
+
+    def is_lost(self, key: str) -> float:
+        """Return 1 if an attack puts a wrong reply first in a context that counts, else 0."""
+        return 1 - self._held[key]
+
+    def dialogue(self, key: str) -> str:
+        """Return the dialogue of a context."""
+        return str(self._dialogues[key])
+
     def held(self) -> Estimate:
         """Return the share of contexts in which no attack puts a wrong reply first."""
         return clustered_rate(list(self._held.values()), [self._dialogues[key] for key in self._held])
@@ -126,3 +140,14 @@ class UnderAttack:
         return rate_difference(
             [self._held[key] for key in keys], [other._held[key] for key in keys], [self._dialogues[key] for key in keys]
         )
+
+
+def best_single(attacks: Sequence[UnderAttack]) -> Estimate:
+    """Estimate the contexts that a ranker loses to its best attack by itself, chosen on one half and measured on the other.
+
+    Args:
+        attacks: the ranker under each attack alone.
+    """
+    keys = sorted(set.intersection(*(set(attack.keys) for attack in attacks)))
+    lost_GA = np.array([[attack.is_lost(key) for attack in attacks] for key in keys])
+    return best_of(lost_GA, [attacks[0].dialogue(key) for key in keys])

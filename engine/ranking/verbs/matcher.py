@@ -15,7 +15,7 @@ The module loads without torch.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -103,6 +103,7 @@ class TrainMatcherConfig(SupervisedConfig):
     """The model, its candidates, and the attacks that it is trained against."""
 
     constants: ClassVar[Mapping[str, Any]] = SYNONYM_CONSTANTS
+    added: ClassVar[Mapping[str, Any]] = {"weights": []}
 
     kind: Kind = "smn"
     """The network; the section of this name holds its sizes."""
@@ -119,6 +120,9 @@ class TrainMatcherConfig(SupervisedConfig):
     """With --start: what to train against, separated by commas: rules on replies by name, path/file.py:Name, or all;
     editor:RUN: what a trained editing policy does at the ranker that it learned to mislead; search: what the attack search
     finds at the model as it is when an epoch begins; none: the control, as long on replies as they are."""
+    weights: tuple[float, ...] = ()
+    """With --against, without search: each changed context meets one of the attacks, which is drawn by these weights, in their
+    order; when empty it meets them all."""
     adversary_share: PositiveShare = 0.1
     """Share of the training contexts whose replies rules and policies change, drawn at random, of one context at least. Li et
     al. 2019 change 100,000 examples, 0.1 of Ubuntu V1's million pairs. With IIW in all of them a small model forgets replies
@@ -151,8 +155,9 @@ class TrainMatcherConfig(SupervisedConfig):
             given, lacking = ("--start", "--against") if self.start else ("--against", "--start")
             fix = "--start RUN --against RULE[,RULE], --against search, or --against none for the control"
             raise ConfigError(f"{given} needs {lacking}", got=self.start or self.against, fix=fix)
-        if self.against:
-            training_names(self.against)
+        names, weights = training_names(self.against) if self.against else (), self.weights
+        fits = not weights or (len(weights) == len(names) and min(weights) >= 0 and sum(weights) > 0)
+        check(self, "weights", fits, f"a number for each of the {len(names)} of --against, none below 0, some above")
         if is_searched(self.against) and self.search.goal != "promote":
             what = "what a search finds is learned as a wrong reply, so it edits wrong ones"
             raise ConfigError(what, where="search.goal", got=self.search.goal, fix="leave search.goal out, it is promote")
@@ -317,7 +322,10 @@ class TrainMatcher(Job[TrainMatcherConfig, MatcherTraining, Summary]):
             pool = drawn_pool(train, config.adversary_share, config.seed) if prepared.rules else frozenset()
             if pool:
                 reporter.say(f"rules and policies change {len(pool):,} of {len(train):,} training contexts (--adversary-share)")
-            adversaries = Adversaries(prepared.rules, config.seed, pool, fixed=not prepared.replies) if prepared.rules else list
+            adversaries: Callable[[Sequence[CandidateGroup]], list[CandidateGroup]] = list
+            if prepared.rules:
+                fixed = not prepared.replies
+                adversaries = Adversaries(prepared.rules, config.seed, pool, fixed=fixed, weights=config.weights)
             fit = MatcherFit(
                 model,
                 train,

@@ -1,16 +1,16 @@
 """Hardening of rankers by rounds: `parley minmax ranking`.
 
-A round trains the ranker on the edits of all policies so far, each against the ranker that it learned to mislead. Then it
-trains a fresh editing policy against the current ranker. That policy, a greedy search and random edits measure the ranker, with
-equal edits and queries. The fresh policy is an adversary of the next round. R@1 under attack counts contexts whose right reply
-stays first under the search, random edits and every policy trained by then.
+A round trains the ranker on the edits of the policies so far (`meta`), each against the ranker that it learned to mislead.
+Then it trains a fresh editing policy against the current ranker. That policy, a greedy search and random edits measure the
+ranker, with equal edits and queries. The fresh policy is an adversary of the next round. R@1 under attack counts contexts
+whose right reply stays first under the search, random edits and every policy trained by then.
 
 Rounds are measured on the validation split. They end when R@1 under attack has stopped rising there, and the ranker of the
-best round is the result (`checkpoint`). Start and result are measured once more on the test split, by the policies of all
-rounds and by fresh ones that chose no round. A control, the start trained as long on unchanged replies, shows how much of the
-gain is due to adversaries.
+best round is the result (`checkpoint`), of those that still rank replies as they are. Start and result are measured once more
+on the test split, by the policies of all rounds and by fresh ones that chose no round. A control, the start trained as long on
+unchanged replies, shows how much of the gain is due to adversaries.
 
-The frame of a campaign is in `engine/core/verbs/hardening.py`; here are its stages, their configurations and metrics.
+The frame of a campaign is in `engine/core/verbs/campaign.py`; here are its stages, their configurations and metrics.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ import numpy as np
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.stats.known import KnownAdversaries
 from parley.engine.core.stats.statistics import Estimate
+from parley.engine.core.verbs.campaign import CONTROL, RESULT, START, CampaignAdapter, CampaignConfig, CampaignJob
 from parley.engine.core.verbs.checkpoints import require_checkpoint
-from parley.engine.core.verbs.composite import Stage
-from parley.engine.core.verbs.hardening import CONTROL, RESULT, START, HardeningCampaign, HardeningConfig, HardeningJob
-from parley.engine.core.verbs.job import command_line
+from parley.engine.core.verbs.composite import Stage, run_stages
+from parley.engine.core.verbs.job import Reporter, command_line
 from parley.engine.ranking.attacks.settings import POLICY as BY_POLICY
 from parley.engine.ranking.attacks.settings import AttackDetails
 from parley.engine.ranking.metrics.campaign import (
@@ -47,6 +47,7 @@ from parley.engine.ranking.metrics.campaign import (
     RANKERS,
     SEARCH,
     UnderAttack,
+    best_single,
 )
 from parley.engine.ranking.metrics.ranks import GAIN as GAIN_OVER_RANDOM
 from parley.engine.ranking.metrics.ranks import SUCCESS as EDITING_SUCCESS
@@ -72,19 +73,13 @@ METHODS = (SEARCH_METHOD, BASELINE)
 
 
 @dataclass(frozen=True, kw_only=True)
-class HardenRankingConfig(HardeningConfig):
+class HardenRankingConfig(CampaignConfig):
     """The ranker to harden, the rounds, and their measurements."""
 
-    model: str = ""
-    """The ranker at the start, a run or checkpoint of a matching model; when empty an SMN is trained first."""
     corpus: str = DEFAULT_CORPUS
     """Corpus of candidates or of pairs, as in evaluate ranking."""
     rounds: NumItems = 4
-    """Rounds at most: the ranker learns from the policies so far, then a fresh one learns to mislead it."""
-    patience: PositiveInt = 2
-    """Rounds without gain after which the campaign stops."""
-    least_gain: NonNegativeFloat = 0.01
-    """Least rise of R@1 under attack, on the validation split, that counts as gain; a share of the contexts."""
+    plain_loss: NonNegativeFloat = 0.05
     limit: NumItemsOrAll = 0
     """At most so many contexts of the validation and of the test split, the seed's choice, in rounds and in trainings, which
     keep their best epoch by them; 0 for all. The training split is never cut."""
@@ -92,8 +87,6 @@ class HardenRankingConfig(HardeningConfig):
     """Queries of the search that measures, and of a policy that does."""
     adversary_share: PositiveShare = 0.2
     """Share of the training contexts whose wrong replies policies edit while a ranker learns, drawn at random."""
-    control: bool = True
-    """Also train the start as long on replies as they are, and measure it as the result."""
     lexicon: Literal["", "nltk", "built-in"] = ""
     """Tags: nltk, or built-in, a small lexicon written for this project; when empty the latter for the help desk alone."""
     data_root: Path | None = None
@@ -116,7 +109,7 @@ class HardenRankingConfig(HardeningConfig):
     """The recipe of a round; all of its epochs are made."""
 
 
-class RankingCampaign(HardeningCampaign[HardenRankingConfig]):
+class RankingCampaign(CampaignAdapter[HardenRankingConfig]):
     """A campaign: rankers learn from policies against earlier rankers; a fresh policy and a search measure each ranker."""
 
     what = "ranker"
@@ -125,18 +118,42 @@ class RankingCampaign(HardeningCampaign[HardenRankingConfig]):
         config = self.config
         return {} if config.model else {START: (TRAIN_MATCHER, self._trained("smn", fit=config.fit, smn=config.smn))}
 
-    def round(self, number: int) -> dict[str, Stage]:
+    def round(self, number: int, shares: Sequence[float]) -> dict[str, Stage]:
         config, planned = self.config, dict[str, Stage]()
         if number:
-            met = ",".join(f"{BY_POLICY}{self.place(self.editor(index))}" for index in range(number))
+            met = {f"{BY_POLICY}{self.place(self.editor(index))}": share for index, share in enumerate(shares) if share > 0}
+            weights = tuple(met.values()) if len(set(met.values())) > 1 else ()
             goes_on = self._trained(self._kind, fit=config.hardening, seed=derive_seed(config.seed, "round", number))
-            planned[self.trained(number)] = TRAIN_MATCHER, replace(goes_on, start=self.model(number - 1), against=met)
+            planned[self.trained(number)] = (
+                TRAIN_MATCHER,
+                replace(goes_on, start=self.model(number - 1), against=",".join(met), weights=weights),
+            )
         # The same seed for all rounds but the start's, which measures result and control too: it has chosen no round.
         seed = derive_seed(config.seed, "policy") if number else config.seed
         planned[self.editor(number)] = TRAIN_EDITOR, self._policy(self.model(number), seed)
         # A ranker is only as robust as the best of all policies that are known finds it.
         editors = [self.editor(index) for index in range(number + 1)]
         return planned | {self.attack(number): self._attack(self.model(number), editors, "val")}
+
+    def payoffs(self, number: int, run: RunFolder, reporter: Reporter) -> np.ndarray:
+        """Return where the policy of each round leads, in the contexts of the validation split that count for all pairs."""
+        # The attack of a round has its ranker meet the policies until then.
+        later = {
+            f"{newer:02d}-meets-{older:02d}": self._attack(self.model(older), [self.editor(newer)], "val")
+            for newer in range(1, number)
+            for older in range(newer)
+        }
+        run_stages(later, self.path, reporter)
+        pairs = [
+            [self.attack(older) if newer <= older else f"{newer:02d}-meets-{older:02d}" for newer in range(number)]
+            for older in range(number)
+        ]
+        met = [
+            [_under_attack(self.path / attack, [self.editor(newer)]) for newer, attack in enumerate(attacks)]
+            for attacks in pairs
+        ]
+        keys = sorted(set.intersection(*(set(pair.keys) for pairs_of in met for pair in pairs_of)))
+        return np.array([[[pair.is_lost(key) for pair in pairs_of] for pairs_of in met] for key in keys])
 
     def last(self, best: int) -> dict[str, Stage]:
         config, planned = self.config, dict[str, Stage]()
@@ -196,9 +213,8 @@ class RankingCampaign(HardeningCampaign[HardenRankingConfig]):
             del attacks["control"]
         editors = self._policy_stages(best)
         names = [*METHODS, *editors]
-        lost_TA = [
-            [_under_attack(self.path / f"{name}-attack", [method]).lost() for method in names] for name in attacks.values()
-        ]
+        met = [[_under_attack(self.path / f"{name}-attack", [method]) for method in names] for name in attacks.values()]
+        lost_TA = [[of_method.lost() for of_method in of_ranker] for of_ranker in met]
         learned = {editor: RunFolder.load(self.path / editor).metrics() for editor in editors}
         return KnownAdversaries(
             targets=list(attacks),
@@ -209,6 +225,7 @@ class RankingCampaign(HardeningCampaign[HardenRankingConfig]):
             learned={editor: metrics[GAIN_OVER_RANDOM] for editor, metrics in learned.items()},
             gained={editor: metrics[EDITING_SUCCESS] for editor, metrics in learned.items()},
             words=ATTACKS,
+            single=[best_single(of_ranker) for of_ranker in met],
         )
 
     def extra(self, best: int) -> Mapping[str, Any]:
@@ -310,7 +327,7 @@ def li2019() -> HardenRankingConfig:
     )
 
 
-class MinMaxRanking(HardeningJob[HardenRankingConfig]):
+class MinMaxRanking(CampaignJob[HardenRankingConfig]):
     """`parley minmax ranking`."""
 
     words = ("minmax", "ranking")

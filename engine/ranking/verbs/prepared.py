@@ -159,10 +159,20 @@ class Adversaries:
         seed: master seed.
         pool: keys of those groups; all groups when not given.
         fixed: whether a group has the same replies whenever it comes, so that it is changed once.
+        weights: a group meets one rule, drawn by these weights; all of them when empty.
     """
 
-    def __init__(self, rules: Sequence[Rule], seed: int, pool: Collection[str] | None = None, *, fixed: bool = False) -> None:
+    def __init__(
+        self,
+        rules: Sequence[Rule],
+        seed: int,
+        pool: Collection[str] | None = None,
+        *,
+        fixed: bool = False,
+        weights: Sequence[float] = (),
+    ) -> None:
         self._rules, self._seed, self._pool = rules, seed, pool
+        self._weights = np.array(weights) / sum(weights) if weights else None
         self._made: dict[str, CandidateGroup] | None = {} if fixed else None
         self.untouched = dict.fromkeys(map(evaluated_name, rules), 0)
         """Groups so far in which a rule changed nothing."""
@@ -186,7 +196,11 @@ class Adversaries:
             for rule, attacks in zip(self._rules, attacked, strict=True):
                 self.untouched[evaluated_name(rule)] += sum(not any(attack.changed) for attack in attacks)
             for index, group, *attacks in zip(indices, some, *attacked, strict=True):
-                changed[index] = with_adversaries(group, list(zip(self._rules, attacks, strict=True)))
+                results = list(zip(self._rules, attacks, strict=True))
+                if self._weights is not None:
+                    draws = stream(self._seed, "adversary", group.key)
+                    results = [results[draws.choice(len(results), p=self._weights)]]
+                changed[index] = with_adversaries(group, results)
                 if self._made is not None:
                     made[group.key] = changed[index]
         return changed

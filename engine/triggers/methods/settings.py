@@ -81,17 +81,23 @@ class PezSettings(Configuration):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SearchSettings(Configuration):
-    """The length and the width of a search."""
+class SearchSizes(Configuration):
+    """The settings of a search that campaigns have, too."""
 
     candidates: NumItems | None = None
     """Inputs tried at each visit, of each input of a beam; when not given 100, gcg 512, arca 32, beast 15, autoprompt 10."""
-    max_candidates: NumItemsOrAll = 0
-    """Inputs tried by a restart of any method before it ends, to compare methods at one cost; 0 for no such limit."""
     max_sweeps: NumItems = 50
     """Sweeps, of as many visits as an input has words, after which a restart ends."""
     restarts: NumItems = 10
     """Searches for each target, from different inputs."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchSettings(SearchSizes):
+    """The length and the width of a search."""
+
+    max_candidates: NumItemsOrAll = 0
+    """Inputs tried by a restart of any method before it ends, to compare methods at one cost; 0 for no such limit."""
     stop_on_hit: bool = True
     """A hit ends its restart and drops the later ones of its target; exact for hit rates, not for the lowest loss."""
     first_visit_unconditional: bool = False

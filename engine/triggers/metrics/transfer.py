@@ -17,7 +17,17 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from parley.engine.core.stats.known import BEFORE, EXPLOITABILITY, HARDENED, AdversaryWords, KnownAdversaries
+from parley.engine.core.stats.known import (
+    BEFORE,
+    EXPLOITABILITY,
+    HARDENED,
+    AdversaryWords,
+    CampaignMetrics,
+    KnownAdversaries,
+    LanguageWatch,
+    Round,
+    best_of,
+)
 from parley.engine.core.stats.statistics import (
     FOR_ADVERSARY,
     NEITHER,
@@ -147,7 +157,7 @@ def transfer_table(metrics: Mapping[str, Estimate], clause: str) -> EstimateTabl
 
 START, CONTROL = "start", "control"
 """The model that the rounds begin with, and that model trained as long on clean contexts alone."""
-ADAPTIVE = "adaptive"
+ADAPTIVE, CLEAN_REFUSED = "adaptive", "clean_refused"
 """Share of targets for which a search of this very model found a trigger."""
 LESS_THAN_CONTROL = "gain_over_control"
 """The share of targets that any known input reaches in the control, minus that in this model."""
@@ -215,11 +225,12 @@ def hardening_figures(
         hit: the type of hit that was searched for.
     """
     figures: dict[str, Estimate] = {}
+    last_trained = list(trained.values())[-1]
     for model, metrics in searched.items():
         figures[f"{model}.{ADAPTIVE}"] = metrics.get(f"{HIT_RATE}{hit}", NOTHING)
         # What the start was is measured before each training on the same held-out triggers as after it; the last counts.
         of_model: Mapping[str, Estimate | None] = (
-            {name: trained[CONTROL].get(name + BEFORE) for name in _SHOWN} if model == START else trained[model]
+            {name: last_trained.get(name + BEFORE) for name in _SHOWN} if model == START else trained[model]
         )
         figures |= {f"{model}.{name}": figure for name in _SHOWN if (figure := of_model.get(name)) is not None}
     return figures
@@ -283,7 +294,7 @@ class KnownInputs:
         any_MT = {model: reached_AT.any(axis=0) for model, reached_AT in zip(self.models, self.reached_MAT, strict=True)}
         figures = {f"{model}.{EXPLOITABILITY}": clustered_rate(any_T, self.clusters_T) for model, any_T in any_MT.items()}
         for model in self.models:
-            if model != CONTROL:
+            if model != CONTROL and CONTROL in any_MT:
                 figures[f"{model}.{LESS_THAN_CONTROL}"] = rate_difference(any_MT[CONTROL], any_MT[model], self.clusters_T)
         return figures
 
@@ -301,4 +312,29 @@ class KnownInputs:
             learned={model: rate_difference(by_own[model], empty[model], clusters_T) for model in self.models},
             gained={model: clustered_rate(by_own[model], clusters_T) for model in self.models},
             words=INPUTS,
+            single=[best_of(reached_AT.T.astype(float), clusters_T) for reached_AT in self.reached_MAT],
         )
+
+
+def found_anew(measured: Round) -> float:
+    """Return the share of targets for which a search of the model of a round found a trigger; hardening is to lower it."""
+    return measured.metrics[ADAPTIVE].value
+
+
+TRIGGERS = CampaignMetrics(
+    what="model",
+    of_round={
+        ADAPTIVE: Metric("found anew", FOR_ADVERSARY, "share of the targets that a search of this very model reaches", "rate"),
+        **{name: HARDENED[name] for name in ("clean_nll", CLEAN_REFUSED)},
+    },
+    at_end={},
+    endings={},
+    gains=("", {}),
+    loss=found_anew,
+    watch=LanguageWatch(plain=CLEAN_REFUSED, lower=True),
+    stalled="the share of targets found anew has not fallen",
+    note_rounds="Round 0 is the model before any hardening. Found anew: share of the targets for which a search of it found a "
+    "trigger. The others are of held-out clean contexts. Brackets: 95 % intervals.",
+    note_outcome="",
+    known=INPUTS,
+)

@@ -35,7 +35,7 @@ from parley.envs.core.registry import nearest
 from parley.envs.core.storage.uris import HUGGING_FACE, display_path
 from parley.envs.corpora.lines import utf8_text
 from parley.policies.chat.addresses import GGUF
-from parley.policies.chat.settings import ChatAsking, WeightSettings
+from parley.policies.chat.settings import ChatAsking, PrecisionSettings, WeightSettings
 from parley.policies.hugging_face import ANY, alphabet_pattern
 
 WORDS = "words.json"
@@ -143,8 +143,8 @@ class TriggerEngineSettings(Configuration):
 
 
 @dataclass(frozen=True, kw_only=True)
-class HuggingFaceSettings(WeightSettings):
-    """Settings for loading and asking a Hugging Face model."""
+class PromptSettings(PrecisionSettings):
+    """The prompts of a Hugging Face model, and the precision of its weights."""
 
     length: PositiveInt = 14
     """Tokens of an input; the slots of a template share them."""
@@ -152,6 +152,12 @@ class HuggingFaceSettings(WeightSettings):
     """user, prefix, suffix, system, a JSON file of messages, or a prompt, with {} and {prompt}; else a user's turn."""
     end: bool = True
     """The model has to end its reply behind the target; false: its reply has to begin with the target."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class HuggingFaceSettings(PromptSettings, WeightSettings):
+    """Settings for loading and asking a Hugging Face model."""
+
     target_file: str = ""
     """JSON of targets by BehaviorID, for a file of pairs without a column of targets (HarmBench)."""
     typed: bool = True

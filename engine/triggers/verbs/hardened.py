@@ -53,6 +53,7 @@ from parley.engine.triggers.verbs.lessons import (
     require_request,
     save_lessons,
     split_triggers,
+    thinned,
     training_lessons,
     validation_lessons,
 )
@@ -254,7 +255,7 @@ class TrainHardened(Job[TrainHardenedConfig, HardenedBy, Summary]):
             fix = "--searches RUN of parley search, or --strategies random-swap,character-noise"
             raise ConfigError("there is nothing to harden the model against", got="neither searches nor strategies", fix=fix)
         stored = read_lessons(path)
-        triggers: Mapping[str, Sequence[TriggerResult]] = {}
+        triggers: dict[str, list[TriggerResult]] = {}
         # Before packages, corpora and models are loaded, which takes half a minute.
         if config.search_runs and stored is None:
             results = found_triggers(config.search_runs, hits_only=config.found == "hits")
@@ -262,6 +263,7 @@ class TrainHardened(Job[TrainHardenedConfig, HardenedBy, Summary]):
                 for result in results:
                     require_request(result, config.template)
             triggers = split_triggers(results, config.held_out, config.seed)
+            triggers["train"] = thinned(triggers["train"], config.search_runs, config.weights, config.seed)
         if config.method == "lora":
             from parley.policies.chat.predictor import require_peft
 

@@ -18,7 +18,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -31,7 +31,15 @@ from parley.engine.core.verbs.supervised import SupervisedConfig, require_splits
 from parley.engine.perturb import catalogue
 from parley.engine.perturb.strategy import Expectation, PerturbSettings, Strategy
 from parley.engine.triggers.catalogue import read_lines
-from parley.envs.core.config import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, ShareBelowOne
+from parley.envs.core.config import (
+    Configuration,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    ShareBelowOne,
+    check,
+)
 from parley.envs.core.errors import ConfigError, DataError, RunError
 from parley.envs.core.seeds import derive_seed, stream
 from parley.envs.core.storage.uris import HUGGING_FACE, display_path
@@ -54,8 +62,8 @@ def hardening_recipe() -> FitConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class HardeningSettings(DateSettings):
-    """The lessons of a model, and its training."""
+class LessonSettings(Configuration):
+    """The lessons of a model that campaigns choose, too."""
 
     found: Literal["hits", "all"] = "hits"
     """Inputs of a search that are triggers: hits of the wanted type (search text: those whose reply is a success), or all."""
@@ -64,35 +72,16 @@ class HardeningSettings(DateSettings):
     strategies: str = ""
     """Strategies of perturbation, separated by commas: names, path/file.py:Name, or all, should-not-change, should-change.
     Contexts that should not change the answer are answered as before; behind those that should it becomes less likely."""
-    alpha: NonNegativeFloat = 1.0
-    """Should-Change: weight of the margin beside the likelihood."""
-    margin: PositiveFloat = 0.1
-    """Should-Change: M, by how much a reply is to be less likely behind the changed context, in nats per token."""
     corpus: str = "helpdesk"
     """Corpus whose contexts keep the model as it is (parley data list), or a source<TAB>reply file."""
     clean: Literal["own", "recorded"] = "own"
     """Replies to them: the model's own greedy replies, or the recorded ones."""
     limit: NonNegativeInt = 48
     """Contexts of the training split at most, and a third as many of the others, the seed's choice of them; 0 for all."""
-    trigger_share: ShareBelowOne = 0.5
-    """Share of the lessons of an epoch that are triggers at least: they are repeated until they are as many."""
-    held_out: ShareBelowOne = 0.3
-    """Share of the targets, or requests of fewer than three targets, whose triggers are not learned from but measured; half as
-    many more choose the best epoch."""
     max_tokens: PositiveInt = 24
     """Tokens of a reply at most; more in what is measured where a target or the wanted answer has more."""
-    batch_size: PositiveInt = 16
-    """Prompts that the model answers side by side."""
-    template: str = ""
-    """Prompt that triggers stand in, as hugging_face.template of parley search; that of each search when empty."""
     method: Literal["lora", "full"] = "lora"
     """Weights to train: low-rank adapters, which are added to the weights in the end (extra lora), or all weights."""
-    lora: LoraSettings = field(default_factory=LoraSettings)
-    """The adapters."""
-    fit: FitConfig = field(default_factory=hardening_recipe)
-    """The recipe."""
-    perturb: PerturbSettings = field(default_factory=PerturbSettings)
-    """Settings of the perturbations of contexts."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -103,8 +92,35 @@ class HardeningSettings(DateSettings):
 
 
 @dataclass(frozen=True, kw_only=True)
+class HardeningSettings(LessonSettings, DateSettings):
+    """The lessons of a model, and its training."""
+
+    alpha: NonNegativeFloat = 1.0
+    """Should-Change: weight of the margin beside the likelihood."""
+    margin: PositiveFloat = 0.1
+    """Should-Change: M, by how much a reply is to be less likely behind the changed context, in nats per token."""
+    trigger_share: ShareBelowOne = 0.5
+    """Share of the lessons of an epoch that are triggers at least: they are repeated until they are as many."""
+    held_out: ShareBelowOne = 0.3
+    """Share of the targets, or requests of fewer than three targets, whose triggers are not learned from but measured; half as
+    many more choose the best epoch."""
+    batch_size: PositiveInt = 16
+    """Prompts that the model answers side by side."""
+    template: str = ""
+    """Prompt that triggers stand in, as hugging_face.template of parley search; that of each search when empty."""
+    lora: LoraSettings = field(default_factory=LoraSettings)
+    """The adapters."""
+    fit: FitConfig = field(default_factory=hardening_recipe)
+    """The recipe."""
+    perturb: PerturbSettings = field(default_factory=PerturbSettings)
+    """Settings of the perturbations of contexts."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class TrainHardenedConfig(HardeningSettings, SupervisedConfig):
     """The model to harden, and its lessons."""
+
+    added: ClassVar[Mapping[str, Any]] = {"weights": []}
 
     model: str = ""
     """Causal model to begin with: hf:FOLDER, gguf:FILE, or hf:RUN of an earlier hardening."""
@@ -113,6 +129,15 @@ class TrainHardenedConfig(HardeningSettings, SupervisedConfig):
     by --reply; none when empty."""
     control: bool = False
     """Train as long on unchanged contexts alone: what that brings is not owed to triggers or perturbations."""
+    weights: tuple[float, ...] = ()
+    """Weight of each of --searches, in their order: a share of its triggers is learned from, of the largest weight all of them;
+    all triggers when empty."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        num, weights = len(self.search_runs), self.weights
+        fits = not weights or (len(weights) == num and min(weights) >= 0 and sum(weights) > 0)
+        check(self, "weights", fits, f"a number for each of the {num} of --searches, none below 0, some above")
 
     @property
     def search_runs(self) -> tuple[str, ...]:
@@ -292,6 +317,26 @@ def split_triggers(triggers: Sequence[TriggerResult], held_out: float, seed: int
     ends = np.cumsum([num_test, num_validation])
     parts = dict(zip(("test", "validation", "train"), np.split(np.array(order, dtype=object), ends), strict=True))
     return {split: [trigger for trigger in triggers if together[trigger] in parts[split].tolist()] for split in SPLITS}
+
+
+def thinned(triggers: Sequence[TriggerResult], runs: Sequence[str], weights: Sequence[float], seed: int) -> list[TriggerResult]:
+    """Return of each search a share of its triggers by its weight, of the largest weight all; all triggers without weights.
+
+    Args:
+        triggers: to learn from.
+        runs: names of the searches.
+        weights: of the searches; empty for none.
+        seed: master seed.
+    """
+    if not weights:
+        return list(triggers)
+    shares = {Path(name).name: weight / max(weights) for name, weight in zip(runs, weights, strict=True)}
+    kept = [
+        trigger
+        for trigger in triggers
+        if stream(seed, "thinned", trigger.key).random() < shares[trigger.key.partition(":")[0].partition("/")[0]]
+    ]
+    return kept or list(triggers)
 
 
 FILE = "lessons.json"

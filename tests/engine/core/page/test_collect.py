@@ -16,8 +16,8 @@ from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.stats.known import EXPLOITABILITY, KNOWN, MEAN_FRESH
 from parley.engine.core.stats.statistics import Estimate, count
 from parley.engine.core.tables.table import EstimateTable
+from parley.engine.core.verbs.campaign import rounds_of
 from parley.engine.core.verbs.catalogue import ENTRIES
-from parley.engine.core.verbs.hardening import rounds_of
 from parley.engine.core.verbs.job import Job
 from parley.engine.negotiation.metrics.campaign import (
     AFTER,

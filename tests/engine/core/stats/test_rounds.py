@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parley.engine.core.stats.known import NEGOTIATORS, HardeningMetrics, Round, best_round, has_stalled
+from parley.engine.core.stats.known import NEGOTIATORS, CampaignMetrics, LanguageWatch, Round, best_round, has_stalled
 from parley.engine.core.stats.statistics import Estimate, Metric
 
 courses = st.lists(st.integers(-40, 40).map(lambda tenths: tenths / 8), min_size=1, max_size=12)
@@ -53,13 +53,14 @@ def test_two_rounds_may_pass_without_half_a_point_of_gain(course: tuple[float, .
 def test_the_last_line_of_an_outcome_says_what_the_result_has_over_each_column() -> None:
     found = {"loss_before": 0.5, "loss": 0.25, "loss_control": 0.125, "gain": 0.25, "gain_control": -0.125}
     metrics = {name: Estimate(value, value - 0.5, value + 0.5, 100) for name, value in found.items()}
-    measures = HardeningMetrics(
+    measures = CampaignMetrics(
         what="model",
         of_round={},
         at_end={"loss": Metric("loss", "", "")},
         endings={"before": "_before", "control": "_control", "random": "_random", "after": ""},
         gains=("less", {"before": "gain", "control": "gain_control", "random": "gain_random"}),
         loss=loss,
+        watch=LanguageWatch("loss"),
         stalled="",
         note_rounds="",
         note_outcome="note",

@@ -11,7 +11,7 @@ import pytest
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.stats.known import Round
 from parley.engine.core.stats.statistics import Estimate, count
-from parley.engine.core.verbs.hardening import STOPPED, StopRule, make_rounds, rounds_of
+from parley.engine.core.verbs.campaign import STOPPED, StopRule, make_rounds, rounds_of
 from parley.envs.core.config import Configuration
 from tests.engine.core.verbs.made_up import Notes
 

@@ -19,10 +19,12 @@ from parley.engine.core.page.page import collect_run
 from parley.engine.core.rllib.reproducible import DivergenceError
 from parley.engine.core.runs.documents import EVENTS
 from parley.engine.core.runs.run_folder import RunFolder, append_event, read_events
+from parley.engine.core.stats.known import Round, known_of
+from parley.engine.core.stats.statistics import count, has_lost
 from parley.engine.core.verbs.job import Silent
 from parley.engine.core.verbs.trainings import FOLDER
 from parley.engine.generation.metrics.adversarial import ADVERSUC, RANDOM
-from parley.engine.generation.metrics.trained import AGAINST_DISCRIMINATOR, step_figures, variety
+from parley.engine.generation.metrics.trained import AGAINST_DISCRIMINATOR, NATS, WATCH, step_figures, variety
 from parley.engine.generation.page import TrainedGenerators
 from parley.engine.generation.settings import ReplyLearning, RewardSettings
 from parley.engine.generation.settings import released as released_rewards
@@ -32,6 +34,7 @@ from parley.engine.generation.verbs.minmax import (
     ALARM,
     BEST,
     CHECK,
+    DISCRIMINATORS,
     GOOD,
     ITERATION,
     MINMAX_REPLIES,
@@ -63,7 +66,8 @@ def discriminator(tmp_path_factory: pytest.TempPathFactory, corpus: str, generat
 
 def asked(corpus: str, **changes: Any) -> MinMaxRepliesConfig:
     settings: dict[str, Any] = {"corpus": corpus, "learning": LEARNING, "num_rollouts": 2, "min_reply": 4, "save_every": 2}
-    return MinMaxRepliesConfig(**{**settings, "check_every": 1, **changes})
+    fresh = {"discriminator_fit": FIT, "num_final_adversaries": 0}
+    return MinMaxRepliesConfig(**{**settings, **fresh, "check_every": 1, **changes})
 
 
 def events(path: Path, kind: str) -> list[dict[str, Any]]:
@@ -77,7 +81,7 @@ def test_it_leaves_the_best_generator_and_goes_on_exactly(
     config = asked(corpus, start=str(generator), discriminator=str(discriminator))
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     result = MINMAX_REPLIES.run(config, whole, Silent())
-    assert list(result.metrics) == list(AGAINST_DISCRIMINATOR)
+    assert list(result.metrics) == [name for name in AGAINST_DISCRIMINATOR if "control" not in name]
     assert [event["number"] for event in events(whole, ITERATION)] == list(range(1, 10))
     checks = {event["number"]: event["adversuc"] for event in events(whole, CHECK)}
     assert list(checks) == [0, 1, 2, 3]
@@ -85,7 +89,10 @@ def test_it_leaves_the_best_generator_and_goes_on_exactly(
     beside = {event["number"]: event["random"] for event in events(whole, CHECK)}
     assert result.metrics["validation_random"].value == beside[picked], "AdverSuc is never without it"
     assert all(0 <= value <= 1 for value in beside.values())
-    assert checks[picked] == max(checks.values()) == result.metrics["validation_adversuc"].value
+    nats = {event["number"]: event["validation_nll"] for event in events(whole, CHECK)}
+    repetition = {event["number"]: event["repetition"] for event in events(whole, CHECK)}
+    playing = [number for number in checks if not number or (nats[number] <= nats[0] + 1 and not has_lost(repetition[number]))]
+    assert checks[picked] == max(checks[number] for number in playing) == result.metrics["validation_adversuc"].value
     assert result.metrics["adversuc_gain"].value == pytest.approx(
         result.metrics["test_adversuc"].value - result.metrics["test_adversuc_before"].value
     )
@@ -121,13 +128,47 @@ def test_it_leaves_the_best_generator_and_goes_on_exactly(
     MINMAX_REPLIES.run(config, parts, notes)
     assert "resumed after update 4" in notes.said
     shares = {f"round {event['number']}": event["commonest_share"] for event in events(parts, CHECK)}
-    lines = [said for said in notes.said if said.startswith("round ")]
+    lines = [said for said in notes.said if said.startswith("round ") and "AdverSuc" in said]
     assert lines
     assert all(("one reply to" in said) == (shares[said.partition(":")[0]] > 0.5) for said in lines)
     for name in (BEST, "checkpoint"):
         first, second = (load_seq2seq(path / name).state_dict() for path in (whole, parts))
         assert all(torch.equal(value, second[name]) for name, value in first.items())
     assert RunFolder.load(whole).metrics() == RunFolder.load(parts).metrics()
+
+
+@pytest.mark.ray
+def test_start_control_and_result_meet_all_known_discriminators(
+    tmp_path: Path, corpus: str, generator: Path, discriminator: Path, ray_session: object
+) -> None:
+    models = {"start": str(generator), "discriminator": str(discriminator)}
+    learning = replace(LEARNING, rounds=2)
+    config = asked(corpus, **models, learning=learning, checked=12, control=True, num_final_adversaries=1)
+    path = tmp_path / "run"
+    interrupt(MINMAX_REPLIES, config, path, r"stage \d of \d: control-discriminator")
+    result = MINMAX_REPLIES.run(config, path, Silent())
+    assert list(result.metrics) == list(AGAINST_DISCRIMINATOR)
+    run = RunFolder.load(path)
+    known = known_of(run.summary(), DISCRIMINATORS)
+    assert known is not None
+    assert known.targets == ["before", "control", "after"]
+    kept = ["round 0", "round 1", "round 2"]
+    assert known.adversaries == [*kept, "result-discriminator", "control-discriminator", "svm-unigram"]
+    assert set(known.learned) == {"round 0", "result-discriminator", "control-discriminator"}
+    endings = ("_before", "_control", "")
+    assert [told.value for told in known.measured] == [result.metrics[f"exploitability{ending}"].value for ending in endings]
+    assert all(0 <= told.value <= 1 for told in known.measured)
+    drop = result.metrics["exploitability_before"].value - result.metrics["exploitability"].value
+    assert result.metrics["exploitability_drop"].value == pytest.approx(drop)
+    control = RunFolder.load(path / "control")
+    assert (control.config["reward"], control.config["learning"]["rounds"]) == ("constant", 2), "as many steps"
+    assert control.config["start"] == config.start
+    assert [row[0] for row in result.more["Known adversaries"].rows][-1] == "exploitability"
+
+
+def test_a_generator_that_foretells_people_much_worse_is_no_result() -> None:
+    rounds = [Round(number, {NATS: count(nats, 1), "repetition": count(0.0, 1)}) for number, nats in enumerate((2.0, 2.5, 3.5))]
+    assert [one.number for one in WATCH.still_playing(rounds, 1.0)] == [0, 1]
 
 
 @pytest.mark.ray
@@ -138,7 +179,7 @@ def test_the_last_generator_may_be_kept(
     models = {"start": str(generator), "discriminator": str(discriminator)}
     config = asked(corpus, **models, keep="last", method="reinforce", watch=watch)
     result = MINMAX_REPLIES.run(config, tmp_path / "run", notes := Notes())
-    lines = [said for said in notes.said if said.startswith("round ")]
+    lines = [said for said in notes.said if said.startswith("round ") and "AdverSuc" in said]
     shares = [event["commonest_share"] for event in events(tmp_path / "run", CHECK)]
     assert len(lines) == 4
     assert all(said.endswith(f"one reply to {share:.0%} of contexts") for said, share in zip(lines, shares, strict=True))

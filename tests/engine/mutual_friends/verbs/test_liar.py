@@ -73,13 +73,15 @@ def test_the_next_command_plays_by_the_limits_of_the_training() -> None:
 
 
 def test_figures_of_liars_are_counted_on_the_same_scenarios() -> None:
-    honest = LiedTo([0.2, 0.4, 0.3], [True, True, True], [8, 16, 12], [0, 0, 0])
-    random, policy = honest._replace(lies=[1, 2, 3]), LiedTo([1.0, 0.5, 0.3], [False, True, True], [40, 20, 12], [3, 3, 0])
+    honest = LiedTo([0.2, 0.4, 0.3], [True, True, True], [8, 16, 12], [0, 0, 0], [(1, 10), (0, 30), (0, 0)])
+    random = honest._replace(lies=[1, 2, 3], repeated=[(9, 9)] * 3)
+    policy = LiedTo([1.0, 0.5, 0.3], [False, True, True], [40, 20, 12], [3, 3, 0], [(9, 9)] * 3)
     found = lying_metrics({"": policy, "_random": random, "_honest": honest})
     assert list(found) == list(LYING)
     assert (found["completion"].value, found["completion_honest"].value) == (pytest.approx(2 / 3), 1)
     assert found["gain"].value == found["gain_over_random"].value == pytest.approx(0.3)
     assert (found["lies"].value, found["lies_random"].value) == (2, 2)
+    assert found["repetition"].value == pytest.approx(1 / 40), "of the chats without lies alone"
 
 
 def test_a_chat_that_is_learned_from_depends_on_its_index_alone(tmp_path: Path) -> None:

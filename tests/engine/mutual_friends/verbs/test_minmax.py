@@ -11,7 +11,7 @@ from parley.engine.core.page.page import collect_run
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.stats.known import Round, best_round, known_of
 from parley.engine.core.stats.statistics import Estimate, mean
-from parley.engine.core.verbs.hardening import OUTCOME, ROUNDS, rounds_of
+from parley.engine.core.verbs.campaign import MIXTURE, OUTCOME, ROUNDS, rounds_of, shares_of
 from parley.engine.core.verbs.job import Silent
 from parley.engine.mutual_friends.metrics.lying import CAMPAIGN, ENDINGS, HARM, LIARS, ROUND_METRICS, harmed
 from parley.engine.mutual_friends.page import HardenedFriends
@@ -50,14 +50,18 @@ def test_stages_name_each_other_and_controls_train_as_long_as_the_result(
     seat = ChatSeat(max_tokens=9)
     campaign = FriendsCampaign(replace(CONFIG, model="runs/given", rounds=2, chat=seat), Path("runs/c"))
     assert not campaign.begin()
-    stages = campaign.round(2)
+    stages = campaign.round(2, (0.5, 0.5))
     assert list(stages) == ["02-model", "02-liar"]
     model, liar = (config for _, config in stages.values())
     assert (model.start, model.against) == ("runs/c/01-model", "none,liar:runs/c/00-liar,liar:runs/c/01-liar")
     assert liar.chat == seat
-    assert (liar.model, liar.seed) == ("runs/c/02-model", campaign.round(0)["00-liar"][1].seed)
+    assert (liar.model, liar.seed) == ("runs/c/02-model", campaign.round(0, ())["00-liar"][1].seed)
     with RunFolder.open(campaign.path / campaign.liar(0), CONFIG, job="train-liar") as first:
         first.write_summary({}, {RATE: 0.4})
+    assert model.weights == ()
+    mixed = campaign.round(3, (0.25, 0.0, 0.75))["03-model"][1]
+    assert mixed.against == "none,liar:runs/c/00-liar,liar:runs/c/02-liar"
+    assert mixed.weights == (0.5, 0.25, 0.75), "chats without lies are as many as those of an average liar"
     last = campaign.last(2)
     assert list(last) == ["start-liar", "result-liar", "control-model", "control-liar", "random-model", "random-liar"]
     assert {last[name][1].seed for name in last if name.endswith("liar")} == {1}
@@ -127,7 +131,12 @@ def test_the_round_is_the_one_whose_bot_the_best_liar_of_all_rounds_harms_least(
             ):
                 run.event(MET, what="liars of all rounds", model=str(tmp_path / model), liar=liar, harms=[harm, harm])
         assert best_round(rounds, harmed).number == 1
-        assert campaign.choose(rounds, harmed, run, Silent()) == 2
+        assert campaign.choose(rounds, 2, harmed, run, Silent()) == 2
+        # A bot that no longer finds the friend may not be the result, and its liar still measures the others.
+        assert campaign.choose(rounds[:2], 2, harmed, run, Silent()) == 0
+        # The liar of round 1 gains less from each bot than that of the start.
+        assert shares_of(replace(campaign, config=replace(CONFIG, meta="nash")), 2, run, Silent()) == [1.0, 0.0]
+        assert [(event["number"], event["shares"]) for event in run.events() if event["kind"] == MIXTURE] == [(2, [1.0, 0.0])]
 
 
 @pytest.mark.ray

@@ -13,8 +13,8 @@ import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
+from parley.engine.core.stats.known import LEAST_WEIGHT
 from parley.engine.negotiation.attacks.opponents import (
-    LEAST_WEIGHT,
     MEMORY,
     Opponent,
     OpponentConfig,

@@ -14,8 +14,8 @@ from parley.engine.negotiation.metrics.campaign import (
     PLAIN_SCORE,
     REPETITION,
     ROUND_METRICS,
+    WATCH,
     rounds_table,
-    still_playing,
 )
 
 MEASURED = {
@@ -65,4 +65,4 @@ def test_a_round_whose_target_plays_worse_or_repeats_itself_is_no_result_but_the
         return Round(number, MEASURED | {PLAIN_SCORE: count(points, 9), REPETITION: count(share, 9)})
 
     rounds = [played(0, 6.0, 0.9), played(1, 5.5, 0.1), played(2, 5.4, 0.0), played(3, 7.0, 0.11), played(4, 7.0, math.nan)]
-    assert [one.number for one in still_playing(rounds, 0.5)] == [0, 1, 4]
+    assert [one.number for one in WATCH.still_playing(rounds, 0.5)] == [0, 1, 4]

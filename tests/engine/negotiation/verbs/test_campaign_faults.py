@@ -15,7 +15,7 @@ import pytest
 from parley.engine.core.ray.session import RaySession
 from parley.engine.core.rllib.reproducible import DivergenceError
 from parley.engine.core.runs.run_folder import RunFolder
-from parley.engine.core.verbs.hardening import ROUND
+from parley.engine.core.verbs.campaign import ROUND
 from parley.engine.core.verbs.job import Result, Silent
 from parley.engine.negotiation.verbs import exploitability, training
 from parley.engine.negotiation.verbs.campaign import ROLLED_BACK

@@ -14,7 +14,7 @@ from parley.engine.core.ray.session import RaySession
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.stats.known import EXPLOITABILITY, MEAN_FRESH
 from parley.engine.core.stats.statistics import paired_difference
-from parley.engine.core.verbs.hardening import ROUND, rounds_of
+from parley.engine.core.verbs.campaign import ROUND, rounds_of
 from parley.engine.core.verbs.job import Result, Silent
 from parley.engine.core.verbs.repeated import nth_name
 from parley.engine.negotiation.attacks.opponents import OpponentConfig

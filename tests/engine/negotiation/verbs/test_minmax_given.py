@@ -11,10 +11,11 @@ import pytest
 from parley.engine.core.page.page import collect_run, report_from_run
 from parley.engine.core.ray.session import RaySession
 from parley.engine.core.runs.run_folder import RunFolder
-from parley.engine.core.verbs.hardening import STOPPED, rounds_of
+from parley.engine.core.stats.known import LanguageWatch
+from parley.engine.core.verbs.campaign import STOPPED, rounds_of
 from parley.engine.core.verbs.job import Result, Silent
 from parley.engine.negotiation.attacks.opponents import OpponentConfig
-from parley.engine.negotiation.verbs import exploitability, minmax
+from parley.engine.negotiation.verbs import exploitability
 from parley.engine.negotiation.verbs.campaign import Campaign, MinMaxConfig
 from parley.engine.negotiation.verbs.minmax import DROP, MINMAX
 from parley.envs.core.errors import CheckpointError, ConfigError, DataError, RunError
@@ -89,8 +90,8 @@ def test_an_adversary_that_is_there_is_trained_on_in_the_second_round(
 def test_a_target_that_plays_no_longer_is_no_result(
     tmp_path: Path, root: Path, trainee: Path, adversary: Path, ray_session: RaySession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(minmax, "still_playing", lambda rounds, plain_loss: rounds[:1])
-    monkeypatch.setattr(minmax, "has_lost_language", lambda metrics: True)
+    monkeypatch.setattr(LanguageWatch, "still_playing", lambda watch, rounds, plain_loss: rounds[:1])
+    monkeypatch.setattr(LanguageWatch, "has_lost_language", lambda watch, metrics: True)
     notes = Notes()
     result = run(given(root, trainee, adversary), tmp_path / "run", notes)
     assert any(line.endswith("the result is the start") for line in notes.said)

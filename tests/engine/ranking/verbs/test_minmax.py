@@ -6,12 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from parley.engine.core.page.page import collect_run
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.stats.known import best_round, known_of
-from parley.engine.core.verbs.hardening import OUTCOME, ROUNDS, START, rounds_of
+from parley.engine.core.verbs.campaign import OUTCOME, ROUNDS, START, rounds_of
 from parley.engine.core.verbs.job import Silent
 from parley.engine.ranking.metrics.campaign import ATTACKS, CAMPAIGN, FIRST, GAIN, HELD, ROUND_METRICS, UnderAttack, lost
 from parley.engine.ranking.metrics.searched import REACHED_REASON
@@ -93,6 +94,7 @@ def test_a_campaign_measures_start_result_and_control(campaign: Path, config: Ha
     for lost_to, lost_A, index in zip(known.measured, known.gains_TA, known.best, strict=True):
         assert lost_to.value >= lost_A[index].value == max(gain.value for gain in lost_A)
     assert known.measured[-1].value == pytest.approx(1 - metrics[HELD].value)
+    assert all(alone.value <= lost_to.value for alone, lost_to in zip(known.single, known.measured, strict=True))
     editors = {name for name in methods if name.endswith("-editor")}
     assert set(known.learned) == editors
     gains = {name: RunFolder.load(campaign / name).metrics() for name in editors}
@@ -127,12 +129,24 @@ def test_a_finished_campaign_is_left_alone_and_may_go_on_from_a_ranker(campaign:
     assert result.next_commands[1].startswith(f"parley evaluate ranking --model {campaign}/start,{campaign} ")
     given = RankingCampaign(replace(config, model=str(campaign / "start"), control=False), campaign)
     assert not given.begin()
-    stages = given.round(1)
+    stages = given.round(1, (1.0,))
     assert list(stages) == ["01-ranker", "01-editor", "01-attack"]
     assert stages["01-ranker"][1].start == given.config.model
     assert stages["01-ranker"][1].held_out == config.limit, "a limit is one of what trainings attack and measure, too"
     with pytest.raises(CheckpointError):
         MINMAX_RANKING.run(replace(config, model="nothing/here"), campaign.with_name("other"), Silent())
+
+
+@pytest.mark.ray
+def test_rankers_meet_later_policies_before_a_mixture_is_solved(campaign: Path, config: HardenRankingConfig) -> None:
+    plan = RankingCampaign(replace(config, meta="nash"), campaign)
+    run = RunFolder.load(campaign)
+    gains_GTA = plan.payoffs(2, run, Silent())
+    assert gains_GTA.shape[1:] == (2, 2)
+    # The diagonal and what lies below it are the attacks of the rounds; the first ranker meets the later policy anew.
+    assert (campaign / "01-meets-00").is_dir()
+    assert len(gains_GTA)
+    assert set(np.unique(gains_GTA).tolist()) <= {0.0, 1.0}
 
 
 @pytest.mark.ray
@@ -156,13 +170,18 @@ def test_the_page_says_what_a_campaign_came_to(campaign: Path) -> None:
 
 def test_rounds_are_chosen_on_the_validation_split_and_measured_on_the_test_split(tmp_path: Path) -> None:
     plan = RankingCampaign(replace(CONFIG, rounds=4, hardening=replace(FIT, max_epochs=3)), tmp_path)
-    begun, third, last, at_start = plan.round(0), plan.round(3), plan.last(2), plan.last(0)
+    begun, third, last, at_start = plan.round(0, ()), plan.round(3, (1 / 3, 1 / 3, 1 / 3)), plan.last(2), plan.last(0)
     assert list(begun) == ["00-editor", "00-attack"]
     trained, attacked = (
         ["result-editor", "control-ranker", "control-editor"],
         ["start-attack", "result-attack", "control-attack"],
     )
     assert list(last) == [*trained, *attacked]
+    assert (third["03-ranker"][1].weights, third["03-ranker"][1].against.count("editor:")) == ((), 3)
+    mixed = plan.round(3, (0.25, 0.0, 0.75))["03-ranker"][1]
+    assert mixed.against == f"editor:{tmp_path}/00-editor,editor:{tmp_path}/02-editor"
+    assert mixed.weights == (0.25, 0.75)
+    assert plan.round(3, (0.0, 0.0, 1.0))["03-ranker"][1].against == f"editor:{tmp_path}/02-editor", "the latest alone"
     assert list(at_start) == [*trained[1:], attacked[0], attacked[2]]
     asked = [config for planned in (begun, third, last) for _, config in planned.values() if hasattr(config, "split")]
     assert [config.split for config in asked] == ["val", "val", "test", "test", "test"]
@@ -179,7 +198,7 @@ def test_rounds_are_chosen_on_the_validation_split_and_measured_on_the_test_spli
     # Policies that chose a round do not measure the result.
     fresh = begun["00-editor"], last["result-editor"], last["control-editor"]
     assert [config.seed for _, config in fresh] == [CONFIG.seed] * 3
-    assert third["03-editor"][1].seed == plan.round(1)["01-editor"][1].seed != CONFIG.seed
+    assert third["03-editor"][1].seed == plan.round(1, (1.0,))["01-editor"][1].seed != CONFIG.seed
     assert (last["control-ranker"][1].fit.max_epochs, at_start["control-ranker"][1].fit.max_epochs) == (6, 3)
     assert last["result-editor"][1].model == plan.model(2)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -204,3 +205,16 @@ def test_mistakes_are_named(tmp_path: Path) -> None:
         training_rules((f"{file}:Mine",), RESOURCES, GROUP)
     with pytest.raises(ConfigError, match="same name"):
         training_rules(("sow", "sow"), RESOURCES, GROUP)
+
+
+def test_by_weights_a_context_meets_one_of_the_rules() -> None:
+    rules = [Marked("rare", "negatives", False, ("rare",)), Marked("often", "negatives", False, ("often",))]
+    groups = [replace(GROUP, key=f"train-{number}") for number in range(200)]
+    met = Counter(
+        {reply[-1] for reply in changed.candidates[len(GROUP.candidates) :]}.pop()
+        for changed in Adversaries(rules, 1, weights=(1.0, 3.0))(groups)
+    )
+    assert met.total() == 200
+    assert 30 <= met["rare"] <= 70
+    both = Adversaries(rules, 1)(groups[:1])[0]
+    assert {reply[-1] for reply in both.candidates[len(GROUP.candidates) :]} == {"rare", "often"}, "all of them without weights"

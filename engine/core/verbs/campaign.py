@@ -1,49 +1,61 @@
-"""Jobs that harden a model by rounds: attack it, train against the results, measure it; compare with controls at the end.
+"""Campaigns: train an adversary against a target, train the target against adversaries, measure it, and begin anew.
+
+A round trains the target against a mixture of all adversaries so far (`meta`: the newest, all alike, or a meta-strategy of
+policy-space response oracles, `engine/core/stats/known.py`), then a fresh adversary against this target. Every adversary is
+kept.
 
 Every phase and every measurement is a run of its own below the campaign's folder. It resumes by itself, and a finished one is
 skipped. A measured round is an event of the run, so an interrupted campaign continues with the next round.
 
-Rounds end at the last one, or when the loss has stopped falling. The model of the best round is the result (`checkpoint`).
-Start, controls and result are measured once more, by attacks and on examples that chose no round.
+Rounds end at the last one, or when the loss has stopped falling. The best round is the result (`checkpoint`), of those whose
+target still plays without an attack and has its language (`LanguageWatch`). Start, controls and result meet the best of all
+known adversaries on items that chose neither it nor a round. A control is the start, trained as long without the attack.
 
-Each system derives a `HardeningCampaign`, which names its stages and their figures. Not here: hardening of negotiators, which
-is repeated from several seeds and trains its control beside the rounds (`parley.engine.negotiation`).
+Each game derives a `CampaignAdapter`: how each side is trained and a pair is measured. Negotiators have the same rounds, watch
+and mixtures; they are repeated from several seeds, restart what diverges, and train their control beside the rounds
+(`parley.engine.negotiation`).
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
+
+import numpy as np
 
 from parley.engine.core.runs.documents import EVENTS, SUMMARY, whole
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.stats.known import (
     KNOWN,
     KNOWN_TABLE,
-    HardeningMetrics,
+    SOLVED,
+    CampaignMetrics,
     KnownAdversaries,
     Loss,
+    Meta,
     Round,
     best_round,
     has_stalled,
     known_of,
+    mixture,
 )
 from parley.engine.core.stats.statistics import Estimate
 from parley.engine.core.tables.table import EstimateTable
 from parley.engine.core.verbs.checkpoints import require_checkpoint
-from parley.engine.core.verbs.composite import Stage, run_stages
+from parley.engine.core.verbs.composite import Stage, run_stages, warnings_of_stages
 from parley.engine.core.verbs.job import TABLE_FILE, Job, Reporter, Result, Steps, Summary, noted
 from parley.engine.core.verbs.sharded import session
 from parley.engine.core.verbs.trainings import Scalars
-from parley.envs.core.config import Configuration
+from parley.envs.core.config import Configuration, NonNegativeFloat, NumItems, PositiveInt
 from parley.envs.core.storage.copies import CHECKPOINT
 from parley.envs.core.storage.uris import display_path
 
-ROUND, STOPPED = "round", "stopped"
-"""Kinds of events: a round has been measured; the campaign ends before its last round."""
+ROUND, STOPPED, MIXTURE = "round", "stopped", "mixture"
+"""Kinds of events: a round has been measured; the campaign ends before its last round; a mixture has been solved."""
 ROUNDS_MADE = Steps(ROUND, "rounds", lambda config: config["rounds"] if isinstance(config.get("rounds"), int) else None)
 """The progress of a campaign in rounds."""
 
@@ -119,28 +131,94 @@ def _record_stop(run: RunFolder, rule: StopRule, number: int, reporter: Reporter
         run.event(STOPPED, number=number, reason=reason)
 
 
+def shares_of(campaign: CampaignAdapter[CampaignConfigT], number: int, run: RunFolder, reporter: Reporter) -> Sequence[float]:
+    """Return the share of each earlier adversary in what the target of a round learns from, oldest first.
+
+    Args:
+        campaign: a campaign whose earlier rounds are finished.
+        number: number of the round; the start learns from none.
+        run: the campaign's run, which stores mixtures that were solved as events.
+        reporter: receives messages.
+    """
+    if not number:
+        return ()
+    meta = campaign.config.meta
+    payoffs_TA, is_solved = np.zeros((number, number)), meta in SOLVED and number > 1
+    if is_solved:
+        payoffs_TA = campaign.payoffs(number, run, reporter).mean(axis=0)
+    # Gains are from 0 to 1, so that the mean gain is the share that an adversary wins.
+    shares = [round(share, 6) for share in mixture(meta, payoffs_TA, payoffs_TA).adversaries.tolist()]
+    if is_solved and record_mixture(run, number, meta, shares):
+        reporter.say(f"round {number} learns from the adversaries of earlier rounds in shares of {shares} ({meta})")
+    return shares
+
+
+def record_mixture(run: RunFolder, number: int, meta: str, shares: Sequence[float]) -> bool:
+    """Store the mixture that a round learns from, oldest adversary first; return False if it is stored already."""
+    is_new = number not in {event["number"] for event in _mixtures(run)}
+    if is_new:
+        run.event(MIXTURE, number=number, meta=meta, shares=list(shares))
+    return is_new
+
+
+def mixtures_table(run: RunFolder) -> EstimateTable | None:
+    """Return a table of the mixtures that a campaign has solved; None if there are none."""
+    solved = {event["number"]: event for event in _mixtures(run)}
+    if not solved:
+        return None
+    most = max(len(event["shares"]) for event in solved.values())
+    columns = ("round", *(f"adversary {number}" for number in range(1, most + 1)))
+    rows = [
+        (str(number), *(f"{share:.3f}" for share in event["shares"]), *[""] * (most - len(event["shares"])))
+        for number, event in sorted(solved.items())
+    ]
+    note = (
+        "Share of each earlier adversary in what the target of the round learned from, by the payoffs of all pairs before it."
+    )
+    return EstimateTable(columns, tuple(rows), note)
+
+
+def _mixtures(run: RunFolder) -> list[dict[str, Any]]:
+    return [event for event in run.events({MIXTURE: {"number": int, "shares": list}}) if event["kind"] == MIXTURE]
+
+
 START, CONTROL, RESULT = "start", "control", "result"
-"""Names of models: before any hardening; trained as long on data without attacks; of the best round."""
-OUTCOME, ROUNDS = "Before and after", "Rounds"
+"""Names of models: before any hardening; trained as long on data without attacks; of the best round, also the entry of the
+summary that names it."""
+OUTCOME, ROUNDS, MIXTURES = "Before and after", "Rounds", "Mixtures"
 """Headings of the tables."""
+WATCHED = "it plays too badly without an attack, or it repeats itself and has lost its language"
+"""The reason for which a round may not be the result."""
 
 
-class HardeningConfig(Configuration):
-    """Settings of any hardening; each system gives the defaults."""
+@dataclass(frozen=True, kw_only=True)
+class CampaignConfig(Configuration):
+    """Settings of any campaign; each game gives the defaults."""
 
-    model: str
-    """The model at the start; when empty, one is trained first."""
-    rounds: int
-    patience: int
-    least_gain: float
-    """Most rounds; how many may pass without gain; the smallest fall of the loss that counts as gain."""
+    added: ClassVar[Mapping[str, Any]] = {"meta": "uniform", "plain_loss": 1.0}
+
+    model: str = ""
+    """The target at the start, a run or checkpoint; when empty, one is trained first where the game can."""
+    rounds: NumItems = 3
+    """Rounds at most: the target learns from the adversaries so far, then a fresh one learns to mislead it."""
+    meta: Meta = "uniform"
+    """Adversaries of earlier rounds that the target learns from: latest, uniform (all alike), or a mixture by the payoffs of
+    all pairs so far (PSRO): prioritised, those that gain more, or nash, the equilibrium."""
+    patience: PositiveInt = 2
+    """Rounds without gain after which the campaign stops."""
+    least_gain: NonNegativeFloat = 0.01
+    """Least fall of a round's loss that counts as gain."""
+    plain_loss: NonNegativeFloat = 0.1
+    """How much worse than the start the result may be without an attack, in the measure of the game."""
+    control: bool = True
+    """Also train the start as long without the attack, and measure it as the result: what training alone explains."""
 
 
-HardeningConfigT = TypeVar("HardeningConfigT", bound=HardeningConfig)
+CampaignConfigT = TypeVar("CampaignConfigT", bound=CampaignConfig)
 
 
 @dataclass(frozen=True)
-class HardeningCampaign(ABC, Generic[HardeningConfigT]):
+class CampaignAdapter(ABC, Generic[CampaignConfigT]):
     """The stages of a hardening, their folders and their figures.
 
     Args:
@@ -148,7 +226,7 @@ class HardeningCampaign(ABC, Generic[HardeningConfigT]):
         path: the campaign's folder.
     """
 
-    config: HardeningConfigT
+    config: CampaignConfigT
     path: Path
     what: ClassVar[str] = "model"
     """The name of the stages that train the model."""
@@ -158,8 +236,23 @@ class HardeningCampaign(ABC, Generic[HardeningConfigT]):
         """Return the training of the start; empty if the configuration names a model."""
 
     @abstractmethod
-    def round(self, number: int) -> dict[str, Stage]:
-        """Return the stages of a round: the training of the model, except for the start, then its measurements."""
+    def round(self, number: int, shares: Sequence[float]) -> dict[str, Stage]:
+        """Return the stages of a round: the training of the model, except for the start, then its measurements.
+
+        Args:
+            number: number of the round; 0 for the start.
+            shares: share of the adversary of each round before, oldest first, in what the model learns from.
+        """
+
+    @abstractmethod
+    def payoffs(self, number: int, run: RunFolder, reporter: Reporter) -> np.ndarray:
+        """Return the gains (G, T, A) of the adversaries of the rounds before from their targets, oldest first.
+
+        Args:
+            number: number of the round, above 0.
+            run: the campaign's run, which stores events.
+            reporter: receives messages.
+        """
 
     @abstractmethod
     def measured(self, number: int) -> Mapping[str, Estimate]:
@@ -173,16 +266,17 @@ class HardeningCampaign(ABC, Generic[HardeningConfigT]):
             best: number of the round that is the result; 0 is the start, whose figures are the result's.
         """
 
-    def choose(self, rounds: Sequence[Round], loss: Loss, run: RunFolder, reporter: Reporter) -> int:
+    def choose(self, playing: Sequence[Round], last: int, loss: Loss, run: RunFolder, reporter: Reporter) -> int:
         """Return the number of the round that is the result: the round with the smallest loss, the earliest of equals.
 
         Args:
-            rounds: all rounds.
+            playing: the rounds that may be the result.
+            last: number of the last round.
             loss: loss of a round.
             run: the campaign's run, which stores events.
             reporter: receives messages.
         """
-        return best_round(rounds, loss).number
+        return best_round(playing, loss).number
 
     def meet_known(self, best: int, run: RunFolder, reporter: Reporter) -> None:
         """Let start, controls and result play all known adversaries, if no stage of `last` does.
@@ -198,8 +292,8 @@ class HardeningCampaign(ABC, Generic[HardeningConfigT]):
         """Return the figures of a campaign whose last stages are done."""
 
     @abstractmethod
-    def known(self, best: int) -> KnownAdversaries:
-        """Return the gains of all known adversaries from start, controls and result."""
+    def known(self, best: int) -> KnownAdversaries | None:
+        """Return the gains of all known adversaries from start, controls and result; None if they cannot meet."""
 
     def extra(self, best: int) -> Mapping[str, Any]:
         """Return further entries of the summary, once the last stages are done."""
@@ -222,7 +316,7 @@ class HardeningCampaign(ABC, Generic[HardeningConfigT]):
         return self.place(self.trained(number)) if number else self.config.model or self.place(START)
 
 
-class HardeningJob(Job[HardeningConfigT, HardeningConfigT, Summary]):
+class CampaignJob(Job[CampaignConfigT, CampaignConfigT, Summary]):
     """A job that hardens a model by rounds.
 
     Attributes:
@@ -233,76 +327,90 @@ class HardeningJob(Job[HardeningConfigT, HardeningConfigT, Summary]):
         unhelped: message if the start is the result.
     """
 
-    campaign: type[HardeningCampaign[Any]]
-    measures: HardeningMetrics
+    campaign: type[CampaignAdapter[Any]]
+    measures: CampaignMetrics
     maker: str
     measured_on: str = ""
     unhelped: str
-    files = (CHECKPOINT, TABLE_FILE, SUMMARY)
-    resume_safe = ("data_root",)
+    files: tuple[str, ...] = (CHECKPOINT, TABLE_FILE, SUMMARY)
+    resume_safe: tuple[str, ...] = ("data_root",)
     steps = ROUNDS_MADE
 
     @abstractmethod
-    def heading(self, config: HardeningConfigT) -> str:
+    def heading(self, config: CampaignConfigT) -> str:
         """Return the title of the result."""
 
     @abstractmethod
-    def description(self, config: HardeningConfigT, best: int) -> str:
+    def description(self, config: CampaignConfigT, best: int) -> str:
         """Return a description of the result and its measurement; `best` is its round."""
 
-    def prepare(self, config: HardeningConfigT, path: Path, reporter: Reporter) -> HardeningConfigT:
+    def prepare(self, config: CampaignConfigT, path: Path, reporter: Reporter) -> CampaignConfigT:
         if config.model:
             require_checkpoint(config.model, "--model", self.maker)
         campaign = self.campaign(config, path)
-        job, settings = next(iter((campaign.begin() or campaign.round(0)).values()))
+        job, settings = next(iter((campaign.begin() or campaign.round(0, ())).values()))
         job.prepare(settings, path, reporter)
         return config
 
-    def work(self, run: RunFolder, prepared: HardeningConfigT, reporter: Reporter) -> Summary:
+    def work(self, run: RunFolder, prepared: CampaignConfigT, reporter: Reporter) -> Summary:
         config, path, measures = prepared, run.path, self.measures
         campaign = self.campaign(config, path)
 
         def measured(number: int) -> Mapping[str, Estimate]:
-            run_stages(campaign.round(number), path, reporter)
+            run_stages(campaign.round(number, shares_of(campaign, number, run, reporter)), path, reporter)
             return campaign.measured(number)
 
         def show(rounds: Sequence[Round]) -> None:
             for latest in rounds:
                 figures = (
                     f"{metric.title} {latest.metrics[name].value:.2f}"
-                    for name, metric in measures.at_end.items()
+                    for name, metric in (measures.at_end or measures.of_round).items()
                     if name in latest.metrics
                 )
                 where = f"round {latest.number}, {self.measured_on}" if self.measured_on else f"round {latest.number}"
                 reporter.say(f"{where}: {', '.join(figures)}")
 
         rule = StopRule(config.rounds, config.patience, config.least_gain, measures.loss, measures.stalled)
-        with session(1, ""):
+        with self.session(config):
             run_stages(campaign.begin(), path, reporter)
             rounds = make_rounds(run, rule, measured, show, reporter)
-            best = campaign.choose(rounds, measures.loss, run, reporter)
+            playing = measures.watch.still_playing(rounds, config.plain_loss)
+            best = campaign.choose(playing, len(rounds) - 1, measures.loss, run, reporter)
             if not best:
                 reporter.say(self.unhelped)
             run_stages(campaign.last(best), path, reporter)
             campaign.meet_known(best, run, reporter)
         campaign.store(best, path / CHECKPOINT)
         figures = campaign.outcome(best)
-        description = f"Rounds: {len(rounds) - 1}. {self.description(config, best)}"
-        metrics = {name: figures[name] for name in self.legend if name in figures}
+        left_out = ", ".join(str(round_.number) for round_ in rounds if round_ not in playing)
+        warning = f" The {measures.what} of round {left_out} may not be it: {WATCHED}." if left_out else ""
+        description = f"Rounds: {len(rounds) - 1}. {self.description(config, best)}{warning}"
+        # A legend that depends on the rounds is made when the result is shown.
+        metrics = {name: figures[name] for name in self.legend if name in figures} if self.legend else figures
         adversaries = campaign.known(best)
-        for sentence in adversaries.sentences():
+        known = {} if adversaries is None else {KNOWN: adversaries.to_json()}
+        for sentence in () if adversaries is None else adversaries.sentences():
             reporter.say(sentence)
-        return Summary(self.heading(config), description, metrics, {**campaign.extra(best), KNOWN: adversaries.to_json()})
+        return Summary(self.heading(config), description, metrics, {**campaign.extra(best), **known})
 
-    def models(self, config: HardeningConfigT) -> Mapping[str, str]:
+    def models(self, config: CampaignConfigT) -> Mapping[str, str]:
         return {"model": config.model}
+
+    def session(self, config: CampaignConfigT) -> AbstractContextManager[Any]:
+        """Return the session of Ray in which all stages run."""
+        return session(1, "")
 
     def tables(self, run: RunFolder) -> dict[str, EstimateTable]:
         """Return tables of start, controls and result, of the gains of known adversaries, and of the rounds so far."""
         metrics, rounds, adversaries = run.metrics(), rounds_of(run), known_of(run.summary(), self.measures.known)
         outcome = {OUTCOME: self.measures.outcome_table(metrics)} if metrics else {}
         outcome |= {} if adversaries is None else {KNOWN_TABLE: adversaries.table()}
-        return outcome | ({ROUNDS: self.measures.rounds_table(rounds)} if rounds else {})
+        outcome |= {ROUNDS: self.measures.rounds_table(rounds)} if rounds else {}
+        return outcome | ({} if (mixtures := mixtures_table(run)) is None else {MIXTURES: mixtures})
+
+    def result(self, config: CampaignConfigT, path: Path) -> Result:
+        result = super().result(config, path)
+        return replace(result, warnings=[*result.warnings, *warnings_of_stages(path, result.chat_usage)])
 
     def present(self, result: Result, run: RunFolder) -> Result:
         return replace(result, tables=noted(self.tables(run), self.note(run)))

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from parley.engine.negotiation.attacks.opponents import META_STRATEGIES, hard_weights, nash, prioritised
+from parley.engine.core.stats.known import META_STRATEGIES, hard_weights, nash, prioritised
 
 # What the adversary of the column gains from the target of the line.
 ROCK_PAPER_SCISSORS = np.array([[0.0, 1.0, -1.0], [-1.0, 0.0, 1.0], [1.0, -1.0, 0.0]])
