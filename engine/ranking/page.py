@@ -279,7 +279,7 @@ def draw_movement(counts: np.ndarray, axes: Axes) -> None:
     axes.set(xlim=ends, ylim=ends[::-1], xticks=ticks, yticks=ticks, xlabel="rank after", ylabel="rank before")
 
 
-class Draft(NamedTuple):
+class AttackedContext(NamedTuple):
     """An attacked context before it is formatted.
 
     Args:
@@ -301,7 +301,7 @@ class Draft(NamedTuple):
     remarks: Sequence[str] = ()
 
 
-def drafted(run: Run, number: int, rule: str) -> Draft | None:
+def drafted(run: Run, number: int, rule: str) -> AttackedContext | None:
     """Return a context under one rule; None without a right reply, or without scores of a ranker.
 
     Args:
@@ -325,7 +325,7 @@ def drafted(run: Run, number: int, rule: str) -> Draft | None:
     about = min([index for index in right if keeps_labels or index in changed] or right, key=lambda index: before[index])
     fooled = (before[about] == 1 and after[about] > 1) if keeps_labels else after[about] == 1
     num_changed = sum(ranked.changed[number, rule].values())
-    return Draft(row, changed, dict(zip(rankers, ranks, strict=True)), about, bool(fooled), num_changed)
+    return AttackedContext(row, changed, dict(zip(rankers, ranks, strict=True)), about, bool(fooled), num_changed)
 
 
 def example(run: Run, number: int, rule: str) -> Item | None:
@@ -334,7 +334,7 @@ def example(run: Run, number: int, rule: str) -> Item | None:
     return None if draft is None else _item(draft)
 
 
-def _item(draft: Draft) -> Item:
+def _item(draft: AttackedContext) -> Item:
     """Return an attacked context, candidates by their rank after the attack by the first ranker."""
     row, about, num = draft.row, draft.about, draft.num_changed
     first, (before, after) = next(iter(draft.ranks.items()))
@@ -515,7 +515,7 @@ def search_item(row: Row, search: Row) -> Item:
     remarks = [f"{queries:,} {'query' if queries == 1 else 'queries'}", *[", ".join(search["moves"])] * bool(search["moves"])]
     ranks = {search["model"]: (expected_ranks(scores), expected_ranks(after))}
     fooled = search["status"] == "success"
-    return _item(Draft(row, {edited: search["text"]}, ranks, edited, fooled, search["num_changed"], remarks))
+    return _item(AttackedContext(row, {edited: search["text"]}, ranks, edited, fooled, search["num_changed"], remarks))
 
 
 class HardenedRankers(Hardenings):

@@ -283,7 +283,7 @@ def test_the_command_line_decides_conditions_and_prints_json(tmp_path: Path, cap
 
 
 def test_the_example_of_the_documents_is_a_recipe(tmp_path: Path) -> None:
-    text = (ROOT / "docs" / "compare.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "recipes.md").read_text(encoding="utf-8")
     (example,) = re.findall(r"^```yaml\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
     assert len(example.splitlines()) == 15
     recipe = read_recipe(write(tmp_path, example))
