@@ -106,8 +106,9 @@ def _without_constants(kind: type, values: Mapping[str, Any], where: str) -> dic
         if last not in outer[-1]:
             continue
         if (value := outer[-1].pop(last)) != constant:
+            now = "left to its default" if constant is None else f"always {constant!r}"
             raise ConfigError(
-                f"{key} is no setting any more: it is always {constant!r}",
+                f"{key} is no setting any more: it is {now}",
                 where=where or None,
                 got=repr(value),
                 fix="leave it out; a run of an earlier version with another value can be read and reported, and not resumed",
