@@ -817,7 +817,7 @@ class Reproductions(Chapter):
     """The chapter of tables that were measured again, finished or not."""
 
     name, title, unit = "reproduction", "Reproduced tables", "trainings"
-    in_tables = True
+    in_tables = open_tables = True
     noted = False
     jobs = (REPRODUCE_CHENG2019.name,)
     stages: ClassVar = {REPRODUCE_CHENG2019.name: Stages(others="hidden")}

@@ -515,6 +515,7 @@ class Chapter(ABC):
         stages: presentation of the stages of its composite runs, by job.
         curves: the curves that events of its runs make.
         in_tables: whether the tables show all metrics.
+        open_tables: whether all tables stand open, because they are what the run is for.
         noted: whether to show the note of the verb; it may stand below a table already.
         terms: glossary: meaning of a word of the chapter, by a regular expression that finds it in any case.
     """
@@ -526,6 +527,7 @@ class Chapter(ABC):
     stages: ClassVar[Mapping[str, Stages]] = {}
     curves: ClassVar[Sequence[CurveSource]] = ()
     in_tables: ClassVar[bool] = False
+    open_tables: ClassVar[bool] = False
     noted: ClassVar[bool] = True
     terms: ClassVar[Mapping[str, tuple[str, str]]] = {}
 

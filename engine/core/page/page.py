@@ -327,8 +327,9 @@ def _parts(chapter: Chapter, runs: Sequence[Run], links: Mapping[str, str], titl
     for heading, table in headed_tables(chapter, runs):
         columns = [place for place, column in enumerate(table.columns) if place and column not in table.texts]
         num = sum(row[place] not in ("", ABSENT) for row in table.rows for place in columns)
-        sheets[num <= room].append(fitted(brief(heading), table))
-        room -= num if num <= room else 0
+        is_open = num <= room or chapter.open_tables
+        sheets[is_open].append(fitted(brief(heading), table))
+        room -= num * is_open
     measured = [(run, metrics) for run in runs if run.shown and (metrics := chapter.shown(run))]
     blocks = metric_blocks((run.heading, metrics, chapter.legend(run)) for run, metrics in measured)
     has_main = any(metric.main for metric, _ in blocks)

@@ -156,7 +156,7 @@ class Recipes(Chapter):
     """The chapter of recipes: their tables; the stages have chapters of their own."""
 
     name, title = "recipe", "Tables of the recipe"
-    in_tables = True
+    in_tables = open_tables = True
 
     def owns(self, job: str) -> bool:
         return job == "compare" or job.startswith("reproduce-")
