@@ -149,7 +149,7 @@ def test_an_example_runs_from_an_empty_folder(path: Path, tmp_path: Path) -> Non
 
 
 def test_the_environment_is_stepped_through_as_its_page_says(capsys: pytest.CaptureFixture[str]) -> None:
-    page = (ROOT / "docs" / "negotiation.md").read_text()
+    page = (ROOT / "docs" / "tutorial.md").read_text()
     (stepped,) = [block for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "gymnasium.make" in block]
     found: dict[str, Any] = {}
     exec(stepped, found)  # our own page

@@ -157,6 +157,13 @@ PLAYTHROUGHS = (
         seed=2,
     ),
     Playthrough(
+        name="negotiation_by_acts",
+        environment="parley/NegotiationActs-v1",
+        arguments={"scenarios": (SCENARIO,), "rules": RULES},
+        policy=lambda step, observation: np.int64(3 if step == 0 else 39),
+        seed=3,
+    ),
+    Playthrough(
         name="negotiation_advantage_of_side_1",
         environment=NEGOTIATION,
         arguments={

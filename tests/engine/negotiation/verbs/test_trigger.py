@@ -87,7 +87,7 @@ def test_what_was_searched_is_said_and_makes_the_wanted_answers_likelier(tmp_pat
     assert metrics["untouched_advantage"].value == pytest.approx(sum(before for before, _ in gains) / 4)
     assert metrics["forced_advantage"].value == pytest.approx(sum(after for _, after in gains) / 4)
     page = render(collect_run(tmp_path / "run"), load_chapters())
-    assert "a search for words to add (trigger)" in page.lower()
+    assert "a search for words to add" in page.lower()
     assert "without these words" in page
     assert "mean of both answers, the end of the talk and a choice: TriggerObjective(" in page
     assert played[0]["attempts"][0]["base"].split()[0] in page, "dialogues are shown"

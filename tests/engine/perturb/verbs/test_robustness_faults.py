@@ -52,7 +52,7 @@ def test_a_finished_run_asks_nothing_and_says_so(
     tmp_path: Path, asked: RobustnessConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, notes = run(asked, tmp_path / "run", Silent()), Notes()
-    monkeypatch.setattr(job, "_prepare", lambda *_: pytest.fail("nothing is left to ask"))
+    monkeypatch.setattr(job.EvaluateRobustness, "prepare", lambda *_: pytest.fail("nothing is left to ask"))
     again = run(replace(asked, workers=3, address="10.0.0.1:6379"), tmp_path / "run", notes)
     assert (again.metrics, again.legend, again.tables) == (first.metrics, first.legend, first.tables)
     assert notes.said == [f"{tmp_path / 'run'} is finished: nothing is left to do"]

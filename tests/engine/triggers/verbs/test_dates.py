@@ -103,7 +103,7 @@ def test_every_setting_of_a_template_gets_the_date_but_where_one_was_asked_for()
     assert (config.hugging_face.date, config.chat.date) == (SATURDAY, SUNDAY)
     assert dated(TrainHardenedConfig(), SATURDAY).date == SATURDAY
     campaign = dated(HardenTriggersConfig(), SATURDAY)
-    assert campaign.hardening.date == SATURDAY
+    assert campaign.hugging_face.date == SATURDAY
     plain = WeightSettings(date=SUNDAY)
     assert dated(plain, SATURDAY) is plain
 

@@ -121,7 +121,7 @@ def test_no_kind_of_answer_without_a_reply_is_a_success_of_a_control(tmp_path: P
     assert ("--set success.tokens=N" in result.more[""].note) == (kind == "cut in thinking")
     page = report_from_run(tmp_path / "run").read_text()
     assert f"(no reply: {kind})" in page
-    assert "got a reply that matches the pattern hello|^$." in page
+    assert "A success is a reply that matches the pattern hello|^$." in page
     assert "target for a reply" not in page
     if row["reasoning"]:
         assert "thought before it" in page
