@@ -13,7 +13,7 @@ import grimp
 from tests.test_house import ROOT, SOURCES
 
 MOST_FILES = 456
-MOST_LINES = 127_900
+MOST_LINES = 127_908
 MOST_QUESTIONS = 1
 """Thousandths of docstrings that begin with a question word."""
 MOST_IDIOMS = 13
