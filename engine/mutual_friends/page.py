@@ -246,7 +246,7 @@ class HardenedFriends(Hardenings):
     }
 
     def outcome(self, run: Run) -> Verdict:
-        """Return the harm of the best known liar to result and start; the controls are details."""
+        """Return the harm of the best known liar to result and start; random lies are a detail."""
         metrics = run.metrics
         # A campaign of an older version was measured by fresh liars alone.
         figure, liar = (EXPLOITABILITY, "best known") if EXPLOITABILITY in metrics else (HARM, "fresh")
@@ -257,9 +257,9 @@ class HardenedFriends(Hardenings):
             for column, gain in GAINS.items()
             if gain in metrics
         }
-        before = f", {harms.pop('before')}" if "before" in harms else ""
+        others = "".join(f", {harms.pop(column)}" for column in ("before", WITHOUT_LIES) if column in harms)
         return Verdict(
-            sentence=f"The {liar} liar's harm is {number(LYING[HARM], marks['after'].value)} after the hardening{before}.",
+            sentence=f"The {liar} liar's harm is {number(LYING[HARM], marks['after'].value)} after the hardening{others}.",
             metric=LYING[HARM]._replace(title=f"Harm of the {liar} liar"),
             number=marks["after"],
             unit="chats",

@@ -559,12 +559,10 @@ class HardenedNegotiators(Chapter):
         warnings, details = _cautions(metrics), []
         if (num := metrics.get(NUM_KNOWN, NOTHING)).n:
             details.append(f"The best of {num.value:.0f} known adversaries, in dialogues that did not choose it.")
-        if control.n:
-            doubt = "" if certain_sign(beyond) else ", no certain difference"
-            details.append(
-                "As much training in plain play alone, without an adversary, brings it to "
-                f"{number(POINTS, control.value)}{doubt}."
-            )
+        plainly = f", {number(POINTS, control.value)} after plain play alone" if control.n else ""
+        if control.n and certain_sign(drop) > 0 and certain_sign(beyond) <= 0:
+            as_much = "more" if certain_sign(beyond) else "as much, within the intervals"
+            warnings.append(f"As many dialogues of plain play, without an adversary, help {as_much}.")
         average, more = (metrics.get(name, NOTHING) for name in (MEAN_FRESH, MORE))
         if average.n:
             details.append(f"Fresh adversaries gain {number(POINTS, average.value)} in the mean.")
@@ -572,7 +570,7 @@ class HardenedNegotiators(Chapter):
                 added = f"The second half of their budget added {number(POINTS, more.value)}: a larger one would find more."
                 warnings.append(added)
         return Verdict(
-            sentence=f"{outcome}: the best known adversary was {then} points ahead before it, {now} after it.",
+            sentence=f"{outcome}: the best known adversary was {then} points ahead before it, {now} after it{plainly}.",
             metric=_AHEAD,
             number=drop,
             label="Points that hardening takes off",

@@ -19,7 +19,7 @@ from markupsafe import Markup
 from parley.engine.core.page.content import Chapter, CurveSource, Figure, Item, Run, Stages, Verdict
 from parley.engine.core.page.markup import ARROW, badges, joined, line, marked, paragraphs, sides
 from parley.engine.core.page.page import SHARE, certain_sign, first_marks, number
-from parley.engine.core.page.trainings import Hardenings, certainly
+from parley.engine.core.page.trainings import Hardenings, comparison
 from parley.engine.core.stats.statistics import NOTHING, Estimate, Metric, Row
 from parley.engine.core.tables.table import figure
 from parley.engine.core.verbs.campaign import CONTROL, RESULT, START
@@ -556,20 +556,18 @@ class HardenedRankers(Hardenings):
     }
 
     def outcome(self, run: Run) -> Verdict:
-        """Answer with the right replies that stay first under attack: result and start; the control is a detail."""
+        """Answer with the right replies that stay first under attack: result, start and control."""
         metrics = run.metrics
         names = {column: f"{HELD}{ending}" for column, ending in HARDENED.endings.items()}
         held = {column: metrics[name] for column, name in names.items() if name in metrics}
-        alone = []
-        if GAIN_BEYOND_CONTROL in metrics:
-            sure = certainly(metrics[GAIN_BEYOND_CONTROL], "fewer", "more")
-            alone = [f"After as much training on replies as they are: {number(SHARE, held['control'].value)}{sure}."]
+        gains = {"before the hardening": GAIN, "in the control, trained as long on replies as they are": GAIN_BEYOND_CONTROL}
+        control = f", in the control {number(SHARE, held['control'].value)}" if "control" in held else ""
         return Verdict(
             sentence=f"Under attack the right reply stays first in {number(SHARE, held['after'].value)} of the contexts, "
-            f"before the hardening in {number(SHARE, held['before'].value)}{certainly(metrics[GAIN], 'fewer', 'more')}.",
+            f"before the hardening in {number(SHARE, held['before'].value)}{control}.",
             metric=_HELD,
             number=held["after"],
             unit="dialogues",
             marks=held,
-            details=alone,
+            details=[comparison(metrics[gain], other) for other, gain in gains.items() if gain in metrics],
         )

@@ -17,7 +17,7 @@ import numpy as np
 from parley.engine.core.page.content import Chapter, Figure, Item, Run, Stages, Verdict, told_apart
 from parley.engine.core.page.markup import ARROW, badges, facts, joined, line
 from parley.engine.core.page.page import SHARE, first_marks, number
-from parley.engine.core.page.trainings import Hardenings, certainly
+from parley.engine.core.page.trainings import Hardenings, comparison
 from parley.engine.core.stats.known import EXPLOITABILITY
 from parley.engine.core.stats.statistics import NO_REPLY, NOTHING, Estimate, Metric, Points, Row, is_no_reply
 from parley.engine.core.tables.table import figure
@@ -118,7 +118,7 @@ class TriggerSearches(Chapter):
         if len(searches) == 2:
             sentence += f" and {texts[1]}"
         elif len(searches) > 2:
-            sentence += f" at most, {texts[-1]} at least, in {len(searches)} searches"
+            sentence = f"Of {len(searches)} searches, the best found triggers for {texts[0]}, the worst for {texts[-1]}"
         skipped = [f"{len(lost):,} of {len(lost) + len(run.rows):,}" for run in searches if (lost := _skipped(run))]
         return Verdict(
             sentence=f"{sentence}.",
@@ -242,14 +242,17 @@ def _success_verdict(run: Run, units: str, all_marks: Mapping[str, Estimate]) ->
         return None
     # A matrix, and methods under one budget, are led by their highest share.
     ordered = sorted(marks, key=lambda name: -marks[name].value) if len(marks) > _MOST_LINES else list(marks)
-    shares = {name: f"{number(SHARE, marks[name].value)} {name}" for name in ordered}
-    first, *others = shares.values()
-    summary = ", ".join((first, *others)) if len(shares) <= _MOST_LINES else f"{first} at most, {others[-1]} at least"
+    shares = {name: number(SHARE, marks[name].value) for name in ordered}
+    first, last = (name.removeprefix("of ") for name in (ordered[0], ordered[-1]))
+    sentence = f"Of {units}, {', '.join(f'{share} {name}' for name, share in shares.items())} got a successful reply."
+    if len(shares) > _MOST_LINES:
+        lowest, highest = shares[ordered[-1]], shares[ordered[0]]
+        sentence = f"Between {lowest} ({last}) and {highest} ({first}) of {units} got a successful reply."
     settings = run.config if run.job == SEARCH_TEXT.name else run.config.get("hugging_face", {})
     clause = successful_reply(run.config["success"], end=settings.get("end"))
     without = run.metrics.get(NO_REPLY, NOTHING).value
     return Verdict(
-        sentence=f"Of {units}, {summary} got a successful reply.",
+        sentence=sentence,
         metric=SHARE._replace(
             title="Successes",
             direction="higher: adversary",
@@ -485,6 +488,9 @@ _TYPED = {
 """Jobs that type inputs to chat models."""
 
 
+_CONTROL = "for the control, trained as long on clean contexts alone"
+
+
 class HardenedModels(Hardenings):
     """The chapter of campaigns."""
 
@@ -507,12 +513,12 @@ class HardenedModels(Hardenings):
         shares = {model: number(SHARE, estimate.value) for model, estimate in marks.items()}
         who = "The best of all known inputs makes" if is_typed else "A search of it makes"
         less = metrics.get(f"{last}.{LESS_THAN_CONTROL}")
-        sure = "" if less is None else certainly(less, "more", "fewer")
+        control = f", the control {shares[CONTROL]}" if CONTROL in shares else ""
         return Verdict(
-            sentence=f"{who} the hardened model say {shares[last]} of the targets, before the hardening {shares[START]}.",
+            sentence=f"{who} the hardened model say {shares[last]} of the targets, before it {shares[START]}{control}.",
             metric=SHARE._replace(title="Targets reached by known inputs" if is_typed else "Targets found anew"),
             number=marks[last],
             unit="targets",
             marks=marks,
-            details=[f"After as much training on clean contexts alone: {shares[CONTROL]}{sure}."] if CONTROL in shares else [],
+            details=[] if less is None else [comparison(less, _CONTROL, "less", "more")],
         )

@@ -68,6 +68,12 @@ def certainly(gain: Estimate, less: str, more: str) -> str:
     return {1: f" (certainly {less})", 0: "", -1: f" (certainly {more})"}[certain_sign(gain)]
 
 
+def comparison(gain: Estimate, other: str, more: str = "more", less: str = "less") -> str:
+    """Return the sentence that a share is MORE or LESS than in another model, by a gain over it, or not certainly either."""
+    than = {1: f"certainly {more} than", 0: "not certainly other than", -1: f"certainly {less} than"}
+    return f"That is {than[certain_sign(gain)]} {other}."
+
+
 _NUM_MAIN = 3
 
 

@@ -140,11 +140,17 @@ def test_a_target_that_repeats_itself_is_told(after: float, control: float, told
     assert told_by(verdict(campaign(0.5, **figures))).endswith(f" It is still exploitable. {told}".rstrip())
 
 
-@pytest.mark.parametrize(("control", "told"), [(2.9, "2.90."), (2.6, "2.60, no certain difference.")])
-def test_training_alone_stands_beside_hardening(control: float, told: str) -> None:
+PLAINLY = "As many dialogues of plain play, without an adversary, help "
+
+
+@pytest.mark.parametrize(
+    ("control", "told"), [(2.9, []), (2.6, [f"{PLAINLY}as much, within the intervals."]), (2.1, [f"{PLAINLY}more."])]
+)
+def test_training_alone_stands_in_the_sentence_and_takes_the_credit_that_is_its(control: float, told: list[str]) -> None:
     figures = {"exploitability_control": control, "exploitability_drop_beyond_control": control - 2.5}
     found = verdict(campaign(0.5, **around(**figures)))
-    assert found.details == [f"As much training in plain play alone, without an adversary, brings it to {told}"]
+    assert found.sentence.endswith(f", {control:.2f} after plain play alone.")
+    assert [warning for warning in found.warnings if warning.startswith(PLAINLY)] == told
     assert found.marks["best adversary, after plain play alone"].value == control
 
 

@@ -220,7 +220,7 @@ def test_the_verdict_counts_triggers_and_what_was_skipped() -> None:
     skipped = "Skipped, as the model cannot say them: 1 of 3 sentences."
     assert said(rude, usual) == f"{told} {few} {skipped}"
     many = said(*(section(targets="normal", name=name) for name in "abc"), rude)
-    assert "1 of 3 usual replies at most, 0 of 2 rude sentences at least, in 4 searches" in many
+    assert "Of 4 searches, the best found triggers for 1 of 3 usual replies, the worst for 0 of 2 rude sentences." in many
 
 
 def test_nothing_measured_has_no_verdict() -> None:
