@@ -488,9 +488,6 @@ _TYPED = {
 """Jobs that type inputs to chat models."""
 
 
-_CONTROL = "for the control, trained as long on clean contexts alone"
-
-
 class HardenedModels(Hardenings):
     """The chapter of campaigns."""
 
@@ -520,5 +517,7 @@ class HardenedModels(Hardenings):
             number=marks[last],
             unit="targets",
             marks=marks,
-            details=[] if less is None else [comparison(less, _CONTROL, "less", "more")],
+            details=[]
+            if less is None
+            else [comparison(less, "for the control, trained as long on clean contexts", "less", "more")],
         )

@@ -101,16 +101,12 @@ class NegotiationActsEnv(OneSide[Any, np.int64]):
     `action_mask` (n,) int8, the form of RLlib's masked modules. The features: own values, both sides' last proposals, the
     deal on the table or agreed, the progress of the talk, flags of proposals, insistence and walking away, and for each
     proposal its worth to you and, estimated from the words, to the partner.
-
     ## Starting State
     As `parley/Negotiation-v1`.
-
     ## Reward
     As `parley/Negotiation-v1`.
-
     ## Episode End
     As `parley/Negotiation-v1`. If the partner ends the talk before your first act, that act only collects the reward.
-
     ## Information
     `action_mask` and `num_illegal_acts` in every step; at the end also what `parley/Negotiation-v1` tells.
 
@@ -119,7 +115,6 @@ class NegotiationActsEnv(OneSide[Any, np.int64]):
 
     * `chattiness`: 0..1, the amount of words beyond the necessary.
     * `observations`: `"flat"` or `"masked"`.
-
     ## References
     As `parley/Negotiation-v1`.
 
