@@ -127,11 +127,9 @@ class NegotiationActsEnv(OneSide[Any, np.int64]):
     """
 
     def __init__(self, chattiness: float = 0.0, observations: str = FLAT, **arguments: Any) -> None:
-        forms = (FLAT, MASKED)
-        if observations not in forms:
-            what = f"unknown form of observations{nearest(str(observations), forms)}"
-            fix = f"one of {', '.join(forms)}"
-            raise ConfigError(what, where=type(self).__name__, got=repr(observations), fix=fix)
+        if observations not in (FLAT, MASKED):
+            what = f"unknown form of observations{nearest(str(observations), (FLAT, MASKED))}"
+            raise ConfigError(what, where=type(self).__name__, got=repr(observations), fix=f"{FLAT!r} or {MASKED!r}")
         self._chattiness, self._is_flat = chattiness, observations == FLAT
         super().__init__(**arguments)
 
