@@ -44,7 +44,7 @@ def test_it_leaves_a_network_and_its_figures(tmp_path: Path, corpus: str) -> Non
     assert [epoch["stage"] for epoch in epochs] == ["full", "full", "decay"]
     assert notes.stages[:3] == [(f"epoch {number}", 3, "batches") for number in (1, 2, 3)]
     assert all(path.exists() for path in result.files)
-    settings = PerturbSettings(paraphraser=tmp_path / "run")
+    settings = PerturbSettings(paraphraser=tmp_path / "run", lexicon="built-in")
     assert len(build(settings, Resources(settings)).perturb([parse_turns("red green")], [0])) == 1
 
 

@@ -114,7 +114,7 @@ def test_a_network_perturbs_each_context_alone_and_keeps_the_boundaries() -> Non
 
 def test_a_stored_paraphraser_is_found_by_its_run(tmp_path: Path) -> None:
     save_pointer_generator(network(), tmp_path / "checkpoint", {})
-    settings = PerturbSettings(paraphraser=tmp_path)
+    settings = PerturbSettings(paraphraser=tmp_path, lexicon="built-in")
     (found,) = build(["generative-paraphrase"], settings, Resources(settings))
     assert found.name == "generative-paraphrase"
     assert len(found.perturb(CONTEXTS, [0, 1])) == 2
