@@ -84,3 +84,13 @@ def ray_session() -> Iterator[RaySession]:
     """The one local Ray session of the tests; four logical CPUs, whatever the machine has."""
     with connect(num_cpus=4) as session:
         yield session
+
+
+@pytest.fixture
+def workers_here(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Runs with workers have hostile ones of this process, and need no Ray."""
+    from tests.engine.core.ray.pool_here import PoolHere, put_in_place
+
+    put_in_place(monkeypatch)
+    yield
+    assert PoolHere.most > 1, "one shard has no company"

@@ -80,3 +80,8 @@ def test_a_trial_of_which_most_answers_are_no_reply_has_failed() -> None:
     with pytest.raises(RunError, match="9 of 10 answers"):
         _measured({"score": 1.0}, result)
     assert _measured({"score": 1.0}, replace(result, chat_usage={FAILURE: ""})).value == 1.0
+
+
+def test_what_is_to_fall_keeps_its_interval_in_order() -> None:
+    result = Result(Path("runs/x"), "x", {"score": Estimate(1.0, 0.5, 2.0, 9)})
+    assert _measured({"score": -2.0}, result) == Estimate(-2.0, -4.0, -1.0, 9)

@@ -89,6 +89,7 @@ def test_the_digest_is_that_of_prompts_in_files_too(tmp_path: Path) -> None:
         (RULE + "prompts: [{text: ''}]", "text is no text"),
         (RULE + "prompts: [{id: a, text: x}, {id: a, text: y}]", "two prompts have one id"),
         (RULE + "prompts: [{messages: [{role: assistant, content: x}]}]", "ends with the user's"),
+        (RULE + "prompts: [{messages: [{role: user, content: x}, {role: assistant, content: y}]}]", "ends with the user's"),
         (RULE + "prompts: [{messages: [{role: bot, content: x}]}]", "a message has another role"),
         (RULE + "prompts: [{file: none.csv}]", "none.csv"),
         ("rules: [{must: x, must_not: y}]\nprompts: [a]", "what must or must not be in a reply"),

@@ -323,8 +323,13 @@ def test_an_utterance_is_cut_at_its_first_end_and_at_max_words() -> None:
 
 @pytest.mark.parametrize(
     ("rules", "num_utterances"),
-    [(Rules(max_turns=3, max_words=6, max_tokens=64), 3), (Rules(max_turns=20, max_words=6, max_tokens=20), 2)],
-    ids=["turns", "tokens"],
+    [
+        (Rules(max_turns=3, max_words=6, max_tokens=64), 3),
+        (Rules(max_turns=20, max_words=6, max_tokens=20), 2),
+        # Two utterances take 16: the third just fits.
+        (Rules(max_turns=20, max_words=6, max_tokens=26), 3),
+    ],
+    ids=["turns", "tokens", "just enough tokens"],
 )
 def test_a_limit_forces_the_selection_on_the_side_to_move(rules: Rules, num_utterances: int) -> None:
     game = one_dialogue(rules)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from parley.engine.core.verbs.api import check_part
 from parley.envs.core.errors import ConfigError, ScenarioError
-from parley.envs.ranking.edit_game import AlikeWords, EditGame, EditRules, RankGoal, TermOverlap
+from parley.envs.ranking.edit_game import AlikeWords, EditedReply, EditGame, EditRules, RankGoal, TermOverlap
 from parley.envs.ranking.groups import CandidateGroup
 from parley.envs.ranking.ranking_env import ResponseRankingEnv
 from tests.envs.ranking.made_up import DESK, Listed
@@ -79,6 +79,12 @@ def test_the_right_reply_is_pushed_down_by_the_other_goal() -> None:
     assert (info["place"], info["margin"]) == (0, 0.25 - 2.5)
     assert env.step(np.int64(0))[1] == 0.0
     assert observation["actions"].dtype == np.float32
+
+
+def test_scores_that_are_equal_but_for_rounding_reach_no_goal() -> None:
+    reply = EditedReply(DESK, index=1, margin=0.5e-6, tolerance=1e-6)
+    assert not reply.succeeded
+    assert replace(reply, margin=2e-6).succeeded
 
 
 def test_groups_without_anything_to_edit_are_passed_over() -> None:

@@ -77,7 +77,8 @@ def slow(*kinds: str) -> list[object]:
     return [pytest.param(kind, marks=pytest.mark.slow) for kind in kinds]
 
 
-@pytest.mark.parametrize("kind", ["search", *slow("attack", "robustness", "ranking", "ranking-attack", "selfplay")])
+# That a lost machine costs no shard is held of the frame by tests/engine/core/ray/test_recovery.py.
+@pytest.mark.parametrize("kind", slow("search", "attack", "robustness", "ranking", "ranking-attack", "selfplay"))
 def test_a_machine_lost_in_the_middle_costs_no_row(tmp_path: Path, kind: str) -> None:
     """A head and one more machine, each with a worker."""
     survives(LOSES_A_MACHINE.replace("KIND", kind).replace("HEAD", "1"), tmp_path, timeout_s=550)
@@ -110,7 +111,8 @@ def test_a_killed_driver_goes_on_in_another_session(tmp_path: Path, kind: str, r
     assert found == case.rows_of(tmp_path / "whole")
 
 
-@pytest.mark.parametrize("kind", ["selfplay", *slow("search", "attack", "robustness", "ranking", "ranking-attack")])
+# That lost workers cost nothing is held of the frame by test_pool.py, test_record.py and test_turns.py beside that.
+@pytest.mark.parametrize("kind", slow("selfplay", "search", "attack", "robustness", "ranking", "ranking-attack"))
 def test_workers_killed_every_few_shards_cost_no_row(
     tmp_path: Path, kind: str, ray_session: RaySession, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from parley.engine.core.runs.documents import SUMMARY
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.stats.known import Round
 from parley.engine.core.stats.statistics import Estimate, count
+from parley.engine.core.verbs import composite
 from parley.engine.core.verbs.campaign import STOPPED, StopRule, make_rounds, rounds_of
 from parley.envs.core.config import Configuration
 from tests.engine.core.verbs.made_up import Notes
@@ -66,3 +68,16 @@ def test_a_campaign_whose_rounds_help_makes_all_of_them(run: RunFolder) -> None:
     course = Course(run, [7.0, 6.0, 5.0, 4.0, 3.0, 2.0, 1.0, 0.0])
     assert len(course.rounds()) == 1 + RULE.rounds
     assert not course.notes.said
+
+
+@pytest.mark.parametrize(("num", "more"), [(5, []), (7, ["and 2 more of stages"])])
+def test_of_many_warnings_of_stages_five_are_shown_and_the_others_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, num: int, more: list[str]
+) -> None:
+    for number in range(num):
+        RunFolder.open(tmp_path / f"stage-{number}", CourseConfig(), job="test").close()
+        (tmp_path / f"stage-{number}" / SUMMARY).touch()
+    monkeypatch.setattr(RunFolder, "outcomes", lambda run: None)
+    monkeypatch.setattr(RunFolder, "summary", lambda run: {})
+    monkeypatch.setattr(composite, "failure_of", lambda outcomes: "all failed")
+    assert composite.warnings_of_stages(tmp_path, {}) == [f"stage-{number}: all failed" for number in range(5)] + more

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from parley.engine.core.page.page import collect_run
-from parley.engine.core.ray.session import RaySession
 from parley.engine.core.ray.worker import Shard
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.verbs.job import USAGE, Silent
@@ -128,8 +127,8 @@ def test_a_liar_is_asked_nothing_twice_and_nothing_of_a_chat_depends_on_its_shar
     assert rows(tmp_path / "other") == whole
 
 
-@pytest.mark.ray
-def test_two_workers_write_the_rows_of_none(server: FakeServer, tmp_path: Path, ray_session: RaySession) -> None:
+@pytest.mark.usefixtures("workers_here")
+def test_two_workers_write_the_rows_of_none(server: FakeServer, tmp_path: Path) -> None:
     config = replace(SMALL, strategies=f"liar:{server.name}")
     run(config, tmp_path / "whole", Silent())
     run(replace(config, workers=2), tmp_path / "two", Silent())

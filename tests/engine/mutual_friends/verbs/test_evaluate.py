@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from safetensors.torch import save_file
 
-from parley.engine.core.ray.session import RaySession
 from parley.engine.core.ray.worker import Shard
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.verbs.job import USAGE, Silent
@@ -237,8 +236,8 @@ def test_a_checkpoint_plays_in_the_words_of_its_corpus_and_keeps_its_weights(tmp
         run(config, tmp_path / "run", Silent())
 
 
-@pytest.mark.ray
-def test_two_workers_write_the_rows_of_none(tmp_path: Path, ray_session: RaySession) -> None:
+@pytest.mark.usefixtures("workers_here")
+def test_two_workers_write_the_rows_of_none(tmp_path: Path) -> None:
     run(SMALL, tmp_path / "whole", Silent())
     run(replace(SMALL, workers=2), tmp_path / "two", Silent())
     assert rows(tmp_path / "two") == rows(tmp_path / "whole")

@@ -204,6 +204,7 @@ def test_weights_fit_the_opponents(drawing: dict[str, Any]) -> None:
 def test_why_opponents_failed_stands_on_one_line_of_the_error() -> None:
     reason = str(ConfigError("the Python file raised an error", where="mine.py:3", got="ValueError: no words", fix="mend it"))
     with pytest.raises(ConfigError) as caught:
-        require_enough({0: ("mine", reason)}, {0: "mine", 1: "mine"}, 0.1)
+        require_enough({0: ("mine", reason)}, {0: "mine", 1: "mine"}, 0.49)
+    require_enough({0: ("mine", reason)}, {0: "mine", 1: "mine"}, 0.5)
     assert [line.split(":")[0].strip() for line in str(caught.value).splitlines()[1:]] == ["where", "got", "fix"]
     assert str(caught.value.got).endswith("; the Python file raised an error, where: mine.py:3, got: ValueError: no words")

@@ -268,7 +268,9 @@ def test_mistakes_are_named_and_no_run_is_made(tmp_path: Path, target: Path) -> 
     assert not (tmp_path / "run").exists()
 
 
+# Of a table without counterparts test_table.py holds it.
 @pytest.mark.ray
+@pytest.mark.slow
 @pytest.mark.usefixtures("ray_session")
 def test_rows_are_the_same_whoever_makes_them_and_trainings_lie_side_by_side(tmp_path: Path, trainee: Path, root: Path) -> None:
     hardened = save_negotiator(tmp_path / "hardened" / "checkpoint", seed=9, vocabulary=corpus_vocabulary(root))

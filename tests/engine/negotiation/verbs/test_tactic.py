@@ -135,7 +135,7 @@ def test_a_run_that_was_broken_off_asks_nothing_twice_and_ends_alike(tmp_path: P
     assert set(before) == set(questions)
 
 
-@pytest.mark.ray
+@pytest.mark.usefixtures("workers_here")
 def test_rows_are_the_same_for_any_number_of_workers(tmp_path: Path) -> None:
     small = config(tmp_path, search=replace(SEARCH, rounds=2))
     ATTACK_TACTIC.run(small, tmp_path / "alone", Silent())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +9,12 @@ import torch
 
 from parley.engine.perturb.strategy import PerturbSettings
 from parley.engine.perturb.verbs.config import EngineSettings, RobustnessConfig
-from parley.engine.perturb.verbs.robustness import QueryTask
 from parley.envs.corpora.pairs.compiled import load_pairs
 from parley.envs.corpora.pairs.contexts import with_eot
 from parley.envs.corpora.pairs.vocabulary import PairVocabulary
 from parley.policies.seq2seq.model import Seq2Seq
 from parley.policies.seq2seq.scoring import save_model
 from parley.policies.seq2seq.settings import Seq2SeqSizes
-from tests.engine.core.verbs.made_up import DiesOnce
 
 SWAP, ANTONYM = "random-swap", "antonym"
 BUILT_IN = PerturbSettings(lexicon="built-in")
@@ -52,13 +49,3 @@ def evaluation(model: str, **changes: Any) -> RobustnessConfig:
     settings: dict[str, Any] = {"strategies": f"{SWAP},{ANTONYM}", "limit": 10, "perturb": BUILT_IN}
     settings |= {"engine": EngineSettings(batch_size=8), "shard_size": 4}
     return RobustnessConfig(model=model, **{**settings, **changes})
-
-
-@dataclass(frozen=True)
-class Dying(QueryTask):
-    """An evaluation whose worker dies once."""
-
-    mark: Path
-
-    def worker(self) -> DiesOnce:
-        return DiesOnce(self.mark, super().worker())

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 import torch
 
-from parley.engine.core.ray.session import RaySession
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.verbs.job import Silent
 from parley.engine.perturb.lexicon.tagger import NGrams
@@ -113,10 +112,8 @@ def test_an_audit_reads_the_contexts_that_an_evaluation_of_its_seed_asks_about(
             assert all(text in made["text"] for text in texts)
 
 
-@pytest.mark.ray
-def test_rows_and_lines_are_equal_for_no_workers_and_for_two(
-    tmp_path: Path, asked: AuditConfig, ray_session: RaySession
-) -> None:
+@pytest.mark.usefixtures("workers_here")
+def test_rows_and_lines_are_equal_for_no_workers_and_for_two(tmp_path: Path, asked: AuditConfig) -> None:
     run(asked, tmp_path / "here", Silent())
     run(replace(asked, workers=2, shard_size=2), tmp_path / "there", Silent())
     assert rows(tmp_path / "there") == rows(tmp_path / "here")

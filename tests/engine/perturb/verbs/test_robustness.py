@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from pyarrow.parquet import read_table
 
-from parley.engine.core.ray.session import RaySession
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.verbs.export import write_flat
 from parley.engine.core.verbs.job import Silent
@@ -192,10 +191,8 @@ def test_models_are_called_by_their_strategy_or_group() -> None:
     assert label_of([SWAP, ANTONYM]) == f"{SWAP}+{ANTONYM}"
 
 
-@pytest.mark.ray
-def test_rows_are_equal_for_no_workers_and_for_two(
-    tmp_path: Path, asked: RobustnessConfig, trained: str, ray_session: RaySession
-) -> None:
+@pytest.mark.usefixtures("workers_here")
+def test_rows_are_equal_for_no_workers_and_for_two(tmp_path: Path, asked: RobustnessConfig, trained: str) -> None:
     config = replace(asked, trained=trained)
     run(config, tmp_path / "here", Silent())
     run(replace(config, workers=2), tmp_path / "there", Silent())

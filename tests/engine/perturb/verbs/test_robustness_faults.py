@@ -5,13 +5,11 @@ from __future__ import annotations
 import shutil
 from collections import Counter
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from parley.engine.core.ray.session import RaySession
 from parley.engine.core.ray.worker import Shard
 from parley.engine.core.verbs.job import Silent
 from parley.engine.perturb.verbs import robustness as job
@@ -21,20 +19,9 @@ from parley.envs.core.errors import RunError
 from parley.envs.corpora.pairs.turns import Example
 from parley.envs.corpora.pairs.vocabulary import PairVocabulary
 from tests.engine.core.verbs.made_up import Notes, interrupt, rows
-from tests.engine.perturb.verbs.robust import OWN, SWAP, Dying, evaluation, save_responder
+from tests.engine.perturb.verbs.robust import OWN, SWAP, evaluation, save_responder
 
 run = EVALUATE_ROBUSTNESS.run
-
-
-@pytest.mark.ray
-def test_a_killed_worker_costs_nothing(
-    tmp_path: Path, asked: RobustnessConfig, ray_session: RaySession, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run(asked, tmp_path / "whole", Silent())
-    monkeypatch.setattr(job, "QueryTask", partial(Dying, mark=tmp_path / "mark"))
-    run(replace(asked, workers=1), tmp_path / "run", Silent())
-    assert (tmp_path / "mark").exists()
-    assert rows(tmp_path / "run") == rows(tmp_path / "whole")
 
 
 def test_an_interrupted_run_goes_on_where_it_was(tmp_path: Path, asked: RobustnessConfig) -> None:

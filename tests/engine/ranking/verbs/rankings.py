@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from parley.engine.ranking.verbs.attack_worker import RankingAttacks
 from parley.engine.ranking.verbs.config import RankingAttackConfig, RankingConfig
-from parley.engine.ranking.verbs.worker import RankingTask
 from parley.policies.ranking.matching.fit import FORMATS, build
 from parley.policies.ranking.matching.settings import SmnSizes
-from tests.engine.core.verbs.made_up import DiesOnce
 from tests.engine.perturb.verbs.robust import words_of_the_desk
 
 OWN = """
@@ -121,23 +117,3 @@ def attacks(model: str = "tfidf", **changes: Any) -> RankingAttackConfig:
     """Attacks in ten contexts, four a shard, without any data."""
     settings: dict[str, Any] = {"limit": 10, "shard_size": 4, "budget": 30, "method": "greedy"}
     return RankingAttackConfig(model=model, **{**settings, **changes})
-
-
-@dataclass(frozen=True)
-class Dying(RankingTask):
-    """An evaluation whose worker dies once."""
-
-    mark: Path
-
-    def worker(self) -> Any:
-        return DiesOnce(self.mark, super().worker())
-
-
-@dataclass(frozen=True)
-class DyingAttacks(RankingAttacks):
-    """Attacks whose worker dies once."""
-
-    mark: Path
-
-    def worker(self) -> Any:
-        return DiesOnce(self.mark, super().worker())

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from parley.engine.core.ray.session import RaySession
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.verbs.job import Silent
 from parley.engine.perturb.replies.catalogue import build_rules
@@ -18,7 +16,6 @@ from parley.engine.ranking.attacks.attack import FixedRule, RankAttack
 from parley.engine.ranking.attacks.cases import AttackOutcome, transferred
 from parley.engine.ranking.attacks.catalogue import compose_attack
 from parley.engine.ranking.metrics.searched import APPENDING, REACHED_REASON, SearchedRows, search_metrics
-from parley.engine.ranking.verbs import attack as job
 from parley.engine.ranking.verbs.attack import ATTACK_RANKING, PreparedAttack
 from parley.engine.ranking.verbs.config import RankingAttackConfig, group_seed, rule_resources
 from parley.envs.core.errors import ConfigError, DataError
@@ -28,7 +25,7 @@ from parley.envs.ranking.groups import CandidateGroup, CandidateOptions
 from parley.policies.ranking.rankers import load_ranker
 from tests.engine.core.cli.test_next import understood
 from tests.engine.core.verbs.made_up import Listening, Notes, interrupt, rows
-from tests.engine.ranking.verbs.rankings import DyingAttacks, attacks, long_rows, own, save_matcher
+from tests.engine.ranking.verbs.rankings import attacks, long_rows, own, save_matcher
 
 run = ATTACK_RANKING.run
 
@@ -259,15 +256,11 @@ def test_a_method_of_ones_own(tmp_path: Path) -> None:
         assert told["queries"] <= 1
 
 
-@pytest.mark.ray
-def test_two_workers_of_which_one_is_killed_write_the_rows_of_none(
-    tmp_path: Path, ray_session: RaySession, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("workers_here")
+def test_two_workers_of_which_one_is_killed_write_the_rows_of_none(tmp_path: Path) -> None:
     config = attacks(f"tfidf,hf:{encoder(tmp_path)}", method="beam,gaslite")
     whole = run(config, tmp_path / "whole", Silent())
-    monkeypatch.setattr(job, "RankingAttacks", partial(DyingAttacks, mark=tmp_path / "mark"))
     result = run(replace(config, workers=2), tmp_path / "run", Silent())
-    assert (tmp_path / "mark").exists()
     assert rows(tmp_path / "run") == rows(tmp_path / "whole")
     assert result.metrics == whole.metrics
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from parley.engine.core.ray.session import RaySession
 from parley.engine.core.ray.worker import Shard
 from parley.engine.core.verbs.job import Silent
 from parley.engine.ranking.verbs import ranking as job
@@ -19,20 +17,16 @@ from parley.engine.ranking.verbs.ranking import EVALUATE_RANKING
 from parley.engine.ranking.verbs.worker import RankingWorker
 from parley.envs.core.errors import RunError
 from tests.engine.core.verbs.made_up import Notes, interrupt, rows
-from tests.engine.ranking.verbs.rankings import OWN, Dying, asked, own
+from tests.engine.ranking.verbs.rankings import OWN, asked, own
 
 run = EVALUATE_RANKING.run
 
 
-@pytest.mark.ray
-def test_two_workers_of_which_one_is_killed_write_the_rows_of_none(
-    tmp_path: Path, ray_session: RaySession, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("workers_here")
+def test_two_workers_of_which_one_is_killed_write_the_rows_of_none(tmp_path: Path) -> None:
     config = asked("tfidf,bm25")
     whole = run(config, tmp_path / "whole", Silent())
-    monkeypatch.setattr(job, "RankingTask", partial(Dying, mark=tmp_path / "mark"))
     result = run(replace(config, workers=2), tmp_path / "run", Silent())
-    assert (tmp_path / "mark").exists()
     assert rows(tmp_path / "run") == rows(tmp_path / "whole")
     assert result.metrics == whole.metrics
 

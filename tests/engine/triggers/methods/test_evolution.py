@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from parley.engine.triggers.methods.evolution import NO_FITNESS, Evolution, EvolutionSettings, RatedReply, Words, closeness
@@ -64,6 +65,14 @@ def test_a_list_that_is_used_up_ends_the_search() -> None:
 def test_closeness_looks_at_the_beginning_of_a_reply(reply: str, close: float | None) -> None:
     found = closeness(reply, "Sure, here")
     assert found == close if close is not None else 0.4 < found < 1
+
+
+def test_a_parent_is_the_fitter_of_two_members() -> None:
+    search = Evolution(EvolutionSettings(num_words=3, population=4, max_queries=40), WORDS, seed=1)
+    search.tell([RatedReply(number / 10, "") for number, _ in enumerate(search.ask())], success=False)
+    rng = np.random.default_rng(1)
+    best = sum(search._parent(rng) == search.best.words for _ in range(400))
+    assert 0.36 < best / 400 < 0.52, "7 of 16 on average"
 
 
 def test_an_input_without_a_reply_is_no_parent() -> None:

@@ -1,23 +1,21 @@
-"""What searches work on in the tests: small random models, their corpus, and workers that die."""
+"""What searches work on in the tests: small random models and their corpus, and how they are interrupted."""
 
 from __future__ import annotations
 
 import itertools
-import os
-import signal
-from collections.abc import Sequence
-from dataclasses import dataclass
+import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 
-from parley.engine.core.ray.record import Rows
-from parley.engine.core.ray.worker import Shard, TurnResult
+from parley.engine.core.ray import pool
+from parley.engine.core.verbs.job import Job, Silent
 from parley.engine.triggers.methods.settings import RelaxationSettings, SearchSettings
-from parley.engine.triggers.targets import Target
+from parley.engine.triggers.verbs import turns
 from parley.engine.triggers.verbs.config import TriggerConfig, TriggerEngineSettings
-from parley.engine.triggers.verbs.search import SearchTask, SearchWorker
 from parley.envs.corpora.pairs.compiled import load_pairs
 from parley.envs.corpora.pairs.vocabulary import EOS_ID, PairVocabulary
 from parley.policies.seq2seq.model import LanguageModel, Seq2Seq
@@ -50,6 +48,31 @@ from parley.engine.core.ray import actors
 actors.TURN_S = pool.TURN_S = turns.SAVED_EVERY_S = 0.0
 """
 """Code that makes turns end after a step, with what is kept: a fast machine may do all that there is in a longer one."""
+
+
+class _Middle(Silent):
+    """Interrupts a run where something under way is kept that says so."""
+
+    def __init__(self, path: Path, reached: Callable[[Any], bool]) -> None:
+        self.path, self.reached = path, reached
+
+    def advance(self, done: float, note: str = "") -> None:
+        if any(self.reached(json.loads(file.read_text())) for file in (self.path / "unfinished").glob("*.json")):
+            raise KeyboardInterrupt
+
+
+def interrupt_inside(job: Job[Any, Any, Any], config: Any, path: Path, reached: Callable[[Any], bool] = bool) -> None:
+    """Makes a run up to where its shards, some under way, have kept what is asked for; turns end after a step."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pool, "TURN_S", 0.0)
+        patch.setattr(turns, "SAVED_EVERY_S", 0.0)
+        with pytest.raises(KeyboardInterrupt):
+            job.run(config, path, _Middle(path, reached))
+
+
+def has_ended_a_restart(kept: Any) -> bool:
+    """As `IN_THE_MIDDLE`."""
+    return any(each["outcomes"] and any(one["visits"] for one in each["saved"].values()) for each in kept.values())
 
 
 def write_corpus(folder: Path) -> Path:
@@ -97,28 +120,3 @@ def search(model: str, targets: str, **changes: Any) -> TriggerConfig:
     """A search of a few candidates; two targets a shard."""
     settings: dict[str, Any] = {"search": EFFORT, "engine": TriggerEngineSettings(batch_size=4), "shard_size": 2}
     return TriggerConfig(model=model, targets=targets, **{**settings, **changes})
-
-
-class DiesOnce(SearchWorker):
-    """Is killed, as if from outside, when it has searched for the first target; a mark says that this has happened."""
-
-    def __init__(self, mark: Path, *args: Any) -> None:
-        super().__init__(*args)
-        self.mark = mark
-
-    def turn(self, joining: Sequence[Shard[Target]], seconds: float) -> TurnResult[Rows]:
-        turn = super().turn(joining, 0.0)
-        if turn.ended and not self.mark.exists():
-            self.mark.touch()
-            os.kill(os.getpid(), signal.SIGKILL)
-        return turn
-
-
-@dataclass(frozen=True)
-class DyingSearch(SearchTask):
-    """A search whose worker dies once."""
-
-    mark: Path
-
-    def worker(self) -> DiesOnce:
-        return DiesOnce(self.mark, self.config, self.models)

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 
-from parley.engine.core.ray.session import RaySession
 from parley.engine.core.ray.worker import Shard
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.verbs.job import Result, Silent
@@ -155,10 +154,8 @@ def test_what_is_saved_is_not_done_again(
     assert event["inputs"] == sum(row["inputs"] for row in rows(tmp_path / "run") if row["item_key"] in worked[8:])
 
 
-@pytest.mark.ray
-def test_rows_are_equal_for_no_workers_and_for_two(
-    tmp_path: Path, finished: Result, model: Path, corpus: Path, ray_session: RaySession
-) -> None:
+@pytest.mark.usefixtures("workers_here")
+def test_rows_are_equal_for_no_workers_and_for_two(tmp_path: Path, finished: Result, model: Path, corpus: Path) -> None:
     SEARCH_ENUMERATE.run(asked(model, corpus, workers=2), tmp_path / "run", Silent())
     assert rows(tmp_path / "run") == rows(finished.run)
 

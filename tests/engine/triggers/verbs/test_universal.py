@@ -20,7 +20,8 @@ from parley.engine.triggers.verbs.config import HuggingFaceSettings, ObjectiveSe
 from parley.engine.triggers.verbs.transfer import typed_triggers
 from parley.engine.triggers.verbs.universal import SEARCH_UNIVERSAL, UniversalConfig, split_by_prompt
 from parley.envs.core.errors import ConfigError, DataError
-from tests.engine.core.verbs.made_up import Listening, kill_at, rows
+from tests.engine.core.verbs.made_up import Listening, rows
+from tests.engine.triggers.verbs.searches import interrupt_inside
 
 pytest.importorskip("transformers", reason="the extra hugging-face is not installed")
 
@@ -90,6 +91,7 @@ def test_the_first_model_may_judge_the_one_input(tmp_path: Path, folder: Path) -
     settings: dict[str, Any] = {
         "model": f"hf:{folder},hf:{folder}",
         "objective": ObjectiveSettings(lm_weight=5.0),
+        "search": replace(EFFORT, candidates=8, restarts=1, max_sweeps=2),
         "num_random": 0,
     }
     for lm in ("own", f"hf:{folder}"):
@@ -131,7 +133,7 @@ def test_a_model_with_other_tokens_reads_the_input_as_text(tmp_path: Path, folde
     other = tmp_path / "other"
     for part in piece_model(seed=3):
         part.save_pretrained(other)
-    model, search = f"hf:{folder},hf:{other}", replace(EFFORT, restarts=1, max_sweeps=2, stop_on_hit=False)
+    model, search = f"hf:{folder},hf:{other}", replace(EFFORT, candidates=12, restarts=1, max_sweeps=2, stop_on_hit=False)
     config = asked(folder, tmp_path, model=model, method=method, search=search, num_random=1, held_out=0.0)
     result = run(config, tmp_path / "run", Silent())
     _, found, random = rows(tmp_path / "run")
@@ -173,21 +175,16 @@ def test_several_models_share_no_embeddings_and_no_thresholds(tmp_path: Path, fo
 
 
 def test_rows_do_not_depend_on_how_work_is_cut(tmp_path: Path, folder: Path) -> None:
-    run(asked(folder, tmp_path), tmp_path / "one", Silent())
-    changed = asked(folder, tmp_path, shard_size=3, engine=TriggerEngineSettings(batch_size=1))
+    few = replace(EFFORT, max_sweeps=2)
+    run(asked(folder, tmp_path, search=few), tmp_path / "one", Silent())
+    changed = asked(folder, tmp_path, search=few, shard_size=3, engine=TriggerEngineSettings(batch_size=1))
     run(changed, tmp_path / "two", Silent())
     assert rows(tmp_path / "one") == rows(tmp_path / "two")
 
 
-def test_a_killed_search_goes_on_inside_an_input(tmp_path: Path, folder: Path) -> None:
-    long = SearchSettings(candidates=24, max_sweeps=40, restarts=1, words_per_position=64, stop_on_hit=False)
-    config = asked(folder, tmp_path, search=long)
-    words = ["search", "universal", "--model", config.model, "--targets", config.targets, "--method", "gcg"]
-    words += ["--num-random", "2", "--run", str(tmp_path / "run"), "--set", "hugging_face.length=4"]
-    words += ["--set", "hugging_face.end=false"]
-    for name in ("candidates", "max_sweeps", "restarts", "words_per_position", "stop_on_hit"):
-        words += ["--set", f"search.{name}={getattr(long, name)}".replace("False", "false")]
-    kill_at('parts("run") == 1', *words, folder=tmp_path)
+def test_an_interrupted_search_goes_on_inside_an_input(tmp_path: Path, folder: Path) -> None:
+    config = asked(folder, tmp_path, search=replace(EFFORT, restarts=1, stop_on_hit=False))
+    interrupt_inside(SEARCH_UNIVERSAL, config, tmp_path / "run")
     assert len(rows(tmp_path / "run")) < 4
     run(config, tmp_path / "run", Silent())
     run(config, tmp_path / "whole", Silent())
