@@ -8,10 +8,12 @@ import subprocess
 import sys
 import tomllib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from fnmatch import fnmatch
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
+from typing import Any
 
 import grimp
 import pytest
@@ -35,6 +37,18 @@ def module_name(path: Path) -> str:
 MODULES = [module_name(path) for path in SOURCES]
 
 
+@cache
+def parsed(path: Path) -> ast.Module:
+    """A file's tree, which all rules read."""
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def of_files(problems: Callable[[Path], Sequence[Any]]) -> dict[str, Sequence[Any]]:
+    """The problems of all sources that have any, by file."""
+    found = {str(path.relative_to(ROOT)): problems(path) for path in SOURCES}
+    return {path: several for path, several in found.items() if several}
+
+
 def below(*packages: str) -> list[str]:
     return [name for name in MODULES if any(name == package or name.startswith(package + ".") for package in packages)]
 
@@ -50,7 +64,7 @@ def without_ray() -> list[str]:
 
 def imported_roots(path: Path) -> set[str]:
     roots = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Import):
             roots |= {alias.name.split(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -96,7 +110,7 @@ def undocumented(classes: Sequence[ast.ClassDef]) -> list[str]:
 
 def test_a_public_method_says_what_it_does_unless_a_base_class_of_ours_has_said_it() -> None:
     others = [path for room in ("benchmarks", "examples") for path in (ROOT / room).rglob("*.py")]
-    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in [*SOURCES, *others]]
+    trees = [parsed(path) for path in [*SOURCES, *others]]
     classes = [node for tree in trees for node in tree.body if isinstance(node, ast.ClassDef)]
     assert len(classes) > 300
     assert undocumented(classes) == []
@@ -171,39 +185,45 @@ def test_tune_of_ray_never_takes_the_name_of_our_room() -> None:
     assert [str(path) for path in SOURCES if pattern.search(path.read_text(encoding="utf-8"))] == []
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_file_is_named_and_typed_in_the_house_way(path: Path) -> None:
-    text = path.read_text(encoding="utf-8")
-    assert path.stem not in {"utils", "util", "helpers", "common", "misc"}
-    assert ast.get_docstring(ast.parse(text)), "a module says what belongs in it"
-    if path.name != "__init__.py":
-        assert "from __future__ import annotations" in text
+def test_files_are_named_and_typed_in_the_house_way() -> None:
+    def problems(path: Path) -> list[str]:
+        unnamed = ["its name says nothing"] * (path.stem in {"utils", "util", "helpers", "common", "misc"})
+        unsaid = ["a module says what belongs in it"] * (not ast.get_docstring(parsed(path)))
+        typed = path.name == "__init__.py" or "from __future__ import annotations" in path.read_text(encoding="utf-8")
+        return unnamed + unsaid + ["no annotations of the future"] * (not typed)
+
+    assert of_files(problems) == {}
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_file_keeps_off_global_randomness_salted_hashes_and_pickles(path: Path) -> None:
+def test_files_keep_off_global_randomness_salted_hashes_and_pickles() -> None:
     forbidden = re.compile(
         r"hash|(np|numpy)\.random\.(seed|rand|randn|randint|random|choice|shuffle|permutation|uniform|normal)"
         r"|random\.\w+|torch\.(save|load|manual_seed|seed)|(cloud)?pickle\.\w+|joblib\.\w+|yaml\.(load|unsafe_load)|eval|exec"
     )
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    found = [(line, name) for line, name in calls(tree) if forbidden.fullmatch(name)]
-    # A seed inside torch's fork of its generator is gone with the block.
-    blocks = [node for node in ast.walk(tree) if isinstance(node, ast.With)]
-    forks = [block for block in blocks if "torch.random.fork_rng" in ast.unparse(block.items[0])]
-    fenced = {(line, name) for fork in forks for line, name in calls(fork) if name == "torch.manual_seed"}
-    assert [call for call in found if call not in fenced] == []
+
+    def problems(path: Path) -> list[tuple[int, str]]:
+        found = [(line, name) for line, name in calls(parsed(path)) if forbidden.fullmatch(name)]
+        # A seed inside torch's fork of its generator is gone with the block.
+        blocks = [node for node in ast.walk(parsed(path)) if isinstance(node, ast.With)] if found else []
+        forks = [block for block in blocks if "torch.random.fork_rng" in ast.unparse(block.items[0])]
+        fenced = {(line, name) for fork in forks for line, name in calls(fork) if name == "torch.manual_seed"}
+        return [call for call in found if call not in fenced]
+
+    assert of_files(problems) == {}
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_text_is_read_and_written_as_utf8_whatever_the_locale(path: Path) -> None:
+def test_text_is_read_and_written_as_utf8_whatever_the_locale() -> None:
     # Methods of ours called `read_text` and `open` take other arguments.
     pattern = re.compile(
         r"(^|\.)(read_text\((errors=[^,]*)?\)|write_text\(|open\(('[rwax+t]+'|[^()]*, '[rwax+t]+'))"
         r"|NamedTemporaryFile\('[wra]|[(,] ?text=True"
     )
-    found = [ast.unparse(node) for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.Call)]
-    assert [call for call in found if "encoding=" not in call and pattern.search(call)] == []
+
+    def problems(path: Path) -> list[str]:
+        found = [ast.unparse(node) for node in ast.walk(parsed(path)) if isinstance(node, ast.Call)]
+        return [call for call in found if "encoding=" not in call and pattern.search(call)]
+
+    assert of_files(problems) == {}
 
 
 def test_every_folder_of_code_is_a_package_of_the_wheel() -> None:
@@ -279,12 +299,7 @@ def test_no_file_names_a_folder_of_one_machine() -> None:
 
 
 def test_a_class_name_is_used_once() -> None:
-    names = [
-        node.name
-        for path in SOURCES
-        for node in ast.parse(path.read_text(encoding="utf-8")).body
-        if isinstance(node, ast.ClassDef)
-    ]
+    names = [node.name for path in SOURCES for node in parsed(path).body if isinstance(node, ast.ClassDef)]
     assert sorted(name for name, count in Counter(names).items() if count > 1) == []
 
 

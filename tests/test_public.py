@@ -7,6 +7,7 @@ import inspect
 import json
 import os
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -114,19 +115,25 @@ def test_the_examples_are_listed() -> None:
     assert [path.name for path in (*EXAMPLES, *NOTEBOOKS) if f"`{path.name}`" not in listed] == []
 
 
+def carry_out(path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs a script in this process, in a folder."""
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(sys, "argv", [str(path)])
+    runpy.run_path(str(path), run_name="__main__")
+
+
 @pytest.mark.ray
+@pytest.mark.usefixtures("ray_session")
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_a_notebook_example_runs_from_an_empty_folder(path: Path, tmp_path: Path) -> None:
-    """Slow, as the scripts are; the cells run one after another in one process."""
+def test_a_notebook_example_runs_from_an_empty_folder(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The cells run one after another in this process."""
     cells = json.loads(path.read_text())["cells"]
     code = "\n\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
     (tmp_path / "cells.py").write_text(code)
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
-        [sys.executable, "cells.py"], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=550
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.strip()
+    carry_out(tmp_path / "cells.py", tmp_path, monkeypatch)
+    assert capsys.readouterr().out.strip()
     assert all(not cell.get("outputs") for cell in cells)
 
 
@@ -136,10 +143,18 @@ def test_a_result_is_a_table_in_a_notebook() -> None:
     assert "<td>&lt;b&gt;lead&lt;/b&gt;</td><td>higher: adversary</td><td>1.5 [1, 2] (n=50)</td>" in shown
 
 
+@pytest.mark.parametrize("path", [path for path in EXAMPLES if "ray.init(" not in path.read_text()], ids=lambda path: path.stem)
+def test_an_example_runs_from_an_empty_folder(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    carry_out(path, tmp_path, monkeypatch)
+    assert capsys.readouterr().out.strip()
+
+
 @pytest.mark.ray
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
-def test_an_example_runs_from_an_empty_folder(path: Path, tmp_path: Path) -> None:
-    """Slow, for each is a process of its own; one fits a target and starts Ray."""
+@pytest.mark.parametrize("path", [path for path in EXAMPLES if "ray.init(" in path.read_text()], ids=lambda path: path.stem)
+def test_an_example_with_a_ray_of_its_own_runs_from_an_empty_folder(path: Path, tmp_path: Path) -> None:
+    """Slow, for each is a process of its own."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
         [sys.executable, str(path)], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=550

@@ -5,12 +5,10 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
-from functools import cache
-from pathlib import Path
 
 import grimp
 
-from tests.test_house import ROOT, SOURCES
+from tests.test_house import ROOT, SOURCES, parsed
 
 MOST_FILES = 456
 MOST_LINES = 127_908
@@ -26,11 +24,6 @@ QUESTIONS = {"What", "Whether", "How", "Which", "Who", "Where", "Of", "Those"}
 IDIOMS = {"found", "told", "said", "asked", "each"}
 
 
-@cache
-def trees() -> dict[Path, ast.Module]:
-    return {path: ast.parse(path.read_text(encoding="utf-8")) for path in SOURCES}
-
-
 def test_files_and_lines_do_not_grow() -> None:
     assert len(SOURCES) <= MOST_FILES
     assert sum(len(path.read_text(encoding="utf-8").splitlines()) for path in SOURCES) <= MOST_LINES
@@ -38,7 +31,7 @@ def test_files_and_lines_do_not_grow() -> None:
 
 def test_docstrings_that_begin_with_a_question_word_do_not_grow() -> None:
     kinds = (ast.Module, ast.ClassDef, ast.FunctionDef)
-    texts = [ast.get_docstring(node) for tree in trees().values() for node in ast.walk(tree) if isinstance(node, kinds)]
+    texts = [ast.get_docstring(node) for tree in map(parsed, SOURCES) for node in ast.walk(tree) if isinstance(node, kinds)]
     first = Counter(text.split()[0] in QUESTIONS for text in texts if text)
     assert 1000 * first[True] / first.total() <= MOST_QUESTIONS
 
@@ -46,7 +39,7 @@ def test_docstrings_that_begin_with_a_question_word_do_not_grow() -> None:
 def test_variables_that_say_nothing_of_their_value_do_not_grow() -> None:
     names = [
         node.id
-        for tree in trees().values()
+        for tree in map(parsed, SOURCES)
         for node in ast.walk(tree)
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
     ]
@@ -67,7 +60,7 @@ def test_small_modules_beside_their_only_importer_do_not_grow() -> None:
 
 def test_short_private_functions_that_are_called_once_do_not_grow() -> None:
     short = 0
-    for tree in trees().values():
+    for tree in map(parsed, SOURCES):
         names = Counter(node.id for node in ast.walk(tree) if isinstance(node, ast.Name))
         names.update(node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute))
         for node in ast.walk(tree):

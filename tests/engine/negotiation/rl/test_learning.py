@@ -237,9 +237,12 @@ def test_the_kl_guard_keeps_the_learner_near_its_start(world: World, build: Buil
 
 RULES = {
     "adam": SMALL,
-    "sgd": replace(SMALL, optimiser="sgd", learning_rate=0.1),
-    "kl": replace(SMALL, kl_weight=0.5, scaling="deviation"),
-    "selfplay": replace(SMALL, scenarios="selfplay", reward="points", complementary=False),
+    "other": replace(
+        replace(SMALL, optimiser="sgd", learning_rate=0.1, kl_weight=0.5, scaling="deviation"),
+        scenarios="selfplay",
+        reward="points",
+        complementary=False,
+    ),
 }
 
 

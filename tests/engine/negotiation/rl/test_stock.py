@@ -165,7 +165,8 @@ def test_results_have_rllibs_names(build: Build) -> None:
 
 
 @pytest.mark.ray
-@pytest.mark.parametrize("env_runners", [0, 1])
+# Figures of callbacks with runners in processes of their own: the next test.
+@pytest.mark.parametrize("env_runners", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_callbacks_hear_of_each_dialogue_and_their_figures_are_results(build: Build, env_runners: int) -> None:
     Listening.told.clear()
     algorithm = build(lambda config: config.callbacks(Listening), env_runners=env_runners)
@@ -208,7 +209,7 @@ def test_a_schedule_of_rates_goes_on_to_the_digit(build: Build, tmp_path: Path) 
     def change(config: Any) -> None:
         config.training(lr=falling).callbacks(Counting)
 
-    whole, first, second = (build(change, env_runners=number) for number in (0, 2, 2))
+    whole, first, second = (build(change, env_runners=number) for number in (0, 1, 0))
     for _ in range(2):
         whole.train()
         first.train()
