@@ -49,8 +49,7 @@ def found(method: str, devices: tuple[str, str], judge: str, objective: TriggerO
     return outcome
 
 
-@pytest.mark.parametrize("lm_weight", [0.0, 0.5])
-@pytest.mark.parametrize("method", UNIVERSAL)
+@pytest.mark.parametrize(("method", "lm_weight"), [("gcg", 0.0), *((method, 0.5) for method in UNIVERSAL)])
 def test_models_on_devices_of_their_own_are_searched_as_on_one(method: str, lm_weight: float) -> None:
     objective = TriggerObjective(kind="likelihood", lm_weight=lm_weight)
     wanted = found(method, ("cpu", "cpu"), "cpu", objective)

@@ -68,7 +68,7 @@ def test_a_linear_judge_finds_the_word_that_tells(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["hierarchical", "concatenated", "svm-neural"])
 def test_a_network_finds_it_too(name: str) -> None:
-    assert accuracy(made(name, embedding=64, hidden=64), num=800, tell=1.0) > 0.8
+    assert accuracy(made(name, embedding=32, hidden=32), num=600, tell=1.0) > 0.8
 
 
 def test_a_network_is_the_same_from_the_same_seed() -> None:
