@@ -20,16 +20,19 @@ from parley.engine.negotiation.verbs import minmax, negotiator
 from parley.engine.negotiation.verbs import training as reinforce
 from parley.engine.perturb.verbs import adversarial
 from parley.engine.ranking.verbs import matcher as matcher_config
+from parley.engine.responders import seq2seq
+from parley.engine.triggers.methods.settings import SearchSettings
+from parley.engine.triggers.verbs import search
 from parley.policies.negotiator.settings import NegotiatorFitConfig
 from tests.engine.core.cli.conftest import Parley
 from tests.engine.core.verbs.made_up import CORPUS, TINY, Notes, rows
 
-SMALL = ["demo", "--dialogues", "40", "--no-side-by-side", "--trust-code"]
+SMALL = ["demo", "--dialogues", "16", "--no-side-by-side", "--trust-code"]
 SMALL += [word for name, value in vars(TINY).items() for word in ("--set", f"fit.sizes.{name}={value}")]
 SMALL += ["--set", "fit.max_epochs=1", "--set", "reinforce.dialogues=16"]
 SMALL += ["--set", "reinforce.dialogues_per_update=4", "--set", "reinforce.max_turns=4"]
 SMALL += ["--set", "defence.dialogues=8", "--set", "defence.dialogues_per_update=4", "--set", "defence.max_turns=4"]
-SMALL += ["--triggers", "2", "--set", "model.max_epochs=1"]
+SMALL += ["--searches", "12", "--triggers", "2", "--set", "model.max_epochs=1"]
 SMALL += ["--contexts", "10", "--set", "hardening.max_epochs=1", "--set", "hardening.batch_size=512"]
 SMALL += ["--attacks", "4", "--set", "matcher.max_epochs=1"]
 SMALL += ["--set", "generation.rounds=1", "--set", "generation.examples_per_step=8"]
@@ -40,13 +43,18 @@ KEPT = dict.fromkeys(("advantage", "exploitability_drop", "plain_agreement_befor
 
 @pytest.fixture
 def _small_corpus(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Puts the made-up corpus in the place of the embedded one, which takes seconds to make, and two adversaries for three."""
+    """Puts the made-up corpus in the place of the embedded one, which takes seconds to make, and sizes that no flag sets."""
     fitted, trained, hardened = negotiator.demo(), reinforce.demo(), minmax.demo()
     small: dict[str, Any] = {"corpus": CORPUS, "data_root": root}
     monkeypatch.setattr(negotiator, "demo", lambda: dataclasses.replace(fitted, **small))
     monkeypatch.setattr(reinforce, "demo", lambda: dataclasses.replace(trained, data_root=root))
     few = dataclasses.replace(hardened, data_root=root, num_final_adversaries=2, num_adversaries=1, rounds=1)
     monkeypatch.setattr(minmax, "demo", lambda: few)
+    lm = seq2seq.demo_lm()
+    tiny = dataclasses.replace(lm, sizes=dataclasses.replace(lm.sizes, embed=8, hidden=16))
+    monkeypatch.setattr(seq2seq, "demo_lm", lambda: tiny)
+    few_steps = dataclasses.replace(search.demo(), search=SearchSettings(candidates=6, restarts=1, max_sweeps=2))
+    monkeypatch.setattr(search, "demo", lambda: few_steps)
     matcher = dataclasses.replace(matcher_config.demo(), limit=60)
     monkeypatch.setattr(matcher_config, "demo", lambda: matcher)
 
