@@ -14,10 +14,9 @@ from pyarrow.parquet import read_table
 
 from parley.engine.core.cli.flags import parse_job
 from parley.engine.core.cli.main import find_verb
-from parley.engine.core.ray.session import RaySession
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.verbs.export import write_flat
-from parley.engine.core.verbs.job import Silent
+from parley.engine.core.verbs.job import Result, Silent
 from parley.engine.generation.metrics.adversarial import JudgedRows, adversarial_metrics
 from parley.engine.generation.verbs.adversarial import EVALUATE_ADVERSARIAL, NOTES, PAIRS_FILE, VERDICTS
 from parley.engine.generation.verbs.adversarial_config import AdversarialConfig, labels_of, pooled
@@ -40,11 +39,17 @@ def test_published_figures_stand_beside_the_published_sample_alone() -> None:
     assert not any(parse_job(verb, EVALUATE_ADVERSARIAL, each).config.shows_published for each in left_out)
 
 
-def test_a_run_tells_systems_from_people_and_says_so(tmp_path: Path) -> None:
-    config = asked(tmp_path)
-    result = run(config, tmp_path / "run", Silent())
-    assert "adversuc.svm-unigram.telling" in require_figures_of(tmp_path / "run")
-    metrics, found = result.metrics, rows(tmp_path / "run")
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Result:
+    """The evaluation that `asked` asks for, from beginning to end."""
+    folder = tmp_path_factory.mktemp("whole")
+    return run(asked(folder), folder / "run", Silent())
+
+
+def test_a_run_tells_systems_from_people_and_says_so(whole: Result) -> None:
+    result, path = whole, whole.run
+    assert "adversuc.svm-unigram.telling" in require_figures_of(path)
+    metrics, found = result.metrics, rows(path)
     assert metrics["adversuc.svm-unigram.telling"].value < 0.05
     assert metrics["random.svm-unigram.telling"].value > 0.95
     low, high = metrics["adversuc.svm-unigram.plain"].low, metrics["adversuc.svm-unigram.plain"].high
@@ -53,14 +58,14 @@ def test_a_run_tells_systems_from_people_and_says_so(tmp_path: Path) -> None:
     assert (metrics["adversuc.constant.plain"].value, metrics["ere.constant"].value) == (0.5, pytest.approx(0.5 / 3))
     assert metrics["matched.length.telling"].value == metrics["cut.length.telling"].value == 0.5
     assert metrics == adversarial_metrics(JudgedRows(found), ["svm-unigram", *CONTROLS], ["plain", "telling"], 3)
-    summary = RunFolder.load(tmp_path / "run").summary() or {}
+    summary = RunFolder.load(path).summary() or {}
     assert summary[VERDICTS][0].startswith("plain: these judges cannot tell its replies from people's")
     assert summary[VERDICTS][1].startswith("telling: svm-unigram tells its replies from people's")
     assert any(note.startswith("human-next is left out") for note in summary[NOTES])
     assert [table.columns[0] for table in result.tables.values()] == ["judge, system", "judge"]
     assert all(said in list(result.tables.values())[-1].note for said in summary[VERDICTS])
-    assert (tmp_path / "run" / "table.md").read_text().count("machine-vs-random") >= 2
-    assert "Adver-REGS" not in (tmp_path / "run" / "table.md").read_text(), "the published figures are of other files"
+    assert (path / "table.md").read_text().count("machine-vs-random") >= 2
+    assert "Adver-REGS" not in (path / "table.md").read_text(), "the published figures are of other files"
     assert {row["item_key"] for row in found if row["features"]} == {
         row["item_key"] for row in found if row["judge"] in ("svm-unigram", "reply-only")
     }
@@ -151,29 +156,24 @@ def test_the_flat_file_of_a_run_that_was_broken_off_has_texts_and_lines_are_thos
         write_flat(str(tmp_path / "run"), str(tmp_path / "again.parquet"), Silent())
 
 
-def test_rows_depend_neither_on_the_order_of_lines_nor_on_shards(tmp_path: Path) -> None:
+def test_rows_depend_neither_on_the_order_of_lines_nor_on_shards(tmp_path: Path, whole: Result) -> None:
     config = asked(tmp_path)
-    run(config, tmp_path / "run", Silent())
     for name in ("people", "plain", "telling"):
         lines = (tmp_path / f"{name}.tsv").read_text().splitlines()
         written(tmp_path / f"{name}.tsv", lines[::-1])
     run(replace(config, shard_size=7), tmp_path / "turned", Silent())
-    assert rows(tmp_path / "turned") == rows(tmp_path / "run")
+    assert rows(tmp_path / "turned") == rows(whole.run)
 
 
-@pytest.mark.ray
-def test_two_workers_write_the_rows_of_none(tmp_path: Path, ray_session: RaySession) -> None:
-    config = asked(tmp_path, machine=str(tmp_path / "plain.tsv"))
-    run(config, tmp_path / "here", Silent())
-    run(replace(config, workers=1), tmp_path / "one", Silent())
-    run(replace(config, workers=2), tmp_path / "two", Silent())
-    assert rows(tmp_path / "one") == rows(tmp_path / "two") == rows(tmp_path / "here")
+@pytest.mark.usefixtures("workers_here")
+def test_two_workers_write_the_rows_of_none(tmp_path: Path, whole: Result) -> None:
+    run(replace(asked(tmp_path), workers=2), tmp_path / "two", Silent())
+    assert rows(tmp_path / "two") == rows(whole.run)
 
 
-def test_an_interrupted_run_goes_on_where_it_was_and_only_with_the_same_files(tmp_path: Path) -> None:
+def test_an_interrupted_run_goes_on_where_it_was_and_only_with_the_same_files(tmp_path: Path, whole: Result) -> None:
     config = asked(tmp_path)
     interrupt(EVALUATE_ADVERSARIAL, config, tmp_path / "run", done=60)
-    whole = run(config, tmp_path / "whole", Silent())
     notes = Notes()
     people = (tmp_path / "people.tsv").read_text()
     written(tmp_path / "people.tsv", replies("others"))
@@ -182,7 +182,7 @@ def test_an_interrupted_run_goes_on_where_it_was_and_only_with_the_same_files(tm
     (tmp_path / "people.tsv").write_text(people)
     assert run(config, tmp_path / "run", notes).metrics == whole.metrics
     assert notes.steps[0] >= 60, "what is saved is not done again"
-    assert rows(tmp_path / "run") == rows(tmp_path / "whole")
+    assert rows(tmp_path / "run") == rows(whole.run)
 
 
 def test_a_judge_that_fails_costs_no_other_its_rows(tmp_path: Path) -> None:

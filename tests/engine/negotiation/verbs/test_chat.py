@@ -55,7 +55,7 @@ def match(adversary: str, **changes: object) -> MatchConfig:
     return replace(MatchConfig(adversary=adversary, target="scripted", dialogues=10, temperature=1.0), **changes)  # type: ignore[arg-type]
 
 
-@pytest.mark.ray
+@pytest.mark.usefixtures("workers_here")
 def test_rows_are_the_same_for_any_number_of_workers(tmp_path: Path) -> None:
     asked = match(talker(tmp_path))
     alone = SELFPLAY.run(asked, tmp_path / "alone", Silent())

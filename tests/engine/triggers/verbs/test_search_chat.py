@@ -23,8 +23,8 @@ from parley.engine.triggers.verbs.config import HuggingFaceSettings, ObjectiveSe
 from parley.engine.triggers.verbs.search import SEARCH
 from parley.envs.core.errors import ConfigError, DataError
 from parley.policies.chat.model import Message
-from tests.engine.core.verbs.made_up import Notes, kill_at, rows
-from tests.engine.triggers.verbs.searches import IN_THE_MIDDLE, STEP_BY_STEP, search
+from tests.engine.core.verbs.made_up import Notes, rows
+from tests.engine.triggers.verbs.searches import has_ended_a_restart, interrupt_inside, search
 
 pytest.importorskip("transformers", reason="the extra hugging-face is not installed")
 
@@ -84,6 +84,7 @@ def test_every_hit_of_a_typed_search_is_what_the_model_generates(tmp_path: Path,
 @pytest.mark.parametrize("method", ["gcg", "gibbs-enum"])
 def test_fluency_weighs_in_any_hits_objective_where_it_is_asked_for(tmp_path: Path, folder: Path, method: str) -> None:
     fluent = asked(folder, tmp_path, method=method, lm="own", objective=ObjectiveSettings(lm_weight=5.0))
+    fluent = replace(fluent, search=replace(EFFORT, restarts=1, max_sweeps=4))
     found = {}
     for name, config in {"fluent": fluent, "free": replace(fluent, objective=ObjectiveSettings())}.items():
         run(config, tmp_path / name, Silent())
@@ -205,18 +206,12 @@ def test_a_whole_reply_ends_where_the_turn_ends(tmp_path: Path, folder: Path) ->
     assert {row["target_words"][-1] for row in rows(tmp_path / "run")} == {"<|turn|>"}
 
 
-def test_a_killed_search_goes_on_inside_its_targets_to_the_same_rows(tmp_path: Path, folder: Path) -> None:
-    sizes = {"candidates": 8, "max_sweeps": 16, "restarts": 3, "words_per_position": 32, "num_replaced": 2, "buffer": 3}
+def test_an_interrupted_search_goes_on_inside_its_targets_to_the_same_rows(tmp_path: Path, folder: Path) -> None:
+    sizes = {"candidates": 8, "max_sweeps": 6, "restarts": 3, "words_per_position": 32, "num_replaced": 2, "buffer": 3}
     long = SearchSettings(**sizes, momentum=0.5, stop_on_hit=False)
     one_by_one = {"success": SuccessSettings(samples=2), "engine": TriggerEngineSettings(batch_size=1)}
     config = asked(folder, tmp_path, PAIRS.rsplit("\n", 3)[0], method="gcg", search=long, **one_by_one)
-    words = ["search", "--model", config.model, "--targets", config.targets, "--method", "gcg", "--hit", "o-greedy"]
-    settings = {f"search.{name}": value for name, value in sizes.items()}
-    settings |= {"search.momentum": 0.5, "search.stop_on_hit": "false", "hugging_face.length": 4, "hugging_face.end": "false"}
-    settings |= {"success.samples": 2, "engine.batch_size": 1}
-    for name, value in settings.items():
-        words += ["--set", f"{name}={value}"]
-    kill_at(IN_THE_MIDDLE, *words, "--run", str(tmp_path / "run"), folder=tmp_path, before=STEP_BY_STEP)
+    interrupt_inside(SEARCH, config, tmp_path / "run", has_ended_a_restart)
     assert len(rows(tmp_path / "run")) < 2
     run(config, tmp_path / "run", Silent())
     run(config, tmp_path / "whole", Silent())
