@@ -13,7 +13,7 @@ from parley.engine.core.verbs.job import Silent
 from parley.engine.negotiation.verbs.negotiator import TRAIN_NEGOTIATOR, TrainNegotiatorConfig
 from parley.envs.core.errors import CheckpointError, ConfigError, DataError, RunError
 from parley.policies.negotiator.speaker import load_agent
-from tests.engine.core.verbs.made_up import CORPUS, FIT, Notes, assert_equal_weights, kill_at
+from tests.engine.core.verbs.made_up import CORPUS, FIT, Notes, assert_equal_weights, interrupt
 
 run = TRAIN_NEGOTIATOR.run
 
@@ -62,18 +62,14 @@ def test_a_lost_checkpoint_is_made_again_without_training(tmp_path: Path, root: 
     assert_equal_weights(tmp_path / "run", tmp_path / "other")
 
 
-def test_a_killed_training_resumes_to_the_same_weights(tmp_path: Path, root: Path) -> None:
-    asked = config(root, fit=replace(FIT, max_epochs=12))
-    flags = ["--corpus", CORPUS, "--data-root", str(root), "--set", "fit.max_epochs=12", "--set", "fit.batch_size=8"]
-    flags += ["--set", "fit.learning_rate=2e-3", "--set", "fit.patience=16", "--set", "fit.precision=float32"]
-    for name, value in vars(FIT.sizes).items():
-        flags += ["--set", f"fit.sizes.{name}={value}"]
+def test_an_interrupted_training_resumes_to_the_same_weights(tmp_path: Path, root: Path) -> None:
+    asked = config(root, fit=replace(FIT, max_epochs=6))
     run(asked, tmp_path / "whole", Silent())
-    kill_at('events("killed", "epoch") == 3', "train", "negotiator", *flags, "--run", "killed", folder=tmp_path)
+    interrupt(TRAIN_NEGOTIATOR, asked, tmp_path / "stopped", "epoch +4")
     notes = Notes()
-    run(asked, tmp_path / "killed", notes)
+    run(asked, tmp_path / "stopped", notes)
     assert notes.said[0].startswith("resumed after epoch ")
-    assert_equal_weights(tmp_path / "killed", tmp_path / "whole")
+    assert_equal_weights(tmp_path / "stopped", tmp_path / "whole")
 
 
 def test_mistakes_are_named_and_no_run_is_made(tmp_path: Path, root: Path) -> None:

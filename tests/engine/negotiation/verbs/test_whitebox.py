@@ -24,7 +24,7 @@ from parley.envs.core.errors import CheckpointError
 from parley.envs.negotiation.domain import SELECTION, SPECIALS, Scenario
 from parley.envs.negotiation.game import NegotiationGame
 from tests.engine.core.verbs.items import require_figures_of
-from tests.engine.core.verbs.made_up import kill_at, rows
+from tests.engine.core.verbs.made_up import interrupt, rows
 from tests.engine.negotiation.verbs.whitebox import KINDS, asked, attack, save_hasty, save_leaning, save_speaker, save_target
 
 COMBINED: tuple[AttackKind, ...] = ("ra-pa-da", "ra-pa-ta")
@@ -209,13 +209,11 @@ def test_rows_are_equal_for_no_workers_and_for_two(
     assert played["candidates"] == sum(row["reads"] for row in there)
 
 
-def test_a_killed_attack_loses_no_finished_shard(
+def test_an_interrupted_attack_loses_no_finished_shard(
     tmp_path: Path, target: Path, speaker: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = asked("reactive", target, speaker, dialogues=16, shard_size=2, **vars(SearchConfig()))
-    flags = ["--target", str(target), "--speaker", str(speaker), "--dialogues", "16", "--run", "run"]
-    few = [word for name in ("shard_size=2", "temperature=1.0", "max_turns=5") for word in ("--set", name)]
-    kill_at('parts("run") == 2', "attack", "reactive", *flags, *few, folder=tmp_path)
+    interrupt(JOBS["reactive"], config, tmp_path / "run", done=4)
     parts = {path: path.read_bytes() for path in (tmp_path / "run" / "rows").glob("*.parquet")}
     saved = rows(tmp_path / "run")
     assert 4 <= len(saved) < 16

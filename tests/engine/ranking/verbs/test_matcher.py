@@ -26,7 +26,7 @@ from parley.policies.ranking.matching.fit import FORMATS, load_matcher
 from parley.policies.ranking.matching.settings import DamSizes, MatcherFitConfig, MrfnSizes, SmnSizes
 from parley.policies.ranking.rankers import load_ranker
 from tests.engine.core.page.pages import page_of
-from tests.engine.core.verbs.made_up import Notes, assert_equal_weights, interrupt, kill_at
+from tests.engine.core.verbs.made_up import Notes, assert_equal_weights, interrupt
 from tests.engine.ranking.verbs.rankings import long_rows
 
 run = TRAIN_MATCHER.run
@@ -175,16 +175,15 @@ def test_it_begins_with_vectors_of_the_training_split_or_of_a_file(tmp_path: Pat
         run(asked(corpus, vectors=str(file)), tmp_path / "other", Silent())
 
 
-def test_a_training_that_is_killed_goes_on_to_the_same_weights(tmp_path: Path, corpus: str) -> None:
+def test_a_training_that_is_interrupted_goes_on_to_the_same_weights(tmp_path: Path, corpus: str) -> None:
     config = asked(corpus, fit=replace(FIT, max_epochs=8, patience=8))
     whole = run(config, tmp_path / "whole", Silent())
-    arguments = TRAIN_MATCHER.command(config, tmp_path / "killed").split()[1:]
-    kill_at('events("killed", "epoch") == 1', *arguments, folder=tmp_path)
+    interrupt(TRAIN_MATCHER, config, tmp_path / "stopped", "epoch +2")
     notes = Notes()
-    resumed = run(config, tmp_path / "killed", notes)
+    resumed = run(config, tmp_path / "stopped", notes)
     assert any(line.startswith("resumed after epoch") for line in notes.said)
     assert resumed.metrics == whole.metrics
-    assert_equal_weights(tmp_path / "killed", tmp_path / "whole")
+    assert_equal_weights(tmp_path / "stopped", tmp_path / "whole")
     with pytest.raises(RunError, match="seed: 1 -> 2"):
         run(replace(config, seed=2), tmp_path / "whole", Silent())
 
