@@ -89,6 +89,13 @@ def rewordings(specs: Sequence[AttackSpec], triggers: Callable[[str], Sequence[s
     return made
 
 
+def adapted_rewordings(
+    specs: Sequence[AttackSpec], triggers: Callable[[str], Sequence[str]]
+) -> dict[tuple[str, str], Rewording]:
+    """Return the attacks that were made behind a defence, by the names of both; see `rewordings`."""
+    return {(spec.name, defence): partial(_typed, triggers(runs)) for spec in specs for defence, runs in spec.behind}
+
+
 def _strategies() -> Sequence[str]:
     return strategy_names("all")
 

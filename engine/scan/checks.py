@@ -16,7 +16,7 @@ from typing import Any
 from parley.engine.core.stats.judged import majority
 from parley.engine.scan.metrics import ballot_text
 from parley.engine.scan.policy import CheckKind, Policy, PolicyRule, ReplyCheck
-from parley.engine.triggers.success import Success, SuccessSettings
+from parley.engine.triggers.success import Success, SuccessSettings, shows_refusal
 from parley.envs.core.errors import ConfigError
 from parley.envs.core.registry import Registry, own_code
 from parley.policies.chat.model import MODERATED, Answer
@@ -77,7 +77,7 @@ class Checks:
         rules = [rule for prompt in policy.prompts for rule in policy.rules_of(prompt)]
         self._finders: dict[ReplyCheck, Finder] = {}
         for check in dict.fromkeys(check for rule in rules for check in rule.checks):
-            self._finders[check] = _LOADERS[check.kind](check, policy, chat, answers)
+            self._finders[check] = finder_of(check, chat, answers, policy.judge)
 
     def verdict(self, rule: PolicyRule, answer: Answer, prompt: str) -> RuleVerdict:
         """Return the verdict of a rule on an answer to a prompt as it was asked."""
@@ -127,15 +127,14 @@ def _pattern(check: ReplyCheck, *_: Any) -> Finder:
 
 
 def _refusal(*_: Any) -> Finder:
-    judge = Success(SuccessSettings(by="no-refusal"), end=False)
-    return lambda answer, prompt: CheckVerdict(not judge.verdict(answer, "").success, "a sign of a refusal")
+    return lambda answer, prompt: CheckVerdict(shows_refusal(answer.text) or not answer.text.strip(), "a sign of a refusal")
 
 
-def _judge(check: ReplyCheck, policy: Policy, chat: ChatModelSettings, answers: Path | None) -> Finder:
+def _judge(check: ReplyCheck, judge: str, chat: ChatModelSettings, answers: Path | None) -> Finder:
     from parley.policies.chat.loading import load_chat_model
     from parley.policies.chat.verdicts import ChatVerdicts
 
-    model = load_chat_model(check.option("by") or policy.judge, chat, answers=answers)
+    model = load_chat_model(check.option("by") or judge, chat, answers=answers)
     ask = ChatVerdicts(model, f"{check.value}\n\nAnswer with one word, yes or no.", chat.judge_tokens)
 
     def find(answer: Answer, prompt: str) -> CheckVerdict:
@@ -145,11 +144,11 @@ def _judge(check: ReplyCheck, policy: Policy, chat: ChatModelSettings, answers: 
     return find
 
 
-def _rubric(check: ReplyCheck, policy: Policy, chat: ChatModelSettings, answers: Path | None) -> Finder:
+def _rubric(check: ReplyCheck, judge: str, chat: ChatModelSettings, answers: Path | None) -> Finder:
     from parley.policies.chat.loading import load_chat_model
     from parley.policies.chat.verdicts import ChatGrades
 
-    grades = ChatGrades(load_chat_model(check.option("by") or policy.judge, chat, answers=answers))
+    grades = ChatGrades(load_chat_model(check.option("by") or judge, chat, answers=answers))
 
     def find(answer: Answer, prompt: str) -> CheckVerdict:
         grade = grades(answer.text, prompt)
@@ -158,7 +157,7 @@ def _rubric(check: ReplyCheck, policy: Policy, chat: ChatModelSettings, answers:
     return find
 
 
-def _safety(check: ReplyCheck, policy: Policy, chat: ChatModelSettings, answers: Path | None) -> Finder:
+def _safety(check: ReplyCheck, judge: str, chat: ChatModelSettings, answers: Path | None) -> Finder:
     from parley.envs.core.storage.copies import fetched_model
     from parley.policies.chat.addresses import absolute_address, weights_of
     from parley.policies.hugging_face.judges import load_safety_model
@@ -173,8 +172,8 @@ def _safety(check: ReplyCheck, policy: Policy, chat: ChatModelSettings, answers:
     return find
 
 
-def _panel(check: ReplyCheck, policy: Policy, chat: ChatModelSettings, answers: Path | None) -> Finder:
-    finders = [_LOADERS[member.kind](member, policy, chat, answers) for member in check.members]
+def _panel(check: ReplyCheck, judge: str, chat: ChatModelSettings, answers: Path | None) -> Finder:
+    finders = [finder_of(member, chat, answers, judge) for member in check.members]
 
     def find(answer: Answer, prompt: str) -> CheckVerdict:
         votes = tuple(finder(answer, prompt).found for finder in finders)
@@ -183,14 +182,14 @@ def _panel(check: ReplyCheck, policy: Policy, chat: ChatModelSettings, answers: 
     return find
 
 
-def _classifier(check: ReplyCheck, policy: Policy, chat: ChatModelSettings, answers: Path | None) -> Finder:
+def _classifier(check: ReplyCheck, judge: str, chat: ChatModelSettings, answers: Path | None) -> Finder:
     from parley.engine.triggers.verbs.models import classifier
 
     settings = SuccessSettings(by="classifier", classifier=check.value)
     loaded = classifier(settings, chat.device)
     assert loaded is not None, "a classifier is named"
-    judge = Success(settings, end=False, scores=loaded.scores)
-    return lambda answer, prompt: CheckVerdict(judge.verdict(answer, "").success, "the classifier finds it")
+    success = Success(settings, end=False, scores=loaded.scores)
+    return lambda answer, prompt: CheckVerdict(success.verdict(answer, "").success, "the classifier finds it")
 
 
 def _function(check: ReplyCheck, *_: Any) -> Finder:
@@ -210,7 +209,7 @@ def _function(check: ReplyCheck, *_: Any) -> Finder:
     return find
 
 
-_LOADERS: Mapping[CheckKind, Callable[[ReplyCheck, Policy, ChatModelSettings, Path | None], Finder]] = {
+_LOADERS: Mapping[CheckKind, Callable[[ReplyCheck, str, ChatModelSettings, Path | None], Finder]] = {
     "contains": _contains,
     "exact": _exact,
     "pattern": _pattern,
@@ -222,6 +221,22 @@ _LOADERS: Mapping[CheckKind, Callable[[ReplyCheck, Policy, ChatModelSettings, Pa
     "classifier": _classifier,
     "function": _function,
 }
+
+
+def finder_of(check: ReplyCheck, chat: ChatModelSettings, answers: Path | None, judge: str = "") -> Finder:
+    """Return the function that a check stands for.
+
+    Args:
+        check: the check.
+        chat: how a judge is loaded or asked.
+        answers: folder in which its answers are kept; None keeps none.
+        judge: address of the chat model that judges where the check names none.
+
+    Raises:
+        ConfigError: a judge, a classifier or a function is none.
+        CheckpointError: there is no model of that name.
+    """
+    return _LOADERS[check.kind](check, judge, chat, answers)
 
 
 def is_breach(verdicts: Sequence[RuleVerdict]) -> bool | None:

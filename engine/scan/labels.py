@@ -45,8 +45,8 @@ SHEET, LABELS_FOLDER = "sheet.csv", "labels"
 
 
 def decided(rows: Sequence[Row]) -> list[Row]:
-    """Return the rows with a verdict."""
-    return [row for row in finished(rows) if row["breach"] is not None]
+    """Return the rows with a verdict, of the model without a defence."""
+    return [row for row in finished(rows) if row["breach"] is not None and not row.get("defence")]
 
 
 def drawn_answers(rows: Sequence[Row], num: int, seed: int) -> dict[str, tuple[str, ...]]:

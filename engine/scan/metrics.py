@@ -35,6 +35,7 @@ from parley.engine.core.stats.statistics import (
 )
 from parley.engine.core.tables.table import PERCENT, Column, EstimateTable, TableRow, metric_table, num_measured, with_interval
 from parley.engine.scan.attacks import CONTROLS, NONE
+from parley.engine.scan.defence_metrics import DEFENDED, describe_defence
 
 BREACH, BROKEN, UNDECIDED, ABOVE, RULE = "breach", "broken", "undecided", "above", "rule"
 CORRECTED = "corrected"
@@ -75,6 +76,7 @@ QUALITY = {
 
 def _item_figures(rows: Sequence[Row], config: Mapping[str, Any]) -> dict[str, ItemFigures]:
     """Return the breaches of single answers: under attack, by attack, and by rule."""
+    rows = [row for row in rows if not row.get("defence")]
     decided = [(number, row) for number, row in enumerate(rows) if row["breach"] is not None]
     entries: dict[str, list[tuple[int, float, float]]] = {}
     for number, row in decided:
@@ -91,6 +93,8 @@ def _item_figures(rows: Sequence[Row], config: Mapping[str, Any]) -> dict[str, I
 def describe_scan(name: str) -> Metric:
     """Return the meaning of a metric of a scan."""
     kind, _, rest = name.partition(".")
+    if kind == DEFENDED:
+        return describe_defence(name)
     if name in QUALITY:
         return QUALITY[name]
     if kind == CORRECTED:

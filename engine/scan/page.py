@@ -69,7 +69,8 @@ def _marks(run: Run) -> dict[str, Estimate]:
 def _item(row: Row, tags: Sequence[str]) -> Item:
     state, attack = _STATES[row["breach"]], CONTROLS.get(row["attack"], row["attack"])
     reply = row["reply"] or f"(no reply: {row['kind']})"
-    outcome = f"{state}, {attack} on {row['prompt']}: "
+    behind = f" behind {row['defence']}{', made behind it' * bool(row['adaptive'])}" if row.get("defence") else ""
+    outcome = f"{state}, {attack}{behind} on {row['prompt']}: "
     texts = [("asked", row["asked"], "adversary"), ("reply, a breach" if row["breach"] else "reply", reply, "target")]
     texts += [("thought before it", row["reasoning"], "")] * bool(row["reasoning"])
     texts += [("beside it, and no reply", row["withheld"], "")] * bool(row["withheld"])
@@ -82,6 +83,6 @@ def _item(row: Row, tags: Sequence[str]) -> Item:
             '{}<q class="adversary">{}</q> {} <q class="target">{}</q>', outcome, brief(row["asked"]), ARROW, brief(reply)
         ),
         body=facts([*texts, *rules, *[("risks", ", ".join(tags))] * bool(tags)]),
-        tags=(state, attack, *broken_rules(row), *tags),
+        tags=(state, attack, *filter(None, [row.get("defence")]), *broken_rules(row), *tags),
         values={"repeat": float(row["repeat"]), "words of the reply": float(len(row["reply"].split()))},
     )

@@ -11,6 +11,7 @@ r"""A policy as a file: prompts, the rules that replies must keep, attacks on th
         must: {pattern: '\b9\b'}
       - file: prompts.csv
     attacks: [character-noise, role-play, claim-staff]
+    defences: [reminder, {smooth-llm: {copies: 5}}]
     repeats: 3
     temperature: 0.7
     limits:
@@ -29,7 +30,7 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -37,6 +38,7 @@ from typing import Any, Literal
 
 import yaml
 
+from parley.envs.core.config import JsonObject
 from parley.envs.core.errors import ConfigError, DataError
 from parley.envs.core.registry import nearest
 from parley.envs.corpora.lines import FileLine, utf8_text
@@ -60,14 +62,14 @@ PROMPT_COLUMNS = ("prompt", "text", "goal", "behavior", "question", "request", "
 """Columns that hold prompts, in lower case, the first that a file has."""
 KEY_COLUMNS = ("id", "key", "behaviorid", "index")
 _POLICY_KEYS = (
-    "name", "system", "judge", "rules", "prompts", "attacks", "repeats", "temperature", "max_tokens", "limits",
+    "name", "system", "judge", "rules", "prompts", "attacks", "defences", "repeats", "temperature", "max_tokens", "limits",
     "max_undecided", "tags",
 )  # fmt: skip
 _PROMPT_KEYS = ("text", "messages", "file", "column", "limit", "id", "must", "must_not", "tags")
 _RULE_KEYS = ("name", "must", "must_not", "tags")
 _CHECK_OPTIONS: dict[str, tuple[str, ...]] = {"judge": ("by",), "rubric": ("by",), "safety": ("guideline", "question")}
 """Keys beside a check: the chat model that judges, in place of the policy's; texts for the prompt of a safety model."""
-_ATTACK_KEYS = ("name", "template", "triggers")
+_ATTACK_KEYS = ("name", "template", "triggers", "behind")
 
 
 @dataclass(frozen=True)
@@ -143,11 +145,28 @@ class AttackSpec:
         name: its name in tables.
         kind: "named" for one of `attacks.py`, "template" or "triggers".
         value: the name, the template with {prompt}, or runs of searches between commas.
+        behind: of triggers, the same by defence: what was found behind it.
     """
 
     name: str
     kind: Literal["named", "template", "triggers"]
     value: str
+    behind: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+
+
+@dataclass(frozen=True)
+class DefenceSpec:
+    """A defence as a policy names it.
+
+    Args:
+        name: its name in tables.
+        kind: one of `defences.py`.
+        settings: those that differ from its defaults.
+    """
+
+    name: str
+    kind: str
+    settings: JsonObject = field(default_factory=JsonObject)
 
 
 @dataclass(frozen=True)
@@ -161,6 +180,7 @@ class Policy:
         rules: rules of every prompt.
         prompts: at least one.
         attacks: attacks beside the controls.
+        defences: defences around the model, one at a time.
         repeats: answers to each prompt under each attack.
         temperature: of the answers; 0 takes the likeliest, so that repeats of one text are equal.
         max_tokens: tokens of an answer.
@@ -175,6 +195,8 @@ class Policy:
     judge: str = ""
     rules: tuple[PolicyRule, ...] = ()
     attacks: tuple[AttackSpec, ...] = ()
+    # Digests of policies are those of texts without it; see `digest`.
+    defences: tuple[DefenceSpec, ...] = field(default=(), repr=False)
     repeats: int = 1
     temperature: float = 0.0
     max_tokens: int = 256
@@ -201,7 +223,10 @@ class Policy:
     @property
     def digest(self) -> str:
         """A digest of everything that answers and verdicts depend on."""
-        return hashlib.sha256(repr(self).encode("utf-8", "backslashreplace")).hexdigest()[:16]
+        later = [*self.defences, *(attack.behind for attack in self.attacks if attack.behind)]
+        return hashlib.sha256((repr(self) + (repr(later) if later else "")).encode("utf-8", "backslashreplace")).hexdigest()[
+            :16
+        ]
 
 
 def read_policy(path: Path) -> Policy:
@@ -236,6 +261,7 @@ def read_policy(path: Path) -> Policy:
         rules=rules,
         prompts=prompts,
         attacks=tuple(_attack(entry, f"{where}: attacks") for entry in _list(document, "attacks", where)),
+        defences=tuple(defence_spec(entry, f"{where}: defences") for entry in _list(document, "defences", where)),
         repeats=int(_number(document, "repeats", where, 1, least=1, most=10_000, whole=True)),
         temperature=_number(document, "temperature", where, 0.0, least=0.0, most=10.0),
         max_tokens=int(_number(document, "max_tokens", where, 256, least=1, most=1_000_000, whole=True)),
@@ -255,6 +281,16 @@ def _require_complete(policy: Policy, where: str) -> None:
     names = [attack.name for attack in policy.attacks]
     if twice := next((name for name in names if names.count(name) > 1), ""):
         raise ConfigError("two attacks bear one name", where=where, got=twice, fix="give one of them another name:")
+    defences = ["none", *(defence.name for defence in policy.defences)]
+    if twice := next((name for name in defences if defences.count(name) > 1), ""):
+        fix = "give it another name: none is the model without a defence"
+        raise ConfigError("two defences bear one name", where=where, got=twice, fix=fix)
+    for attack in policy.attacks:
+        if strange := [name for name, _ in attack.behind if name not in defences[1:]]:
+            fix = f"one of {', '.join(defences[1:])}" if policy.defences else "list it under defences:"
+            raise ConfigError(
+                "triggers are said to be found behind no defence of the policy", where=where, got=strange[0], fix=fix
+            )
     rules = [rule for prompt in policy.prompts for rule in policy.rules_of(prompt)]
     checks = [inner for rule in rules for check in rule.checks for inner in check.nested]
     if any(check.kind in ("judge", "rubric") and not check.option("by") for check in checks) and not policy.judge:
@@ -347,11 +383,16 @@ def _rule(entry: Any, where: str, name: str) -> PolicyRule:
     checks = checks if isinstance(checks, list) else [checks]
     if not checks:
         raise ConfigError("a rule has no check", where=where, fix=f"one of {', '.join(CHECKS)}")
-    parsed = tuple(_check(check, f"{where}: {side}") for check in checks)
+    parsed = tuple(check_of(check, f"{where}: {side}") for check in checks)
     return PolicyRule(_text(entry, "name", where, name), side == "must", parsed, _tags(entry, where))
 
 
-def _check(entry: Any, where: str) -> ReplyCheck:
+def check_of(entry: Any, where: str) -> ReplyCheck:
+    """Return the check of an entry of YAML.
+
+    Raises:
+        ConfigError: it is no check, or its value does not fit.
+    """
     if isinstance(entry, str):
         entry = {"contains": entry}
     kinds = (
@@ -373,7 +414,7 @@ def _check(entry: Any, where: str) -> ReplyCheck:
     _require_keys(entry, (kind, *_CHECK_OPTIONS.get(kind, ())), where)
     options = tuple((key, _text(entry, key, where)) for key in _CHECK_OPTIONS.get(kind, ()) if key in entry)
     if kind == "panel":
-        members = tuple(_check(member, f"{where}: panel") for member in _list(entry, kind, where))
+        members = tuple(check_of(member, f"{where}: panel") for member in _list(entry, kind, where))
         if len(members) < 2:
             fix = "write panel: and a list of checks, such as - judge: QUESTION"
             raise ConfigError("a panel has two checks or more", where=where, got=f"{len(members)}", fix=fix)
@@ -411,8 +452,31 @@ def _attack(entry: Any, where: str) -> AttackSpec:
     if kinds[0] == "template":
         if "{prompt}" not in text:
             raise ConfigError("the template does not hold the prompt", where=where, got=text[:80], fix="write {prompt} in it")
+        if "behind" in entry:
+            raise ConfigError("a template has nothing to adapt to a defence", where=where, fix="leave out behind:")
         return AttackSpec(_text(entry, "name", where, f"template {text[:20]}"), "template", text)
-    return AttackSpec(_text(entry, "name", where, f"triggers of {Path(text).name}"), "triggers", text)
+    behind = entry.get("behind", {})
+    if not isinstance(behind, dict):
+        fix = "behind: {DEFENCE: RUN}, RUN of parley search text --model defended:FILE.yaml"
+        raise ConfigError("behind names runs by defence", where=where, got=repr(behind)[:80], fix=fix)
+    runs = tuple((str(name), _text(behind, name, where)) for name in behind)
+    return AttackSpec(_text(entry, "name", where, f"triggers of {Path(text).name}"), "triggers", text, runs)
+
+
+def defence_spec(entry: Any, where: str) -> DefenceSpec:
+    """Return the defence of an entry of YAML: a name, or a mapping of the name to its settings, with `name:` beside it.
+
+    Raises:
+        ConfigError: it is neither.
+    """
+    if isinstance(entry, str):
+        return DefenceSpec(entry, entry)
+    kinds = [key for key in entry if key != "name"] if isinstance(entry, dict) else []
+    if len(kinds) != 1 or not isinstance(settings := entry[kinds[0]] or {}, dict):
+        fix = "write - smooth-llm, or - smooth-llm: {copies: 5}"
+        raise ConfigError("a defence is a name, or one with settings", where=where, got=repr(entry)[:80], fix=fix)
+    kind = str(kinds[0])
+    return DefenceSpec(_text(entry, "name", where, kind), kind, JsonObject.of(settings))
 
 
 def _limits(entry: Any, where: str) -> tuple[tuple[str, float], ...]:

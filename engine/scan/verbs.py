@@ -18,8 +18,9 @@ from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from importlib.resources import as_file, files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
+import pyarrow as pa
 from tyro import conf
 
 from parley.engine.core.ray.record import Counts, Rows
@@ -32,8 +33,10 @@ from parley.engine.core.tables.table import EstimateTable
 from parley.engine.core.verbs.job import TABLE_FILE, Job, Reporter, Result, Summary
 from parley.engine.core.verbs.sharded import RESUME_SAFE, Sharded, ShardedConfig, Tally, rows_apart, run_items, spread
 from parley.engine.core.verbs.transcripts import ASSISTANT, SYSTEM, USER, Transcript, TranscriptRule
-from parley.engine.scan.attacks import Rewording, rewordings
+from parley.engine.scan.attacks import Rewording, adapted_rewordings, rewordings
 from parley.engine.scan.checks import Checks, is_breach
+from parley.engine.scan.defence_metrics import defence_metric_names, defence_metrics, defence_tables, side_broken
+from parley.engine.scan.defences import DefendedAnswer, DefendedChatModel, Surroundings, defence_of, queries_of
 from parley.engine.scan.labels import label_metrics, label_note, labels_of
 from parley.engine.scan.metrics import (
     BREACH,
@@ -54,9 +57,9 @@ from parley.engine.scan.metrics import (
     scan_tables,
 )
 from parley.engine.scan.outputs import JUNIT, SARIF, junit, sarif
-from parley.engine.scan.policy import Policy, read_policy
+from parley.engine.scan.policy import DefenceSpec, Policy, read_policy
 from parley.envs.core.config import NumItemsOrAll, from_dict
-from parley.envs.core.errors import ConfigError, ModelError, RefusedModelError, RunError
+from parley.envs.core.errors import ConfigError, DataError, ModelError, RefusedModelError, RunError
 from parley.envs.core.play import AgentError
 from parley.envs.core.registry import nearest
 from parley.envs.core.seeds import derive_seed
@@ -92,11 +95,23 @@ SCANNED = row_schema(
     }
 )
 """One answer per row."""
+_DEFENDED = {
+    # The defence around the model, empty for none; whether the attack was made behind it; and which one stopped the answer.
+    "defence refused_by": str,
+    "adaptive": bool,
+    # Whether the answer breaks a `must_not`, and whether it breaks a `must`; null where there is none, or undecided.
+    "harmful unmet": bool,
+    # Questions to models that the answer took.
+    "model_queries": int,
+}
+"""Further columns of a scan with defences."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ScanConfig(ShardedConfig):
     """The policy, and the model that must keep it."""
+
+    added: ClassVar[Mapping[str, Any]] = {"defences": ""}
 
     policy: str = ""
     """The policy, a YAML file; parley scan --init writes a commented one."""
@@ -105,6 +120,9 @@ class ScanConfig(ShardedConfig):
     path/file.py:Name."""
     limit: NumItemsOrAll = 0
     """At most so many prompts, the first ones; 0 for all."""
+    defences: str = ""
+    """Defences beside those of the policy, by name, separated by commas: reminder, perplexity, paraphrase, retokenise,
+    smooth-llm."""
     chat: ChatAsking = field(default_factory=ChatAsking)
     """How the model, and one that judges, are loaded or asked."""
 
@@ -117,11 +135,15 @@ class ScanItem:
         prompt: index of the prompt in the policy.
         attack: name of the attack or control.
         repeat: number of the repeat.
+        defence: name of the defence around the model; empty for none.
+        adaptive: whether the attack was made behind that defence.
     """
 
     prompt: int
     attack: str
     repeat: int
+    defence: str = ""
+    adaptive: bool = False
 
 
 @dataclass(frozen=True)
@@ -186,9 +208,11 @@ class ScanWorker:
     def __init__(self, task: ScanTask) -> None:
         self.task, self.policy = task, task.policy
         chat, answers = task.config.chat.on(task.config.device), Path(task.answers)
-        self.model = load_target(task.config, answers)
+        target = load_target(task.config, answers)
+        self.models = {"": target} | defended_models(task.config, task.policy, target, answers)
         self.checks = Checks(task.policy, chat, answers)
         self.rewordings = wordings_of(task.policy)
+        self.adapted = adapted_rewordings(task.policy.attacks, _found_by_searches)
 
         self._held: dict[str, Shard[ScanItem]] = {}
         self._done = Counter[str]()
@@ -231,21 +255,26 @@ class ScanWorker:
     def _rows(self, shard: Shard[ScanItem]) -> list[dict[str, Any]]:
         from parley.policies.chat.answers import answers_arriving
 
-        chats = [chat_of(self.policy, item, self.rewordings, self._wording_seed(item)) for item in shard.items]
-        seeds = [self.task.seed(key) for key in shard.keys] if self.policy.temperature else []
+        chats = [chat_of(self.policy, item, self._rewording(item), self._wording_seed(item)) for item in shard.items]
+        # Answers behind a defence are drawn as those without it, so that they differ in nothing but the defence.
+        seeds = [self.task.seed(self._key(item)) for item in shard.items]
         given: dict[int, Answer] = {}
         self._done[shard.name] = 0
-        try:
-            for index, answer in answers_arriving(self.model, chats, decoding=decoding_of(self.policy), seeds=seeds):
-                given[index] = answer
-                self._done[shard.name] += 1
-        except (ConfigError, ModelError) as error:
-            if isinstance(error, RefusedModelError) or not error.indices:
-                raise
-            # The questions that failed are lost, and the others are asked again together.
-            lost = AgentError(error.what, where=error.where, got=error.got, fix=error.fix)
-            lost.rows = error.indices
-            raise lost from error
+        for name, model in self.models.items():
+            rows_of = [index for index, item in enumerate(shard.items) if item.defence == name]
+            of_model = [chats[index] for index in rows_of]
+            drawn = [seeds[index] for index in rows_of] if self.policy.temperature else []
+            try:
+                for number, answer in answers_arriving(model, of_model, decoding=decoding_of(self.policy), seeds=drawn):
+                    given[rows_of[number]] = answer
+                    self._done[shard.name] += 1
+            except (ConfigError, ModelError) as error:
+                if isinstance(error, RefusedModelError) or not error.indices:
+                    raise
+                # The questions that failed are lost, and the others are asked again together.
+                lost = AgentError(error.what, where=error.where, got=error.got, fix=error.fix)
+                lost.rows = tuple(rows_of[number] for number in error.indices)
+                raise lost from error
         answers = [given[index] for index in range(len(chats))]
         rows = []
         for key, item, chat, answer in zip(shard.keys, shard.items, chats, answers, strict=True):
@@ -262,9 +291,30 @@ class ScanWorker:
                     **answer_columns(answer),
                     "breach": is_breach(verdicts),
                     "rules": [vars(verdict) for verdict in verdicts],
+                    **self._behind(item, answer, [vars(verdict) for verdict in verdicts]),
                 }
             )
         return rows
+
+    def _behind(self, item: ScanItem, answer: Answer, verdicts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """Return the columns of a scan with defences."""
+        if not self.policy.defences:
+            return {}
+        rules = self.policy.rules_of(self.policy.prompts[item.prompt])
+        return {
+            "defence": item.defence,
+            "refused_by": answer.refused_by if isinstance(answer, DefendedAnswer) else "",
+            "adaptive": item.adaptive,
+            "harmful": side_broken(rules, verdicts, must=False),
+            "unmet": side_broken(rules, verdicts, must=True),
+            "model_queries": queries_of(answer),
+        }
+
+    def _key(self, item: ScanItem) -> str:
+        return f"{self.policy.prompts[item.prompt].key}/{item.attack}/{item.repeat}"
+
+    def _rewording(self, item: ScanItem) -> Rewording:
+        return self.adapted[item.attack, item.defence] if item.adaptive else self.rewordings[item.attack]
 
     def _wording_seed(self, item: ScanItem) -> int:
         # Attacks of one prompt and repeat draw alike, so that they differ in nothing but the attack.
@@ -287,14 +337,33 @@ def _found_by_searches(runs: str) -> list[str]:
 
     named = {name.strip(): name.strip() for name in runs.split(",") if name.strip()}
     triggers = typed_triggers(named, "verified").values()
-    return list(dict.fromkeys(" ".join(trigger.slots) for typed in triggers for trigger in typed))
+    texts = (" ".join(trigger.slots).strip() for of_source in triggers for trigger in of_source)
+    if not (typed := list(filter(None, dict.fromkeys(texts)))):
+        fix = "name a search, or a file of conversations whose items say what was typed"
+        raise DataError("nothing that could stand behind a prompt was typed", where="triggers", got=runs, fix=fix)
+    return typed
 
 
-def chat_of(policy: Policy, item: ScanItem, made: Mapping[str, Rewording], seed: int) -> Chat:
+def defended_models(config: ScanConfig, policy: Policy, target: ChatModel, answers: Path | None = None) -> dict[str, ChatModel]:
+    """Return a model behind each defence of a policy, by its name; the answers that are given inside are kept.
+
+    Raises:
+        ConfigError: there is no such defence, or a setting of it does not fit.
+        CheckpointError: a model of it is not there.
+    """
+    address = config.model if config.model == DEMO else absolute_address(config.model)
+    beside = Surroundings(address, config.chat.on(config.device), answers)
+    return {
+        spec.name: DefendedChatModel(f"{address} behind {spec.name}", target, defence_of(spec, config.policy), beside)
+        for spec in policy.defences
+    }
+
+
+def chat_of(policy: Policy, item: ScanItem, rewording: Rewording, seed: int) -> Chat:
     """Return the messages of a question: the system's, those of the prompt, the last one as the attack words it."""
     *before, last = policy.prompts[item.prompt].messages
     system = (Message("system", policy.system),) if policy.system else ()
-    return (*system, *before, Message(last.role, made[item.attack](last.content, seed)))
+    return (*system, *before, Message(last.role, rewording(last.content, seed)))
 
 
 def decoding_of(policy: Policy) -> ChatDecoding:
@@ -348,7 +417,9 @@ def load_policy(config: ScanConfig) -> Policy:
             policy = read_policy(path)
     else:
         policy = read_policy(Path(config.policy).expanduser())
-    return replace(policy, prompts=policy.prompts[: config.limit or None])
+    more = tuple(DefenceSpec(name, name) for name in map(str.strip, config.defences.split(",")) if name)
+    defences = {spec.name: spec for spec in (*more, *policy.defences)}
+    return replace(policy, prompts=policy.prompts[: config.limit or None], defences=tuple(defences.values()))
 
 
 @dataclass(frozen=True)
@@ -376,6 +447,14 @@ class ScanPlan:
             for index, prompt in enumerate(policy.prompts)
             for attack in attacks
         }
+        adapted = {(attack.name, defence) for attack in policy.attacks for defence, _ in attack.behind}
+        items |= {
+            f"{key}/{spec.name}{'/adaptive' * adaptive}": replace(item, defence=spec.name, adaptive=adaptive)
+            for spec in policy.defences
+            for key, item in items.items()
+            for adaptive in (False, True)
+            if not adaptive or (item.attack, spec.name) in adapted
+        }
         plan = cls(config, policy, items)
         known = plan.metric_names
         for metric, _ in policy.limits:
@@ -387,14 +466,19 @@ class ScanPlan:
     @property
     def asked(self) -> dict[str, tuple[str, str]]:
         """Attack and prompt by key of a row."""
-        return {key: (item.attack, self.policy.prompts[item.prompt].key) for key, item in self.items.items()}
+        return {
+            key: (f"{item.attack} behind {item.defence}" if item.defence else item.attack, self.policy.prompts[item.prompt].key)
+            for key, item in self.items.items()
+        }
 
     @property
     def metric_names(self) -> list[str]:
         """The metrics that a limit may name."""
         attacks = dict.fromkeys(item.attack for item in self.items.values())
         rules = dict.fromkeys(rule.name for prompt in self.policy.prompts for rule in self.policy.rules_of(prompt))
-        return [BREACH, BROKEN, *(f"{BREACH}.{attack}" for attack in attacks), *(f"{RULE}.{rule}" for rule in rules)]
+        adapted = dict.fromkeys((item.defence, item.attack) for item in self.items.values() if item.adaptive)
+        behind = defence_metric_names([spec.name for spec in self.policy.defences], attacks, adapted)
+        return [BREACH, BROKEN, *(f"{BREACH}.{attack}" for attack in attacks), *(f"{RULE}.{rule}" for rule in rules), *behind]
 
 
 def policy_of_file() -> ScanConfig:
@@ -426,7 +510,7 @@ class Scan(Job[ScanConfig, ScanPlan, ScanPlan]):
         """Return the plan, and check that the model and the judges are there."""
         config.require_device()
         plan = ScanPlan.of(config)
-        load_target(config)
+        defended_models(config, plan.policy, load_target(config))
         Checks(plan.policy, config.chat.on("cpu"), None)
         return plan
 
@@ -441,7 +525,9 @@ class Scan(Job[ScanConfig, ScanPlan, ScanPlan]):
         config, policy, rows = plan.config, plan.policy, run.read_rows().to_pylist()
         rules = {rule.name: rule for prompt in policy.prompts for rule in policy.rules_of(prompt)}
         panels = [name for name, rule in rules.items() if any(check.members for check in rule.checks)]
-        metrics = scan_metrics(rows) | panel_metrics(rows, panels) | label_metrics(rows, labels_of(run, rows))
+        plain = [row for row in rows if not row.get("defence")]
+        metrics = scan_metrics(plain) | panel_metrics(rows, panels) | label_metrics(rows, labels_of(run, rows))
+        metrics |= defence_metrics(rows)
         limits = [decide_limit(metric, share, metrics.get(metric, NOTHING)) for metric, share in policy.limits]
         lost = sum(row["status"] != "ok" or row["breach"] is None for row in rows)
         too_many = bool(rows) and lost / len(rows) > policy.max_undecided
@@ -450,10 +536,10 @@ class Scan(Job[ScanConfig, ScanPlan, ScanPlan]):
             undecided = [f"{lost:,} of {len(rows):,} answers have no verdict, more than {100 * policy.max_undecided:g} %"]
         _write(run.path / JUNIT, junit(policy, rows, plan.asked, limits))
         _write(run.path / SARIF, sarif(policy, finished(rows), config.policy, version("parley-redteam")))
-        num = len(policy.prompts)
+        num, behind = len(policy.prompts), f"{len(policy.defences)} defences, " if policy.defences else ""
         return Summary(
             f"{policy.name} on {target_name(config.model)}",
-            f"{num:,} prompts, {len(policy.attacks)} attacks, {policy.repeats} answers each, seed {config.seed}.",
+            f"{num:,} prompts, {len(policy.attacks)} attacks, {behind}{policy.repeats} answers each, seed {config.seed}.",
             metrics,
             {
                 NUM_ANSWERS: len(plan.items),
@@ -472,10 +558,19 @@ class Scan(Job[ScanConfig, ScanPlan, ScanPlan]):
         before = RunFolder.load(path)
         config = from_dict(ScanConfig, before.config, str(path / CONFIG))
         with RunFolder.open(
-            path, config, job=self.name, schema=self.schema, resume_safe=self.resume_safe, weights=self.weights(config)
+            path,
+            config,
+            job=self.name,
+            schema=self.schema_of(config),
+            resume_safe=self.resume_safe,
+            weights=self.weights(config),
         ) as run:
             self.conclude(run, config, self.measure(run, ScanPlan.of(config)))
         return self.result(config, path)
+
+    def schema_of(self, config: ScanConfig) -> pa.Schema:
+        """Return the columns of answers, and those of defences if there are any."""
+        return row_schema(_DEFENDED, SCANNED) if load_policy(config).defences else SCANNED
 
     def weights(self, config: ScanConfig) -> dict[str, str]:
         """Return the digests of the models, and of the policy with its files of prompts."""
@@ -513,7 +608,11 @@ class Scan(Job[ScanConfig, ScanPlan, ScanPlan]):
             scores = {name: None if outcome is None else float(outcome) for name, outcome in outcomes.items()}
             reasons = {f"{RULE}.{name}": verdict["evidence"] for name, verdict in verdicts.items()}
             return Transcript(
-                messages, scores={**scores, "answer": row["kind"]}, reasons=reasons, tags=tuple(row_tags(tags, row))
+                messages,
+                scores={**scores, "answer": row["kind"]},
+                reasons=reasons,
+                tags=tuple(row_tags(tags, row)),
+                success=row["breach"],
             )
 
         return transcript
@@ -522,8 +621,8 @@ class Scan(Job[ScanConfig, ScanPlan, ScanPlan]):
         metrics = run.metrics()
         if not metrics:
             return {}
-        breaches = breaches_table(finished(run.read_rows().to_pylist()))
-        return ({"Breaches": breaches} if breaches.rows else {}) | scan_tables(metrics)
+        breaches = breaches_table(row for row in finished(run.read_rows().to_pylist()) if not row.get("defence"))
+        return ({"Breaches": breaches} if breaches.rows else {}) | scan_tables(metrics) | defence_tables(metrics)
 
     def present(self, result: Result, run: RunFolder) -> Result:
         """Show breaches with their texts first, then the rates, then what became of the limits."""
@@ -565,7 +664,7 @@ def _ask_first(plan: ScanPlan, answers: Path, reporter: Reporter) -> None:
     key, item = next(iter(plan.items.items()))
     config, decoding = plan.config, decoding_of(plan.policy)
     seed, settings = ScanTask(config, plan.policy, str(answers)).seed(key), config.chat.on(config.device)
-    chat = chat_of(plan.policy, item, wordings_of(plan.policy), 0)
+    chat = chat_of(plan.policy, item, wordings_of(plan.policy)[item.attack], 0)
     answer = first_answer(lambda changed: load_target(config, answers, changed), settings, chat, decoding, seed)
     shown = f'"{brief(answer.text)}"' if answer.is_reply else f"no reply ({answer.kind.value})"
     if not answer.is_reply and answer.kind not in MODERATED:

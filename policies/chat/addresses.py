@@ -13,9 +13,11 @@ chat_models = Registry("chat model", "parley.chat_models")
 """Chat models that installed packages bring; each is made like a user's own (`answers.py`)."""
 CHAT = CHAT_MODELS
 """Prefixes of the addresses of chat models, those of a user's own apart."""
-_, GGUF, OPENAI, ENDPOINT, SOCKET, PROGRAM = CHAT
+_, GGUF, OPENAI, ENDPOINT, SOCKET, PROGRAM, DEFENDED = CHAT
 """Prefixes of a file of weights for llama.cpp, of a server that speaks OpenAI's protocol, of files that describe other bots
-behind HTTP or a WebSocket, and of a program."""
+behind HTTP or a WebSocket, of a program, and of a file that puts a defence around another model."""
+chat_wrappers = Registry("wrapper of chat models", "parley.chat_wrappers")
+chat_wrappers.register("defended", "a model behind a defence", "parley.engine.scan.defences:load_defended")
 
 _COMPLETIONS = "/chat/completions"
 
@@ -32,7 +34,7 @@ def is_local(name: str) -> bool:
 
 def is_served(name: str) -> bool:
     """Return whether a name stands for a model that is asked from outside this process, several questions at once."""
-    return has_chat_prefix(name) and not is_local(name)
+    return has_chat_prefix(name) and not is_local(name) and not name.startswith(DEFENDED)
 
 
 def weights_of(name: str) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 from parley.envs.core.errors import ConfigError
 from parley.envs.core.storage.copies import fetched_model
 from parley.envs.core.storage.uris import HUGGING_FACE, has_chat_prefix, is_uri
-from parley.policies.chat.addresses import CHAT, ENDPOINT, GGUF, OPENAI, PROGRAM, SOCKET, chat_models
+from parley.policies.chat.addresses import CHAT, DEFENDED, ENDPOINT, GGUF, OPENAI, PROGRAM, SOCKET, chat_models, chat_wrappers
 from parley.policies.chat.answers import kept_answers, load_own
 from parley.policies.chat.model import ChatModel
 from parley.policies.chat.settings import DEFAULT, ChatModelSettings
@@ -20,6 +20,7 @@ CHAT_MODEL_KINDS = {
     f"{ENDPOINT}FILE.yaml": "any bot behind HTTP, described by a file: url, headers, body, path of the reply",
     f"{SOCKET}FILE.yaml": "the same behind a WebSocket",
     f"{PROGRAM}PROGRAM ARGS": "a program that reads and writes JSON lines",
+    f"{DEFENDED}FILE.yaml": "one of these behind a defence: model, defence",
     "path/file.py:Name": "a class or function of your own",
     "RUN": "a response model that Parley trained, or a run of parley train hardened; a folder or a URI",
 }
@@ -44,6 +45,9 @@ def load_chat_model(name: str, settings: ChatModelSettings = DEFAULT, *, answers
         CheckpointError: no model is there, or none that can be read without running its code.
         RunError: the folder of answers cannot be written.
     """
+    if name.startswith(DEFENDED):
+        model: ChatModel = chat_wrappers.get("defended")(name, settings, answers)
+        return model
     return kept_answers(_model_of(name, settings), answers)
 
 

@@ -99,7 +99,7 @@ class SafetyModel:
         self.text("a", "b")
 
     def text(self, prompt: str, reply: str) -> str:
-        """Return what the model reads."""
+        """Return what the model reads; of an empty reply the prompt alone is judged."""
         parts = {"{prompt}": prompt, "{reply}": reply}
         question = re.sub(r"\{prompt\}|\{reply\}", lambda part: parts[part[0]], self._question)
         if question and not self._tokenizer.chat_template:
@@ -107,7 +107,7 @@ class SafetyModel:
         if not self._tokenizer.chat_template:
             fix = "write question: beside safety:, with {prompt} and {reply}"
             raise ConfigError("the safety model has no template for conversations", fix=fix)
-        turns = [{"role": "user", "content": prompt}, {"role": "assistant", "content": reply}]
+        turns = [{"role": "user", "content": prompt}, *[{"role": "assistant", "content": reply}] * bool(reply)]
         messages = [{"role": "user", "content": question}] if question else turns
         options = {"guideline": self._guideline} if self._guideline else {}
         try:
@@ -246,13 +246,15 @@ class HuggingFaceInputModel:
         return logits_BNV
 
     def nats(self, text: str) -> list[float]:
-        """Return -log P of each token of a text and of its end."""
-        ids = self.tokenizer(text, add_special_tokens=False).input_ids
-        with torch.inference_mode():
-            log_NV = self.word_logits(self.embedding_VE[ids][None])[0].float().log_softmax(-1)
-        words_N1 = torch.tensor([*ids, self.end_id], device=log_NV.device)[:, None]
-        nats_N: list[float] = (-log_NV.gather(1, words_N1)[:, 0]).tolist()
-        return nats_N
+        """Return -log P of each token of a text and of its end; a text that is too long is read in parts."""
+        ids = [*self.tokenizer(text, add_special_tokens=False).input_ids, self.end_id]
+        longest, nats = int(min(longest_input(self.tokenizer, self.model), len(ids))), list[float]()
+        for start in range(0, len(ids), longest):
+            words_N1 = torch.tensor(ids[start : start + longest], device=self.embedding_VE.device)[:, None]
+            with torch.inference_mode():
+                log_NV = self.word_logits(self.embedding_VE[words_N1[:-1, 0]][None])[0].float().log_softmax(-1)
+            nats += (-log_NV.gather(1, words_N1)[:, 0]).tolist()
+        return nats
 
     def require_same_tokens(self, tokenizer: Any, num_tokens: int) -> None:
         """Check that the searched model has the same tokens.

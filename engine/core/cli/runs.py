@@ -43,7 +43,8 @@ class RowsArguments:
     run: Annotated[conf.Positional[str], conf.arg(metavar="RUN")]
     """Folder or URI of a run, finished or not."""
     file: Annotated[conf.Positional[str], conf.arg(metavar="FILE")]
-    """The file or URI to write, which does not exist yet: .csv, .parquet or .jsonl; .eval is a log of inspect_ai."""
+    """The file or URI to write, which does not exist yet: .csv, .parquet or .jsonl; .eval is a log of inspect_ai, .json holds
+    conversations for other tools."""
     json: Annotated[conf.FlagCreatePairsOff[bool], conf.arg(help_behavior_hint="")] = False
     """Print what was written as one JSON object on standard output."""
 
@@ -62,7 +63,7 @@ def run_rows(verb: Verb, arguments: Sequence[str]) -> int:
     facts = [
         ("lines", f"{written.num_lines:,}, of {written.num_rows:,} rows"),
         ("failed rows", f"{written.num_failed:,}, a line each that says why" if written.num_failed else ""),
-        ("scores" if written.file.suffix == ".eval" else "columns", ", ".join(written.columns)),
+        ("scores" if written.file.suffix in (".eval", ".json") else "columns", ", ".join(written.columns)),
     ]
     show_table(console, f"{options.run}: {written.job}", ("", "written"), [fact for fact in facts if fact[1]])
     if written.num_guarded:

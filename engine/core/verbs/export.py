@@ -21,6 +21,7 @@ from parley.engine.core.runs.run_folder import RunFolder, is_summarised
 from parley.engine.core.stats.statistics import Estimate, Metric
 from parley.engine.core.tables.table import EstimateTable, few_note, num_measured, with_interval
 from parley.engine.core.verbs.catalogue import ENTRIES, find
+from parley.engine.core.verbs.exchange import EXCHANGE_ENDING, write_exchange
 from parley.engine.core.verbs.transcripts import LOG_ENDING, inspect_log, write_log
 from parley.envs.core.errors import ConfigError, RunError
 from parley.envs.core.storage.uris import display_path, local_copy
@@ -101,8 +102,8 @@ def write_flat(name: str, file: str, reporter: Reporter) -> FlatFile:
 
     Args:
         name: folder or URI of the run.
-        file: path or URI of a file that does not exist yet; its ending chooses the format (`ENDINGS`, or `LOG_ENDING` for a
-            log of inspect_ai).
+        file: path or URI of a file that does not exist yet; its ending chooses the format (`ENDINGS`, `LOG_ENDING` for a log of
+            inspect_ai, `EXCHANGE_ENDING` for conversations as JSON).
         reporter: receives the progress.
 
     Raises:
@@ -111,15 +112,16 @@ def write_flat(name: str, file: str, reporter: Reporter) -> FlatFile:
         StorageError: a URI cannot be read or written.
     """
     path = local_copy(file)
-    require_new(path, (*ENDINGS, LOG_ENDING))
+    require_new(path, (*ENDINGS, LOG_ENDING, EXCHANGE_ENDING))
     run = RunFolder.load(fetched_run(name))
     job, finished = find(run.job).load(), (run.path / SUMMARY).is_file() and is_summarised(run.events())
     outcomes = run.outcomes()
     num_rows = outcomes.done + outcomes.failed
     if not num_rows and not outcomes.damaged:
         raise _without_rows(run, job)
-    if path.suffix == LOG_ENDING:
-        inspect_log()
+    if path.suffix in (LOG_ENDING, EXCHANGE_ENDING):
+        if path.suffix == LOG_ENDING:
+            inspect_log()
         reporter.stage("writing transcripts", num_rows, "rows")
         if (rule := job.transcripts(run)) is None:
             from parley.engine.core.verbs.job import Job
@@ -131,8 +133,11 @@ def write_flat(name: str, file: str, reporter: Reporter) -> FlatFile:
         legend = dict(job.legend)
         if job.item_metrics is not None:
             legend |= {metric: job.item_metrics.describe(metric) for metric in run.metrics()}
-        scores = write_log(path, run, rule, legend, finished=finished)
-        return FlatFile(path, run.job, scores, num_rows, num_rows, outcomes.failed, 0, finished)
+        if path.suffix == EXCHANGE_ENDING:
+            scores, num_written = write_exchange(path, run, rule), outcomes.done
+        else:
+            scores, num_written = write_log(path, run, rule, legend, finished=finished), num_rows
+        return FlatFile(path, run.job, scores, num_rows, num_written, outcomes.failed, 0, finished)
     flat = job.flat(run)
     rows_schema = job.schema if flat else next(run.read_parts()).schema
     reporter.stage("writing rows", num_rows, "rows")

@@ -240,6 +240,10 @@ class Job(ABC, Generic[ConfigT, PreparedT, FoundT]):
         assert isinstance(result, Summary), "a job whose work returns anything else measures"
         return result
 
+    def schema_of(self, config: ConfigT) -> pa.Schema:
+        """Return the columns of the rows of a run; the same for all runs unless a job overrides it."""
+        return self.schema
+
     @property
     def name(self) -> str:
         """The name of the job in run folders, by which `parley resume` finds it."""
@@ -259,11 +263,12 @@ class Job(ABC, Generic[ConfigT, PreparedT, FoundT]):
             return self.result(config, path)
         if (path / CONFIG).is_file():
             # Before models and data are read, which may take minutes.
-            require_same(path, self.name, to_dict(config), self.schema, self.resume_safe, weights, type(config))
+            require_same(path, self.name, to_dict(config), self.schema_of(config), self.resume_safe, weights, type(config))
         day = date_of(path)
         prepared = self.prepare(dated(config, day), path, reporter)
+        schema = self.schema_of(config)
         with RunFolder.open(
-            path, config, job=self.name, schema=self.schema, resume_safe=self.resume_safe, weights=weights, day=day
+            path, config, job=self.name, schema=schema, resume_safe=self.resume_safe, weights=weights, day=day
         ) as run:
             self.conclude(run, config, self.measure(run, self.work(run, prepared, reporter)))
         return self.result(config, path)

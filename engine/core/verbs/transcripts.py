@@ -29,7 +29,7 @@ from parley.envs.core.storage.uris import display_path
 
 LOG_ENDING = ".eval"
 HOW_TO_INSTALL = 'in the folder of Parley: pip install --editable ".[inspect]"'
-SYSTEM, USER, ASSISTANT = "system", "user", "assistant"
+SYSTEM, USER, ASSISTANT = ROLES = ("system", "user", "assistant")
 _ROW, _RUN = "row", "parley"
 """Entries of the metadata of a sample and of a log."""
 
@@ -44,6 +44,8 @@ class Transcript:
         scores: values by name; a score that is None is left out, and counted as not scored.
         reasons: explanations of scores, by name.
         tags: names in catalogues of risks.
+        typed: what a search found, one text a slot.
+        success: whether an attack came through; None if it is undecided, or there is none.
     """
 
     messages: tuple[tuple[str, str], ...]
@@ -51,6 +53,8 @@ class Transcript:
     scores: Mapping[str, float | bool | str | None] = field(default_factory=dict)
     reasons: Mapping[str, str] = field(default_factory=dict)
     tags: tuple[str, ...] = ()
+    typed: tuple[str, ...] = ()
+    success: bool | None = None
 
 
 TranscriptRule = Callable[[Row], Transcript]

@@ -16,7 +16,7 @@ from typing import Any
 
 from parley.envs.core.errors import ConfigError
 from parley.envs.core.storage.copies import fetched_model
-from parley.policies.chat.addresses import is_local, is_served
+from parley.policies.chat.addresses import DEFENDED, is_local, is_served
 from parley.policies.chat.model import Access
 from parley.policies.core.responder import is_pretrained
 
@@ -75,7 +75,7 @@ def shown_access(model: str, *, by_messages: bool = False) -> Access:
         model: the address.
         by_messages: True if it answers messages: a run of a response model then shows replies alone.
     """
-    if is_served(model) or ".py:" in model:
+    if is_served(model) or model.startswith(DEFENDED) or ".py:" in model:
         return Access.TEXT
     answers_alone = by_messages and not (is_local(model) or is_pretrained(fetched_model(model)))
     return Access.TEXT if answers_alone else Access.GRADIENTS

@@ -47,7 +47,7 @@ class GcgState(SearchState):
 class Gcg(WordMethod[GcgState]):
     """A search by random swaps from the gradient's lists."""
 
-    uses = (*WordMethod.uses, "words_per_position", "num_replaced", "momentum", "buffer", "screening")
+    uses = (*WordMethod.uses, "words_per_position", "num_replaced", "momentum", "buffer", "screening", "draft")
     sizes = {"candidates": CANDIDATES_GCG}
 
     def begin(self, task: Task, incumbent: BestInput) -> GcgState:

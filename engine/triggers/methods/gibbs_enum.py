@@ -78,7 +78,7 @@ class GibbsState(SearchState):
 class GibbsEnum(WordMethod[GibbsState]):
     """The paper's search."""
 
-    uses = (*WordMethod.uses, "first_visit_unconditional", "stop_on_batch_mean", "screening")
+    uses = (*WordMethod.uses, "first_visit_unconditional", "stop_on_batch_mean", "screening", "draft")
 
     def start(self, tasks: Sequence[Task]) -> list[GibbsState]:
         """Return states at their first inputs, as one group."""

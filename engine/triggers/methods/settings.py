@@ -106,6 +106,9 @@ class SearchSettings(SearchSizes):
     """gibbs-enum: batches of targets stop as one when their mean loss stays (released code); needs stop_on_hit off."""
     screening: bool = False
     """gibbs-enum, gcg: bfloat16 finds the best few words of a list, float32 decides among them; the exact search by default."""
+    draft: str = ""
+    """gibbs-enum, gcg: a draft model ranks a list and the model reads few of it (probe sampling): a number of the model's first
+    layers, or hf:FOLDER or gguf:FILE of a smaller model with the same tokens; empty: the model reads all."""
     words_per_position: NumItems = 256
     """gcg: words of each position from which swaps are drawn."""
     num_replaced: NumItems = 1
@@ -124,6 +127,8 @@ class SearchSettings(SearchSizes):
     def __post_init__(self) -> None:
         super().__post_init__()
         check(self, "screening", not (self.screening and self.num_replaced > 1), "false while num_replaced is above 1")
+        alone = not self.screening and self.num_replaced == 1
+        check(self, "draft", not self.draft or alone, "empty while screening is true or num_replaced is above 1")
         check(self, "stop_on_batch_mean", not (self.stop_on_batch_mean and self.stop_on_hit), "false while stop_on_hit is true")
 
 

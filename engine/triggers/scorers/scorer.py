@@ -173,7 +173,7 @@ class ContinuingScorer(Scorer, Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class _Slope:
+class Slope:
     """The plain scorer's cache of an incumbent: gradients (N, E) in both embeddings, and log P_LM of every word (N, V)."""
 
     gradient_NE: Tensor
@@ -209,7 +209,7 @@ class PlainScorer:
         # Positions of one incumbent in one product.
         for _, group in groupby(zip(incumbents, positions_B.tolist(), strict=True), key=lambda pair: id(pair[0])):
             group_rows = list(group)
-            slope: _Slope = group_rows[0][0].cache
+            slope: Slope = group_rows[0][0].cache
             at = [position for _, position in group_rows]
             rows_bV = slope.gradient_NE[at] @ self.victim.embedding_VE.T
             if slope.input_gradient_NE is not None and slope.input_pull_NV is not None:
@@ -278,12 +278,12 @@ class PlainScorer:
         nll_BT, likeliest_BT, cache = self._read(embedded_BNE, target_T)
         self.objective.loss(nll_BT, likeliest_BT, mask_BT, None).sum().backward()
         assert embedded_BNE.grad is not None
-        input_nll_B, slope = None, _Slope(embedded_BNE.grad[0], None, None, cache)
+        input_nll_B, slope = None, Slope(embedded_BNE.grad[0], None, None, cache)
         if self.input_model is not None:
             there_N = words_N.to(self.input_model.embedding_VE.device)
             input_nll_B, input_gradient_NE, pull_NV = self._measure_input(self.input_model, there_N)
             input_nll_B = input_nll_B.to(words_N.device)
-            slope = _Slope(slope.gradient_NE, input_gradient_NE, pull_NV, cache)
+            slope = Slope(slope.gradient_NE, input_gradient_NE, pull_NV, cache)
         nll_BT = nll_BT.detach()
         weighed_B = input_nll_B if self.objective.lm_weight > 0 else None
         loss = float(self.objective.loss(nll_BT, likeliest_BT, mask_BT, weighed_B))

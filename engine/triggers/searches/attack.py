@@ -30,6 +30,7 @@ from parley.engine.triggers.methods.gibbs_enum import GibbsEnum
 from parley.engine.triggers.methods.goal import Goal, Initial
 from parley.engine.triggers.methods.method import Method
 from parley.engine.triggers.methods.objective import TriggerObjective
+from parley.engine.triggers.scorers.causal.probes import drafting
 from parley.engine.triggers.scorers.causal.scorer import CausalScorer, CausalVictim, is_causal
 from parley.engine.triggers.scorers.lstm.scorer import LstmScorer
 from parley.engine.triggers.scorers.scorer import BestInput, ContinuingScorer, InputModel, PlainScorer, Scorer, Swaps, Victim
@@ -254,6 +255,13 @@ class TriggerSearch:
             what = "only swaps in Parley's own networks and in causal Hugging Face models are screened, by gibbs-enum and gcg"
             fix = "leave out search.screening"
             raise ConfigError(what, where="search.screening", got=f"{type(method).__name__} on {_kind(victim)}", fix=fix)
+        draft = method.settings.draft
+        if draft and not (causal and "draft" in method.uses):
+            what, fix = (
+                "only swaps in one causal Hugging Face model are drafted, by gibbs-enum and gcg",
+                "leave out search.draft",
+            )
+            raise ConfigError(what, where="search.draft", got=f"{type(method).__name__} on {_kind(victim)}", fix=fix)
         first, num_models = (victim.victims[0], victim.num_models) if isinstance(victim, UniversalVictim) else (victim, 1)
         if method.embeds and num_models > 1:
             what, fix = "the method moves among embeddings, which models do not share", "search one model, or by another method"
@@ -269,7 +277,9 @@ class TriggerSearch:
         elif method.searches_words and isinstance(victim, UniversalVictim):
             goal = Goal(UniversalScorer(victim, objective, input_model), self.is_hit)
         elif causal:
-            scorer = CausalScorer(cast(CausalVictim, victim), objective, input_model, screening=method.settings.screening)
+            searched = cast(CausalVictim, victim)
+            drafts = CausalScorer(drafting(searched, draft), objective, input_model) if draft else None
+            scorer = CausalScorer(searched, objective, input_model, screening=method.settings.screening, draft=drafts)
             goal = Goal(scorer, self.is_hit)
         else:
             goal = Goal(PlainScorer(victim, objective, input_model), self.is_hit)

@@ -6,9 +6,10 @@ are made of are a file's, or those of the targets; a run keeps its own copy.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from parley.engine.core.runs.documents import read_json, whole, write_document
 from parley.engine.core.runs.parts import ANSWERED, NO_REPLIES, row_schema
@@ -30,14 +31,19 @@ from parley.envs.core.config import (
     PositiveInt,
     Share,
 )
-from parley.envs.core.errors import ConfigError, RunError
+from parley.envs.core.errors import ConfigError, DataError, RunError
 from parley.envs.core.registry import nearest
 from parley.envs.core.storage.uris import HUGGING_FACE, display_path
 from parley.envs.corpora.lines import utf8_text
-from parley.policies.chat.addresses import GGUF
+from parley.policies.chat.addresses import GGUF, is_local
 from parley.policies.chat.settings import ChatAsking, PrecisionSettings, WeightSettings
 from parley.policies.hugging_face import ANY, alphabet_pattern
 
+if TYPE_CHECKING:
+    from parley.policies.chat.model import Chat
+
+TEXT_JOB = "search-text"
+"""The job that searches by replies alone, whose settings of messages are its own."""
 WORDS = "words.json"
 """The file of a run that holds them."""
 _ENTRY = "words"
@@ -450,6 +456,50 @@ BRANCHES = row_schema({"inputs outside": int, "finds": [_FIND], "strays": [_STRA
 """One branch of the tree of all inputs per row: what a model replies to every one of them."""
 
 
+def run_template(job: str, config: Mapping[str, Any], name: str, *, has_prompts: bool) -> Chat:
+    """Return the messages that a search stood in, by the settings that name them.
+
+    Raises:
+        ConfigError: the searched model takes no messages, or the prompt is written out.
+    """
+    from parley.policies.chat.model import Message
+    from parley.policies.chat.templates import SLOT, template_of
+
+    settings = config if job == TEXT_JOB else config.get("hugging_face", {})
+    if job != TEXT_JOB and not (settings and is_local(str(config["model"]))):
+        fix = "name a search of --model hf:FOLDER or gguf:FILE"
+        raise ConfigError("the search's model takes no messages", where=name, got=str(config.get("model")), fix=fix)
+    template = template_of(settings["template"] or None, has_prompts=has_prompts)
+    if isinstance(template, str):
+        fix = "search with one of the templates suffix, prefix, system and user, or a file of messages"
+        what = "a prompt that is written out cannot be typed to other models"
+        raise ConfigError(what, where=name, got=template[:80], fix=fix)
+    return template or (Message("user", SLOT),)
+
+
+def trigger_transcripts(job: str, config: Mapping[str, Any]) -> Callable[[Row], Transcript]:
+    """Return how a row of a search reads as a conversation: the messages as they were typed, and the reply.
+
+    Args:
+        job: of the run.
+        config: of the run.
+    """
+    from parley.policies.chat.templates import filled_chat
+
+    def transcript(row: Row) -> Transcript:
+        plain = trigger_transcript(row)
+        if not row["typed"]:
+            return plain
+        try:
+            template = run_template(job, config, "", has_prompts=row.get("prompt") is not None)
+        except (ConfigError, DataError):
+            return plain
+        typed = [(message.role, message.content) for message in filled_chat(template, row.get("prompt"), row["typed"])]
+        return replace(plain, messages=(*typed, *(message for message in plain.messages if message[0] == ASSISTANT)))
+
+    return transcript
+
+
 def trigger_transcript(row: Row) -> Transcript:
     """Return an input and the reply to it as a conversation; where nothing was typed, the user says the input itself."""
     typed = " ".join(row["typed"] or []) or row["trigger"]
@@ -457,7 +507,8 @@ def trigger_transcript(row: Row) -> Transcript:
     messages = ((USER, f"{prompt} {typed}" if prompt else typed), *([(ASSISTANT, reply)] if reply else []))
     hits = {f"hit.{hit['type']}": hit["hit"] for hit in row.get("hits") or []}
     names = ("verified", "empty_verified", "random_verified", "loss", "fitness", "queries")
-    return Transcript(messages, row["target"], {**{name: row.get(name) for name in names}, **hits})
+    scores = {**{name: row.get(name) for name in names}, **hits}
+    return Transcript(messages, row["target"], scores, typed=tuple(row["typed"] or ()), success=row.get("verified"))
 
 
 def universal_transcript(row: Row) -> Transcript:
@@ -469,4 +520,5 @@ def universal_transcript(row: Row) -> Transcript:
         messages += [(ASSISTANT, pair["reply"])] if pair["reply"] else []
     successes = [pair["verified"] for pair in row["pairs"] if pair["verified"] is not None]
     share = sum(successes) / len(successes) if successes else None
-    return Transcript(tuple(messages), scores={"kind": row["kind"], "verified": share, "loss": row["loss"]})
+    scores = {"kind": row["kind"], "verified": share, "loss": row["loss"]}
+    return Transcript(tuple(messages), scores=scores, typed=tuple(row["typed"] or ()))

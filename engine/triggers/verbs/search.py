@@ -58,7 +58,7 @@ from parley.engine.triggers.verbs.config import (
     TriggerConfig,
     TriggerEngineSettings,
     is_hugging_face,
-    trigger_transcript,
+    trigger_transcripts,
 )
 from parley.engine.triggers.verbs.models import (
     FILE,
@@ -486,7 +486,7 @@ class Search(Job[TriggerConfig, SearchPlan, SearchPlan]):
     outcomes = MODERATED
 
     def transcripts(self, run: RunFolder) -> TranscriptRule:
-        return trigger_transcript
+        return trigger_transcripts(run.job, run.config)
 
     def prepare(self, config: TriggerConfig, path: Path, reporter: Reporter) -> SearchPlan:
         """Return models and targets; a run that has begun keeps the targets that it started with."""

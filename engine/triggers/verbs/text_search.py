@@ -50,7 +50,7 @@ from parley.engine.triggers.verbs.config import (
     TextSearchPlan,
     input_words,
     save_words,
-    trigger_transcript,
+    trigger_transcripts,
 )
 from parley.engine.triggers.verbs.models import FILE, as_written, kept_targets, limited, num_targets, save_targets
 from parley.engine.triggers.verbs.search import AT_MOST, MOST_PARTS
@@ -504,7 +504,7 @@ class SearchText(Job[TextSearchConfig, TextSearchPlan, TextSearchPlan]):
     outcomes = MODERATED
 
     def transcripts(self, run: RunFolder) -> TranscriptRule:
-        return trigger_transcript
+        return trigger_transcripts(run.job, run.config)
 
     def prepare(self, config: TextSearchConfig, path: Path, reporter: Reporter) -> TextSearchPlan:
         """Return the targets and words, and check that the model is there."""

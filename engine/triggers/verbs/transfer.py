@@ -22,9 +22,10 @@ from parley.engine.core.runs.remote_sync import fetched_run
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.stats.statistics import Row, finished, is_no_reply
 from parley.engine.core.tables.table import EstimateTable
+from parley.engine.core.verbs.exchange import EXCHANGE_ENDING, read_exchange
 from parley.engine.core.verbs.job import ATTACK, TABLE_FILE, Job, Reporter, Result, Summary
 from parley.engine.core.verbs.sharded import RESUME_SAFE, Sharded, ShardedConfig, Tally, rows_apart, run_items, spread
-from parley.engine.core.verbs.transcripts import TranscriptRule
+from parley.engine.core.verbs.transcripts import ASSISTANT, TranscriptRule
 from parley.engine.triggers.catalogue import read_lines
 from parley.engine.triggers.methods.composition import AttackComposition, settings_told, shown_access
 from parley.engine.triggers.metrics.hits import VERIFIED, is_hit, successful_reply, unread_failure
@@ -32,12 +33,12 @@ from parley.engine.triggers.metrics.text import ShownInput, shown_inputs
 from parley.engine.triggers.metrics.transfer import NO_INPUT, describe_transfer, transfer_metrics, transfer_table
 from parley.engine.triggers.metrics.universal import RANDOM, best_found
 from parley.engine.triggers.success import SuccessSettings, enough_tokens
-from parley.engine.triggers.verbs.config import TRANSFERRED, trigger_transcript
+from parley.engine.triggers.verbs.config import TRANSFERRED, run_template, trigger_transcript
 from parley.engine.triggers.verbs.turns import JudgedAnswer, judged_columns, judges_of_replies
 from parley.envs.core.config import NumItemsOrAll
 from parley.envs.core.errors import ConfigError, DataError
 from parley.envs.core.seeds import derive_seed, stream
-from parley.policies.chat.addresses import absolute_address, is_local, short_address
+from parley.policies.chat.addresses import absolute_address, short_address
 from parley.policies.chat.model import ANSWERS_FOLDER, MODERATED, Access
 from parley.policies.chat.settings import ChatAsking
 
@@ -65,6 +66,7 @@ class TypedTrigger:
         template: the messages, with slots.
         end: True if a reply ends behind its target.
         control: key of the same prompt without the input; empty for a prompt without one.
+        written: whether the messages hold the input already, as in an exchange file.
     """
 
     key: str
@@ -75,17 +77,30 @@ class TypedTrigger:
     template: Chat
     end: bool
     control: str = ""
+    written: bool = False
 
     @property
     def chat(self) -> Chat:
         """Return the messages."""
         from parley.policies.chat.templates import filled_chat
 
+        if self.written:
+            return self.template
         return filled_chat(self.template, self.prompt, self.slots)
 
     def emptied(self) -> TypedTrigger:
         """Return the same prompt without the input."""
-        return replace(self, key=f"{self.source}:{self.key}", source=NO_INPUT, slots=tuple("" for _ in self.slots))
+        template = self.template
+        if self.written:
+            # The last place where each text stands is where it was typed.
+            for text in filter(None, self.slots):
+                parts = [message.content.rpartition(text) for message in template]
+                template = tuple(
+                    replace(message, content=f"{before}{behind}".strip()) if mark else message
+                    for message, (before, mark, behind) in zip(template, parts, strict=True)
+                )
+        slots = tuple("" for _ in self.slots)
+        return replace(self, key=f"{self.source}:{self.key}", source=NO_INPUT, slots=slots, template=template)
 
 
 def typed_triggers(runs: Mapping[str, str], choice: TriggerChoice) -> dict[str, list[TypedTrigger]]:
@@ -124,6 +139,9 @@ def with_controls(triggers: Mapping[str, Sequence[TypedTrigger]]) -> dict[str, l
 
 
 def _triggers(label: str, name: str, choice: TriggerChoice) -> Iterator[TypedTrigger]:
+    if name.endswith(EXCHANGE_ENDING):
+        yield from _shared(label, Path(name).expanduser(), choice)
+        return
     run = RunFolder.load(fetched_run(name))
     if run.job == METHODS:
         for line in read_lines(str(run.config["method"])):
@@ -135,7 +153,7 @@ def _triggers(label: str, name: str, choice: TriggerChoice) -> Iterator[TypedTri
     rows = [row for part in run.read_parts() for row in part.to_pylist()]
     settings = run.config if run.job == TEXT else run.config.get("hugging_face", {})
     has_prompts = run.job == UNIVERSAL or any(row.get("prompt") is not None for row in rows)
-    template, end = _template(run, settings, name, has_prompts=has_prompts), bool(settings["end"])
+    template, end = run_template(run.job, run.config, name, has_prompts=has_prompts), bool(settings["end"])
 
     def typed(source: str, key: str, entry: Mapping[str, Any], slots: list[str]) -> TypedTrigger:
         return TypedTrigger(key, source, entry["prompt"], entry["target"], tuple(slots), template, end)
@@ -158,25 +176,21 @@ def _triggers(label: str, name: str, choice: TriggerChoice) -> Iterator[TypedTri
             yield typed(source if pair["searched"] else f"{source}, held out", pair["key"], pair, input_row["typed"])
 
 
+def _shared(label: str, path: Path, choice: TriggerChoice) -> Iterator[TypedTrigger]:
+    """Yield the conversations of an exchange file; each stands as it was, up to the target's last reply."""
+    from parley.policies.chat.model import Message
+
+    for shared in read_exchange(path):
+        messages = [Message(role, text) for role, text in shared.messages]
+        while messages and messages[-1].role == ASSISTANT:
+            messages.pop()
+        if messages and (choice == "all" or shared.success):
+            # What was typed stands in the messages already, and is given for those who type it elsewhere.
+            yield TypedTrigger(shared.key, label, None, shared.target, shared.typed, tuple(messages), False, written=True)
+
+
 def _is_wanted(entry: Row, hit: bool, choice: TriggerChoice) -> bool:
     return {"verified": bool(entry["verified"]), "hits": hit, "all": True}[choice]
-
-
-def _template(run: RunFolder, settings: Mapping[str, Any], name: str, *, has_prompts: bool) -> Chat:
-    """Return the messages that a search stood in, by the settings that name them."""
-    from parley.policies.chat.model import Message
-    from parley.policies.chat.templates import SLOT, template_of
-
-    if run.job != TEXT and not (settings and is_local(str(run.config["model"]))):
-        fix = "name a search of --model hf:FOLDER or gguf:FILE"
-        raise ConfigError("the search's model takes no messages", where=name, got=str(run.config.get("model")), fix=fix)
-    template = template_of(settings["template"] or None, has_prompts=has_prompts)
-    if isinstance(template, str):
-        fix = "search with one of the templates suffix, prefix, system and user, or a file of messages"
-        raise ConfigError(
-            "a prompt that is written out cannot be typed to other models", where=name, got=template[:80], fix=fix
-        )
-    return template or (Message("user", SLOT),)
 
 
 _ITEMS = 16

@@ -80,7 +80,7 @@ _MARK = "@"
 
 HUGGING_FACE = "hf:"
 """Prefix of a folder from Hugging Face's `save_pretrained`, in verbs that also take Parley's own models."""
-CHAT_MODELS = (HUGGING_FACE, "gguf:", "openai:", "http:", "ws:", "cmd:")
+CHAT_MODELS = (HUGGING_FACE, "gguf:", "openai:", "http:", "ws:", "cmd:", "defended:")
 """Prefixes of the addresses of chat models (`policies/chat/addresses.py`), except a user's own."""
 
 

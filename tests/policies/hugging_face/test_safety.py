@@ -56,6 +56,7 @@ def test_the_first_word_is_the_verdict(tmp_path: Path, says: str, found: bool | 
 def test_each_layout_reads_prompt_and_reply(tmp_path: Path) -> None:
     guard = load_safety_model(folder(tmp_path / "guard", "safe", GUARD))
     assert guard.text("hello", "bad") == "<s> User: hello <s> Agent: bad Is the last message safe or unsafe? </s>"
+    assert guard.text("hello", "") == "<s> User: hello Is the last message safe or unsafe? </s>", "of a prompt alone"
     shield = load_safety_model(folder(tmp_path / "shield", "Yes", SHIELD), guideline="No codes.")
     assert shield.text("hello", "bad") == "<s> No codes. hello / bad Answer Yes or No."
     question = "Asked: {prompt} Said: {reply} Yes or No?"

@@ -28,17 +28,19 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, Protocol
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
 
 from parley.engine.triggers.methods.objective import TriggerObjective
 from parley.engine.triggers.scorers.causal.packed import CausalReader, KeysValues, reads_in_parts, said
+from parley.engine.triggers.scorers.causal.probes import ProbedSwapList
 from parley.engine.triggers.scorers.causal.swaps import (
     PASS,
     PASS_GPU,
@@ -52,7 +54,7 @@ from parley.engine.triggers.scorers.causal.swaps import (
     reads_packed,
     rough_reader,
 )
-from parley.engine.triggers.scorers.scorer import BestInput, InputModel, PlainScorer, Swaps, Victim
+from parley.engine.triggers.scorers.scorer import BestInput, InputModel, PlainScorer, Slope, Swaps, Victim
 from parley.engine.triggers.searches.batch_finder import BatchFinder
 
 ROWS, ROWS_GPU = 128, 1024
@@ -121,6 +123,11 @@ class CausalScorer(PlainScorer):
         input_model: as of `PlainScorer`.
         rows: candidates that are read together, until memory runs out; None for as many as suit the device.
         screening: the best few of a list are found in bfloat16, and float32 decides among them.
+        draft: scorer of a draft model, which ranks the candidates of a list first (`probes.py`); None for none.
+
+    Attributes:
+        num_listed: candidates that were listed for a draft.
+        num_read: those of them that the model itself has read.
 
     Raises:
         ConfigError: screening, of a model or on a device that it is not for.
@@ -136,12 +143,15 @@ class CausalScorer(PlainScorer):
         *,
         rows: int | None = None,
         screening: bool = False,
+        draft: CausalScorer | None = None,
     ) -> None:
         rows = rows or (ROWS_GPU if victim.searchable_V.is_cuda else ROWS)
         super().__init__(victim, objective, input_model, rows=rows)
         self.rough = rough_reader(victim.model) if screening else None
         self.reader = CausalReader(victim.model)
-        self.joins = self.rough is None and victim.model.dtype in (torch.float32, torch.float64)
+        self.draft, self.num_listed, self.num_read = draft, 0, 0
+        self._drafted = WeakKeyDictionary[BestInput, BestInput]()
+        self.joins = self.rough is None and draft is None and victim.model.dtype in (torch.float32, torch.float64)
         self.packs = reads_packed(self.reader, _some_words(victim))
         self._prompts: OrderedDict[tuple[int, ...], _Prompt] = OrderedDict()
         self.pieces = BatchFinder(rows, "candidates of a visit")
@@ -149,7 +159,7 @@ class CausalScorer(PlainScorer):
     @torch.no_grad()
     def best_swap(self, incumbents: Sequence[BestInput], swaps: Swaps, beat_B: Tensor) -> tuple[Tensor, Tensor]:
         """Return the argmin over the lists; candidates that cannot be it are not read to their end."""
-        kind = SwapList if self.rough is None else ScreenedSwapList
+        kind = ProbedSwapList if self.draft else SwapList if self.rough is None else ScreenedSwapList
         rows = zip(incumbents, swaps.lists(), beat_B.tolist(), strict=True)
         lists = [kind(self, incumbent, *swaps_G, beat) for incumbent, swaps_G, beat in rows]
         settled = self._together(lists)
@@ -191,6 +201,16 @@ class CausalScorer(PlainScorer):
     def swap_losses(self, incumbent: BestInput, positions_G: Tensor, words_G: Tensor) -> Tensor:
         """Return the loss (G,) of each swap of a list, all read to their ends."""
         return SwapList(self, incumbent, positions_G, words_G).all()
+
+    @torch.no_grad()
+    def drafted(self, incumbent: BestInput) -> BestInput:
+        """Return an incumbent as the draft model has read it, without slopes."""
+        assert self.draft is not None, "the scorer has a draft model"
+        if incumbent not in self._drafted:
+            embedded_1NE = self.draft.victim.embedding_VE[incumbent.words][None]
+            read = Slope(embedded_1NE, None, None, self.draft._read(embedded_1NE, incumbent.target)[2])
+            self._drafted[incumbent] = replace(incumbent, cache=read)
+        return self._drafted[incumbent]
 
     @torch.no_grad()
     def losses(self, targets: Sequence[Tensor], words_RN: Tensor) -> Tensor:

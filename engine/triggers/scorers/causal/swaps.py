@@ -354,13 +354,17 @@ class SwapList:
 
     def all(self) -> Tensor:
         """Return the loss of each candidate (G,)."""
+        return self.losses(range(len(self.words_G)))
+
+    def losses(self, candidates: Sequence[int]) -> Tensor:
+        """Return the losses (B,) of some candidates, all read to their ends."""
         loss_G = torch.empty(len(self.words_G), device=self.words_G.device)
 
         def read(piece: Sequence[int]) -> None:
             loss_G[list(piece)] = self.ends(piece)
 
-        self.in_pieces(read, self.by_position(range(len(self.words_G))))
-        return loss_G
+        self.in_pieces(read, self.by_position(candidates))
+        return loss_G[list(candidates)]
 
     def in_pieces(self, call: Callable[[Sequence[int]], None], candidates: Sequence[int]) -> None:
         """Call with as many candidates at once as are read together."""
