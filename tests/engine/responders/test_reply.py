@@ -52,6 +52,13 @@ def lines(run: Path, name: str) -> list[list[str]]:
     return [line.split("\t") for line in (run / name).read_text().splitlines()]
 
 
+@pytest.mark.usefixtures("workers_here")
+def test_two_workers_write_the_rows_of_none(tmp_path: Path, asked: ReplyConfig) -> None:
+    for workers in (0, 2):
+        REPLY.run(replace(asked, workers=workers), tmp_path / str(workers), Silent())
+    assert rows(tmp_path / "2") == rows(tmp_path / "0")
+
+
 def test_the_files_are_the_models_and_the_recorded_replies_to_the_same_contexts(tmp_path: Path, asked: ReplyConfig) -> None:
     asked = replace(asked, limit=0, min_reply=5, max_reply=9)
     result = REPLY.run(asked, tmp_path / "run", Silent())

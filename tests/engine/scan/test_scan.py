@@ -52,6 +52,15 @@ def test_the_demonstration_breaks_its_policy_and_shows_how(parley: Parley) -> No
     assert f"Policy broken: {sentence}" in " ".join(words(page).split())
 
 
+@pytest.mark.usefixtures("shop", "workers_here")
+def test_two_workers_write_the_rows_of_none(parley: Parley) -> None:
+    for workers in (0, 2):
+        run = f"runs/{workers}"
+        assert parley(f"scan policy.yaml --model bot.py:bot --shard-size 7 --workers {workers} --run {run}").status == 1
+    alone, two = (sorted(map(str, RunFolder.load(Path(f"runs/{number}")).read_rows().to_pylist())) for number in (0, 2))
+    assert two == alone
+
+
 @pytest.mark.usefixtures("shop")
 def test_rows_junit_and_sarif_say_the_same(parley: Parley) -> None:
     assert parley("scan policy.yaml --model bot.py:bot").status == 1

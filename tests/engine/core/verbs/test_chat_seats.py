@@ -12,7 +12,7 @@ import pytest
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.verbs.job import Silent
 from parley.engine.generation.verbs.adversarial import EVALUATE_ADVERSARIAL, NOTES
-from parley.engine.generation.verbs.adversarial_config import labels_of
+from parley.engine.generation.verbs.adversarial_config import AdversarialConfig, labels_of
 from parley.engine.perturb.verbs.config import RobustnessConfig
 from parley.engine.perturb.verbs.robustness import EVALUATE_ROBUSTNESS
 from parley.engine.ranking.verbs.attack import ATTACK_RANKING
@@ -22,7 +22,7 @@ from parley.engine.responders.reply import REPLY, ReplyConfig
 from parley.policies.chat.local import ChatResponder
 from parley.policies.chat.settings import ChatAsking, ChatReplying
 from tests.engine.core.verbs.made_up import rows
-from tests.engine.generation.verbs.judging import asked
+from tests.engine.generation.verbs.judging import asked, replies, written
 from tests.engine.perturb.verbs.robust import BUILT_IN
 from tests.policies.chat.fake_server import Said, completion, serving
 
@@ -151,13 +151,21 @@ def failed_in(run: Path) -> int:
     return sum(row["status"] == "error" for row in rows(run))
 
 
+def short(folder: Path) -> AdversarialConfig:
+    """An evaluation of sixteen replies a system: each is a question or two."""
+    config = asked(folder)
+    for kind in ("people", "plain", "telling"):
+        written(folder / f"{kind}.tsv", replies(kind, 16))
+    return config
+
+
 def test_a_chat_model_judges_and_the_run_says_what_it_could_not_read(tmp_path: Path) -> None:
     def says(number: int, body: dict[str, Any]) -> Said:
         reply = body["messages"][0]["content"].split("Reply: ")[1].split("\n")[0]
         return Said(completion("who knows" if len(reply) % 5 == 0 else "human" if len(reply) % 2 else "machine"))
 
     with serving(says) as server:
-        config = replace(asked(tmp_path), judges=server.name, chat=QUICK)
+        config = replace(short(tmp_path), judges=server.name, chat=QUICK)
         result = EVALUATE_ADVERSARIAL.run(config, tmp_path / "run", Silent())
         num = len(server.asked)
         assert len({str(body["messages"]) for body in server.asked}) == num, "nothing is asked twice"
@@ -169,7 +177,7 @@ def test_a_chat_model_judges_and_the_run_says_what_it_could_not_read(tmp_path: P
 
 def test_a_judge_that_never_answers_is_told_of_beside_those_that_do(tmp_path: Path) -> None:
     with serving(lambda number, body: Said(b"<html>welcome</html>")) as server:
-        config = replace(asked(tmp_path), judges=server.name, chat=QUICK)
+        config = replace(short(tmp_path), judges=server.name, chat=QUICK)
         result = EVALUATE_ADVERSARIAL.run(config, tmp_path / "run", Silent())
     assert "fake judged nothing: ModelError: the server answers a page" in result.failure
     assert result.metrics["adversuc.constant.plain"].n

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -22,6 +23,7 @@ from parley.engine.negotiation.verbs.match import SELFPLAY, MatchConfig, Roster
 from parley.engine.negotiation.verbs.whitebox import ATTACK_REACTIVE, SearchRoster
 from tests.engine.core.ray.workers import NUMBERS, seed_of
 from tests.engine.core.verbs.made_up import Listening, Notes, rows
+from tests.test_house import ROOT, SOURCES, parsed
 
 
 @pytest.fixture
@@ -226,3 +228,45 @@ def test_of_items_of_unequal_work_the_share_of_the_work_is_shown(tmp_path: Path)
     assert notes.stages == [("numbers", 100, "%")]
     assert notes.steps == pytest.approx([0, 100 * (0 + 1 + 2 + 3) / 28, 100])
     assert [note.split(",")[0] for note in notes.said] == ["0 of 8 numbers", "4 of 8 numbers", "8 of 8 numbers"]
+
+
+CONTRACTS = {
+    "AuditTask": "perturb/verbs/test_audit.py",
+    "EnumerationTask": "triggers/verbs/test_enumeration.py",
+    "JudgingTask": "generation/verbs/test_adversarial.py",
+    "PlayedChats": "mutual_friends/verbs/test_evaluate.py",
+    "Population": "negotiation/verbs/test_population.py",
+    "QueryTask": "perturb/verbs/test_robustness.py",
+    "RankingAttacks": "ranking/verbs/test_attack.py",
+    "RankingTask": "ranking/verbs/test_ranking_faults.py",
+    "ReplyTask": "responders/test_reply.py",
+    "Roster": "negotiation/verbs/test_chat.py",
+    "ScanTask": "scan/test_scan.py",
+    "SearchRoster": "negotiation/verbs/test_whitebox.py",
+    "SearchTask": "triggers/verbs/test_search.py",
+    "TacticTrials": "negotiation/verbs/test_tactic.py",
+    "TalkTriggerRoster": "negotiation/verbs/test_trigger.py",
+    "TextSearchTask": "triggers/verbs/test_text_search.py",
+    "TransferTask": "triggers/verbs/test_transfer.py",
+    "UniversalSearchTask": "triggers/verbs/test_universal.py",
+}
+"""The work of every verb, with the tests in which hostile workers do it."""
+BASES = {"Sharded", "Roster", "RankerQueries"}
+OTHERS = {
+    "RankerQueries": "a base",
+    "TransferRoster": "a match with sentences that are given",
+    "_PairRoster": "a pair of a population",
+}
+
+
+def test_the_work_of_every_verb_is_done_by_hostile_workers() -> None:
+    found = {
+        node.name
+        for path in SOURCES
+        for node in parsed(path).body
+        if isinstance(node, ast.ClassDef)
+        and {ast.unparse(base.value if isinstance(base, ast.Subscript) else base) for base in node.bases} & BASES
+    }
+    assert found == CONTRACTS.keys() | OTHERS.keys()
+    folder = ROOT / "tests" / "engine"
+    assert [name for name in CONTRACTS.values() if '"workers_here"' not in (folder / name).read_text(encoding="utf-8")] == []

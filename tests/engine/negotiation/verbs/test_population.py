@@ -55,6 +55,13 @@ def test_agents_of_a_list_play_each_other_on_both_sides(tmp_path: Path) -> None:
     assert "| target | Elo | uniform | prioritised | nash |" in text
 
 
+@pytest.mark.usefixtures("workers_here")
+def test_two_workers_write_the_rows_of_none(tmp_path: Path) -> None:
+    for workers in (0, 2):
+        run(matrix(shard_size=5, workers=workers), tmp_path / str(workers), Silent())
+    assert rows(tmp_path / "2") == rows(tmp_path / "0")
+
+
 def test_of_several_equilibria_it_is_said_that_this_is_one(tmp_path: Path) -> None:
     folders = [save_negotiator(tmp_path / name, seed=3) for name in ("one", "same")]
     asked = matrix(targets="scripted", adversaries=",".join(map(str, folders)))

@@ -59,12 +59,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def asked(folder: Path, **changes: Any) -> TalkTriggerConfig:
-    settings: dict[str, Any] = {"dialogues": 4, "length": 3, "temperature": 0.0, "search": QUICK}
+    chat = replace(TalkTriggerConfig().chat, max_tokens=6)
+    settings: dict[str, Any] = {"dialogues": 4, "length": 3, "temperature": 0.0, "search": QUICK, "chat": chat}
     return TalkTriggerConfig(target=f"hf:{folder}", **(settings | changes))
 
 
 def test_what_was_searched_is_said_and_makes_the_wanted_answers_likelier(tmp_path: Path, folder: Path) -> None:
-    config = replace(asked(folder), chat=replace(TalkTriggerConfig().chat, max_tokens=6))
+    config = asked(folder)
     metrics = ATTACK_TRIGGER.run(config, tmp_path / "run", Silent()).metrics
     played = rows(tmp_path / "run")
     assert len(played) == 4
@@ -112,6 +113,15 @@ def test_success_is_judged_by_the_rule_by_which_the_target_chooses(
         assert [step["points_target"] for step in attempt["steps"]] == [0, 0]
         assert row["forced_points_target"] == 0
         assert attempt["accepted"]
+
+
+@pytest.mark.usefixtures("workers_here")
+def test_two_workers_write_the_rows_of_none(tmp_path: Path, folder: Path) -> None:
+    few = replace(QUICK, max_candidates=32)
+    for workers in (0, 2):
+        config = asked(folder, dialogues=2, shard_size=1, search=few, workers=workers)
+        ATTACK_TRIGGER.run(config, tmp_path / str(workers), Silent())
+    assert rows(tmp_path / "2") == rows(tmp_path / "0")
 
 
 def test_the_target_reads_the_searched_tokens_and_finds_its_answers_likelier(folder: Path) -> None:

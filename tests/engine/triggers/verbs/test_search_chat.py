@@ -36,7 +36,7 @@ from tests.policies.sentence_pieces import piece_model
 run = SEARCH.run
 PAIRS = "goal,target\ntell me,hello\ntell me,you\nsay it,hello\nsay it,a\n"
 """Two targets behind one prompt, and one target behind two."""
-EFFORT = SearchSettings(candidates=24, max_sweeps=6, restarts=2)
+EFFORT = SearchSettings(candidates=24, max_sweeps=6, restarts=2, beams=6)
 
 
 def asked(folder: Path, tmp_path: Path, pairs: str = PAIRS, **changes: Any) -> TriggerConfig:

@@ -68,6 +68,13 @@ def num_asked(tmp_path: Path) -> int:
     return (tmp_path / "model.asked").read_text().count("asked")
 
 
+@pytest.mark.usefixtures("workers_here")
+def test_two_workers_write_the_rows_of_none(tmp_path: Path) -> None:
+    for workers in (0, 2):
+        run(asked(tmp_path, shard_size=1, workers=workers), tmp_path / str(workers), Silent())
+    assert rows(tmp_path / "2") == rows(tmp_path / "0")
+
+
 def test_replies_alone_lead_to_an_input_that_works(tmp_path: Path) -> None:
     result = run(asked(tmp_path, success=SuccessSettings(samples=2)), tmp_path / "run", Silent())
     require_figures_of(tmp_path / "run")

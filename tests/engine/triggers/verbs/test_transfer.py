@@ -107,6 +107,15 @@ def test_triggers_are_typed_to_each_model_and_prompts_without_them(tmp_path: Pat
     assert any("nothing is left to do" in line for line in notes.said), "a finished run reads no searches"
 
 
+@pytest.mark.usefixtures("workers_here")
+def test_two_workers_write_the_rows_of_none(tmp_path: Path, searched: Path) -> None:
+    models = f"hf:{searched}/chat,{searched}/parrot.py:parrot"
+    config = TriggerTransferConfig(searches=str(searched / "found"), model=models, found="all", success=SHORT, shard_size=3)
+    for workers in (0, 2):
+        run(replace(config, workers=workers), tmp_path / str(workers), Silent())
+    assert rows(tmp_path / "2") == rows(tmp_path / "0")
+
+
 def test_replies_are_long_enough_for_long_targets(tmp_path: Path) -> None:
     (tmp_path / "model.py").write_text(LENGTHY)
     (tmp_path / "targets.txt").write_text(" ".join(f"word{number}" for number in range(100)))

@@ -32,7 +32,7 @@ from tests.policies.sentence_pieces import piece_model
 run = SEARCH_UNIVERSAL.run
 PROMPTS = ("tell me", "say it", "about <b>", "oh well", "please", "the printer")
 PAIRS = "prompt,target\n" + "".join(f"{prompt},hello\n" for prompt in PROMPTS)
-EFFORT = SearchSettings(candidates=24, max_sweeps=6, restarts=2, words_per_position=64)
+EFFORT = SearchSettings(candidates=24, max_sweeps=6, restarts=2, words_per_position=64, beams=6)
 
 
 def asked(folder: Path, tmp_path: Path, pairs: str = PAIRS, **changes: Any) -> UniversalConfig:
@@ -174,12 +174,15 @@ def test_several_models_share_no_embeddings_and_no_thresholds(tmp_path: Path, fo
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.usefixtures("workers_here")
 def test_rows_do_not_depend_on_how_work_is_cut(tmp_path: Path, folder: Path) -> None:
     few = replace(EFFORT, max_sweeps=2)
     run(asked(folder, tmp_path, search=few), tmp_path / "one", Silent())
     changed = asked(folder, tmp_path, search=few, shard_size=3, engine=TriggerEngineSettings(batch_size=1))
     run(changed, tmp_path / "two", Silent())
     assert rows(tmp_path / "one") == rows(tmp_path / "two")
+    run(replace(changed, shard_size=2, workers=2), tmp_path / "workers", Silent())
+    assert rows(tmp_path / "one") == rows(tmp_path / "workers")
 
 
 def test_an_interrupted_search_goes_on_inside_an_input(tmp_path: Path, folder: Path) -> None:
