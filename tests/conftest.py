@@ -23,6 +23,9 @@ if len(os.environ.get("TMPDIR", "")) > 36:
 # A proxy of this machine's, where the surroundings name one, knows none of the servers that tests start.
 os.environ["no_proxy"] = ",".join(["127.0.0.1", *filter(None, [os.environ.get("no_proxy", os.environ.get("NO_PROXY"))])])
 
+# The machine of a test keeps its power: what is written need not reach the disk, which takes milliseconds each time.
+os.fsync = lambda descriptor: None
+
 PUBLISHED = os.environ.get("PARLEY_DATA", "")
 """The data root that this machine names; packages of tests take the variable away, for as long as they like."""
 

@@ -61,5 +61,7 @@ def asked(folder: Path, **changes: Any) -> AdversarialConfig:
         "human": str(folder / "people.tsv"),
         "machine": f"{folder / 'plain.tsv'},{folder / 'telling.tsv'}",
         "folds": 3,
+        # By itself each fit is saved when it ends, and a run of a second spends many on hundreds of files.
+        "shard_size": 20,
     }
     return AdversarialConfig(**settings | changes)
