@@ -15,7 +15,8 @@ from benchmarks.plain_perturbation import Draw, Knowledge, PlainNltk, Words
 from parley.engine.perturb.lexicon.nltk_lexicon import SELDOM
 from parley.engine.perturb.lexicon.opposites import Lexicon
 from parley.engine.perturb.replies.language import FUNCTION_LIKE, TermCounts
-from parley.engine.perturb.strategies.commands import NAMES, in_commands_of_utterance
+from parley.engine.perturb.strategies.commands import NAMES, in_commands
+from parley.engine.perturb.strategies.texts import FlatContexts
 
 Loop = Callable[[Sequence[Words], Words, Draw], Words]
 """A context's turns, a reply and draws: the reply as it is then."""
@@ -116,7 +117,7 @@ class PlainRules:
 
     def rsw(self, context: Sequence[Words], reply: Words, draw: Draw) -> Words:
         """Words by synonyms."""
-        tags, held = self.knowledge.tag(reply), in_commands_of_utterance(reply)
+        tags, held = self.knowledge.tag(reply), in_commands(FlatContexts([((tuple(reply),),)]))
         after = list(reply)
         for position, word in enumerate(reply):
             tag = tags[position]

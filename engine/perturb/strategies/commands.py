@@ -7,7 +7,6 @@ A known command holds the words behind it too ("sudo apt-get install vim").
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import repeat
 
 import numpy as np
@@ -31,29 +30,8 @@ _KINDS = {
     **dict.fromkeys(SIGNS, _SIGN),
     **dict.fromkeys((":", ";"), _COLON),
 }
-_TELLING = COMMANDS | SIGNS | {":", ";"}
-"""Where none of these is, nothing is held."""
 _NUM_BEHIND = 2
 """Words that a command holds behind it."""
-
-
-def in_commands_of_utterance(words: Sequence[str]) -> list[bool]:
-    """Return `in_commands` of one utterance; for a short one faster than numpy."""
-    held = [False] * len(words)
-    if "." in words:
-        for position in range(1, len(words) - 1):
-            if words[position] == "." and words[position + 1] in EXTENSIONS:
-                held[position - 1 : position + 2] = True, True, True
-    if _TELLING.isdisjoint(words):
-        return held
-    behind, before = 0, 0
-    for position, kind in enumerate(map(_KINDS.get, words, repeat(0))):
-        held[position] = held[position] or behind > 0 or kind == _COMMAND or (kind == _LETTER and before == _COLON)
-        if kind == _SIGN:
-            for beside in range(max(position - 1, 0), min(position + 2, len(words))):
-                held[beside] = True
-        behind, before = _NUM_BEHIND if kind == _COMMAND else behind - 1, kind
-    return held
 
 
 def _in_file_names(flat: FlatContexts) -> np.ndarray:
@@ -72,8 +50,6 @@ def _in_file_names(flat: FlatContexts) -> np.ndarray:
 
 def in_commands(flat: FlatContexts) -> np.ndarray:
     """Mark the words of a command, flag, path, file name or smiley, signs included (N,) bool."""
-    if flat.is_short:
-        return np.array(in_commands_of_utterance(flat.words), dtype=bool)
     kinds = np.frombuffer(bytes(map(_KINDS.get, flat.words, repeat(0))), dtype=np.uint8)
     begins = np.zeros(len(kinds) + 1, dtype=bool)
     begins[flat.edges] = True

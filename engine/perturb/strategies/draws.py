@@ -18,10 +18,7 @@ from parley.envs.core.seeds import stable_hash
 from parley.envs.corpora.pairs.tokens import normalised
 
 _MASK = (1 << 64) - 1
-_STEP_INT = 0x9E3779B97F4A7C15
-_STEP = np.uint64(_STEP_INT)
-_FEW = 32
-"""Up to so many numbers are drawn faster without numpy."""
+_STEP = np.uint64(0x9E3779B97F4A7C15)
 _ROUNDS = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
 
 
@@ -36,8 +33,6 @@ def uniforms(seeds: Sequence[int], name: str, counts: Sequence[int] | np.ndarray
     Returns:
         (sum of counts,) float64 in [0, 1): the first item's numbers, then the second's, and so on.
     """
-    if len(seeds) == 1 and counts[0] <= _FEW:
-        return np.array(uniforms_of_item(seeds[0], name, int(counts[0])), dtype=np.float64)
     counts = np.asarray(counts, dtype=np.int64)
     first = (np.cumsum(counts) - counts).astype(np.uint64)
     # The k-th number of an item that begins at number f of all is number f + k: what is once an item is not done once a number.
@@ -58,12 +53,6 @@ def uniforms_at(seeds: Sequence[int], name: str, items: np.ndarray, numbers: np.
         (N,) float64 in [0, 1).
     """
     return _shares(_starts(seeds, name)[items] + (numbers.astype(np.uint64) + np.uint64(1)) * _STEP)
-
-
-def uniforms_of_item(seed: int, name: str, count: int) -> list[float]:
-    """Return the numbers of `uniforms` for one item; for few numbers faster than numpy."""
-    start = _mixed_int((seed & _MASK) ^ _named(name))
-    return [(_mixed_int((start + k * _STEP_INT) & _MASK) >> 11) * 2.0**-53 for k in range(1, count + 1)]
 
 
 def seeds_of(seed: int, texts: Sequence[str]) -> list[int]:

@@ -101,8 +101,6 @@ class Phrases:
         if self._beginnings.isdisjoint(flat.words):
             nowhere = np.zeros(0, dtype=np.int64)
             return Matches(nowhere, nowhere, nowhere)
-        if flat.is_short:
-            return self._longest_of_short(flat.words)
         # Words of no phrase stand behind the last one too, so that no phrase leads beyond it.
         words = np.zeros(len(flat.words) + len(self._levels), dtype=np.int64)
         words[: len(flat.words)] = flat.numbered(self._words)
@@ -122,14 +120,6 @@ class Phrases:
             phrases[walking[whole >= 0]] = whole[whole >= 0]
             ends[walking[whole >= 0]] = starts[walking[whole >= 0]] + length
         return Matches(starts, ends, phrases).where(phrases >= 0)
-
-    def _longest_of_short(self, words: Utterance) -> Matches:
-        """Return `longest` of one short utterance; faster than numpy."""
-        begins = [start for start, word in enumerate(words) if word in self._beginnings]
-        longest = [(start, self.first_of(words[start : start + len(self._levels)])) for start in begins]
-        met = [(start, start + len(self.listed[phrase]), phrase) for start, phrase in longest if phrase is not None]
-        starts, ends, phrases = np.array(met, dtype=np.int64).reshape(-1, 3).T
-        return Matches(starts, ends, phrases)
 
     @cached_property
     def _places(self) -> dict[Utterance, int]:

@@ -31,7 +31,7 @@ import numpy as np
 
 from parley.engine.perturb.catalogue import Resources
 from parley.engine.perturb.lexicon.opposites import word_lists, word_set
-from parley.engine.perturb.strategies.commands import in_commands, in_commands_of_utterance
+from parley.engine.perturb.strategies.commands import in_commands
 from parley.engine.perturb.strategies.draws import uniforms
 from parley.engine.perturb.strategies.texts import Edits, FlatContexts, running
 from parley.engine.perturb.strategy import ByEdits, Expectation, PerturbSettings
@@ -164,8 +164,6 @@ class StopwordDropout(ByEdits):
         self.dropped, self.most = dropped, most
 
     def edits(self, flat: FlatContexts, seeds: Sequence[int]) -> Edits:
-        if self.most is not None and flat.is_short and self.most >= sum(map(self.dropped.__contains__, flat.words)):
-            return self._edits_of_short(flat.words)
         goes = flat.are_in(self.dropped)
         if self.most is not None:
             goes &= ~(in_commands(flat) | _are_particles(flat) | _hold_others(flat))
@@ -175,14 +173,6 @@ class StopwordDropout(ByEdits):
             self._choose(goes, edges, np.flatnonzero(np.diff(running(goes)[edges]) > self.most), flat, seeds)
         positions = np.flatnonzero(goes)
         return Edits.of_words(positions, [()] * len(positions))
-
-    def _edits_of_short(self, words: Sequence[str]) -> Edits:
-        """Return the edits of one short utterance that may lose all its listed words; faster than numpy."""
-        held = in_commands_of_utterance(words)
-        positions = [i for i, word in enumerate(words) if word in self.dropped and not held[i] and not _stays(words, i)]
-        if len(positions) == len(words):
-            positions = []
-        return Edits.of_words(np.array(positions, dtype=np.int64), [()] * len(positions))
 
     def _choose(self, goes: np.ndarray, edges: np.ndarray, turns: np.ndarray, flat: FlatContexts, seeds: Sequence[int]) -> None:
         """Keep the drawn words of some turns in `goes` and unmark the rest, in place."""
@@ -226,16 +216,6 @@ def _stand_before(flat: FlatContexts, listed: frozenset[str], *, or_end: bool = 
     mask[:-1] = flat.are_in(listed)
     mask[flat.edges] = or_end
     return mask[1:]
-
-
-def _stays(words: Sequence[str], position: int) -> bool:
-    """Return whether `_are_particles` or `_hold_others` marks this word of a single utterance."""
-    word, behind = words[position], words[position + 1] if position + 1 < len(words) else ""
-    if word in STRANDED and (not behind or behind in CLAUSE_MARKS):
-        return True
-    if word in PARTICLES and position > 0 and words[position - 1] in TAKE_PARTICLES:
-        return True
-    return behind in CLITICS or behind in HELD.get(word, ())
 
 
 def build(settings: PerturbSettings, resources: Resources) -> StopwordDropout:

@@ -24,8 +24,8 @@ from string import punctuation
 import numpy as np
 
 from parley.engine.perturb.catalogue import Resources
-from parley.engine.perturb.strategies.commands import in_commands, in_commands_of_utterance
-from parley.engine.perturb.strategies.draws import uniforms, uniforms_of_item
+from parley.engine.perturb.strategies.commands import in_commands
+from parley.engine.perturb.strategies.draws import uniforms
 from parley.engine.perturb.strategies.texts import Edits, FlatContexts, running
 from parley.engine.perturb.strategy import ByEdits, Expectation, PerturbSettings, Rule
 
@@ -49,8 +49,6 @@ _KINDS = {
     "without": _NO,
 }
 """Words that are joined with others, or stay."""
-_ENDS = (_MARK, _SMILEY)
-_TAKE_NOT = (_AUXILIARY, _CLITIC)
 RELEASED_EVERY = 3
 
 
@@ -70,8 +68,6 @@ class RandomSwap(ByEdits):
 
     def edits(self, flat: FlatContexts, seeds: Sequence[int]) -> Edits:
         by_paper = self.rule == "paper"
-        if by_paper and flat.is_short:
-            return self._edits_of_short(flat.words, seeds[0])
         kinds = np.frombuffer(bytes(map(_KINDS.get, flat.words, repeat(0))), dtype=np.uint8)
         starts = np.flatnonzero(~_glued(kinds, flat, by_paper))
         utterance = np.searchsorted(flat.edges, starts, side="right") - 1
@@ -89,34 +85,6 @@ class RandomSwap(ByEdits):
         chosen = np.sort(pool[_chosen(pool, stretch, order, limits)])
         starts = np.append(starts, len(kinds))
         return _exchanged(flat.words, zip(*(starts[chosen + i].tolist() for i in range(3)), strict=True))
-
-    def _edits_of_short(self, words: Sequence[str], seed: int) -> Edits:
-        """Return the edits of one short utterance; faster than numpy."""
-        starts: list[int] = []
-        stays: list[bool] = []
-        num_words = 0
-        before, leads = _MARK, False
-        held = in_commands_of_utterance(words)
-        for position, kind in enumerate(map(_KINDS.get, words, repeat(0))):
-            opens = before in _ENDS
-            behind_verb = kind == _NOT and before in _TAKE_NOT and not opens
-            if opens or kind in _ENDS or not (kind == _CLITIC or behind_verb or leads):
-                starts.append(position)
-                stays.append(kind in _ENDS or held[position] or (kind == _NO and opens))
-                num_words += kind not in _ENDS
-            elif held[position]:
-                stays[-1] = True
-            leads = (kind == _NO and not opens) or (kind == _NOT and not behind_verb)
-            before = kind
-        most = num_words // self.every
-        pool = [unit for unit in range(len(starts) - 1) if not (stays[unit] or stays[unit + 1])] if most else []
-        order = uniforms_of_item(seed, self.name, len(pool))
-        chosen: set[int] = set()
-        for _, unit in sorted(zip(order, pool, strict=True)):
-            if len(chosen) < most and unit - 1 not in chosen and unit + 1 not in chosen:
-                chosen.add(unit)
-        starts.append(len(words))
-        return _exchanged(words, [tuple(starts[unit : unit + 3]) for unit in sorted(chosen)])
 
     def _by_paper(
         self, is_mark: np.ndarray, utterance: np.ndarray, num_utterances: int

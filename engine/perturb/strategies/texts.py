@@ -16,7 +16,6 @@ reading words and building tuples.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from difflib import SequenceMatcher
@@ -147,8 +146,6 @@ def _aligned_spans(old: Utterance, new: Utterance) -> Iterator[Span]:
     yield from (Span(kind, old[before], new[after]) for kind, before, after in aligned(old, new))
 
 
-_SHORT = 64
-"""Words."""
 PieceT = TypeVar("PieceT")
 
 
@@ -225,11 +222,6 @@ class FlatContexts:
         return self.edges[self.turn_edges[self.shape_edges]]
 
     @property
-    def is_short(self) -> bool:
-        """Return whether there is only one, short utterance, which plain Python reads faster than numpy."""
-        return len(self.edges) == 2 and len(self.words) <= _SHORT
-
-    @property
     def num_words(self) -> np.ndarray:
         """Return the number of words of each context (contexts,) int64."""
         return np.diff(self.context_edges)
@@ -253,8 +245,6 @@ class FlatContexts:
         Returns:
             (contexts,) int64.
         """
-        if len(self.shape_edges) == 2:
-            return np.array([len(positions)])
         return np.diff(np.searchsorted(positions, self.context_edges))
 
     def are_in(self, listed: Container[str]) -> np.ndarray:
@@ -350,8 +340,6 @@ def _cut(pieces: tuple[PieceT, ...], edges: np.ndarray) -> list[tuple[PieceT, ..
 _NUM_PIECES = 1 << 17
 _GONE = " "
 """Stands for a piece that is left out; no piece is a blank."""
-_FEW = 100
-"""Edges that are looked through without numpy."""
 _LONGEST = 64
 """Letters of a piece that is remembered."""
 
@@ -439,7 +427,9 @@ class Texts:
         if not len(edits.starts):
             return result
         starts, ends = edits.starts.tolist(), edits.ends.tolist()
-        owners, cut = _segment_indices(self._text_edges, edits.starts), _segment_indices(self._edges, edits.starts)
+        owners, cut = (
+            (np.searchsorted(edges, edits.starts, side="right") - 1).tolist() for edges in (self._text_edges, self._edges)
+        )
         pieces = [*self._pieces]
         # Those of several tokens, as tokens.
         several: dict[int, list[str]] = {}
@@ -541,11 +531,3 @@ def _cut_texts(piece: str) -> tuple[list[tuple[str, int, int]], bool]:
 
 def _edges_texts(pieces: Sequence[Sequence[object]]) -> list[int]:
     return [0, *accumulate(map(len, pieces))]
-
-
-def _segment_indices(edges: Sequence[int], starts: np.ndarray) -> list[int]:
-    """Return the index of the segment that each start lies in; without numpy for few edges."""
-    if len(edges) < _FEW:
-        return [bisect_right(edges, start) - 1 for start in starts.tolist()]
-    rows: list[int] = (np.searchsorted(edges, starts, side="right") - 1).tolist()
-    return rows

@@ -1,4 +1,4 @@
-"""One short utterance alone is read without numpy: what comes out is what comes out of it among others."""
+"""An utterance alone becomes what it becomes among others."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from parley.engine.perturb.catalogue import Resources
-from parley.engine.perturb.strategies.commands import in_commands, in_commands_of_utterance
+from parley.engine.perturb.strategies.commands import in_commands
 from parley.engine.perturb.strategies.noise import CharacterNoise
 from parley.engine.perturb.strategies.stopwords import StopwordDropout
 from parley.engine.perturb.strategies.swap import RandomSwap
@@ -42,4 +42,4 @@ def test_an_utterance_alone_becomes_what_it_becomes_among_others(strategy: Strat
 @given(words=utterances)
 def test_commands_hold_the_same_words(words: Utterance) -> None:
     among = in_commands(FlatContexts([((words,),), *OTHERS])).tolist()
-    assert in_commands_of_utterance(words) == in_commands(FlatContexts([((words,),)])).tolist() == among[: len(words)]
+    assert in_commands(FlatContexts([((words,),)])).tolist() == among[: len(words)]

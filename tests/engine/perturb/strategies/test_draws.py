@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from parley.engine.perturb.strategies.draws import uniforms, uniforms_at, uniforms_of_item
+from parley.engine.perturb.strategies.draws import uniforms, uniforms_at
 
 
 def test_an_item_draws_alike_in_any_company() -> None:
@@ -38,8 +36,3 @@ def test_draws_are_spread_evenly_within_and_across_items() -> None:
         counts, _ = np.histogram(drawn, bins=10, range=(0, 1))
         assert np.abs(counts - 1000).max() < 4 * 30
         assert abs(np.corrcoef(drawn[:-1], drawn[1:])[0, 1]) < 0.04
-
-
-@given(seed=st.integers(0, 2**70), count=st.integers(0, 40))
-def test_one_item_draws_alike_with_and_without_numpy(seed: int, count: int) -> None:
-    assert uniforms([seed, 1], "who", [count, 2])[:count].tolist() == uniforms_of_item(seed, "who", count)
