@@ -26,8 +26,7 @@ from benchmarks.measure import run
 from parley.engine.core.ray.record import WORK
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.verbs.job import Silent
-from parley.engine.scan.verbs import SCAN, ScanConfig, ScanPlan, chat_of, wordings_of
-from parley.policies.chat.settings import ChatAsking
+from parley.engine.scan.verbs import SCAN, ScanAsking, ScanConfig, ScanPlan, chat_of, wordings_of
 
 DELAY_S, AT_ONCE = 0.05, 32
 CONTROLS = 2
@@ -129,7 +128,7 @@ def measure(options: Options) -> dict[str, Any]:
         policy.write_text(POLICY)
         lines = "".join(f"what is number {number}?\n" for number in range(num // CONTROLS))
         Path(folder, "prompts.csv").write_text(f"prompt\n{lines}")
-        asking = ChatAsking(concurrency=AT_ONCE)
+        asking = ScanAsking(concurrency=AT_ONCE)
         config = ScanConfig(policy=str(policy), model=f"openai:http://127.0.0.1:{port}/v1#m", chat=asking)
         plan = ScanPlan.of(config)
         wordings = wordings_of(plan.policy)

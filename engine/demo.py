@@ -25,7 +25,7 @@ import logging
 import shlex
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,15 +35,13 @@ from parley.engine.core.stats.statistics import FOR_ADVERSARY, FOR_BOTH, Estimat
 from parley.engine.core.tables.table import EstimateTable
 from parley.engine.core.verbs.compare import compare_runs
 from parley.engine.core.verbs.composite import BackgroundStages, Composite, Stage, run_stages
-from parley.engine.core.verbs.job import Comparison, Reporter, Result, Silent, Summary
+from parley.engine.core.verbs.job import Comparison, Reporter, Result, Silent, Summary, flat
 from parley.engine.generation.metrics.adversarial import ADVERSUC, RANDOM
-from parley.engine.generation.settings import ReplyLearning
 from parley.engine.generation.verbs import config as minmax_config
 from parley.engine.generation.verbs import minmax as generation
 from parley.engine.mutual_friends.channels import CONFUSING
 from parley.engine.mutual_friends.metrics.chats import COMPLETION, MODEL, NORMAL, of
 from parley.engine.mutual_friends.verbs import evaluate
-from parley.engine.negotiation.attacks.settings import ReinforceConfig
 from parley.engine.negotiation.metrics.attack import ATTACK_METRICS
 from parley.engine.negotiation.metrics.campaign import PLAIN_AGREEMENT
 from parley.engine.negotiation.metrics.dialogues import METRICS
@@ -63,12 +61,8 @@ from parley.engine.ranking.verbs.config import RankingAttackConfig, RankingConfi
 from parley.engine.responders import seq2seq
 from parley.engine.triggers.verbs import search
 from parley.engine.triggers.verbs.config import MAL
-from parley.envs.core.config import Configuration, NonNegativeInt, NumItems, NumItemsOrAll
+from parley.envs.core.config import Configuration, NonNegativeInt, NumItems, NumItemsOrAll, constants_of, to_dict
 from parley.envs.core.storage.uris import display_path
-from parley.policies.core import settings as fitting
-from parley.policies.negotiator.settings import NegotiatorFitConfig
-from parley.policies.ranking.matching.settings import MatcherFitConfig
-from parley.policies.seq2seq import settings
 
 GAIN = "advantage_gain"
 LEAST_AGREEMENT = 0.5
@@ -235,20 +229,26 @@ class DemoConfig(Configuration):
     """Ray actors that play the matches, search and answer; 0 does all of it in the process that the stage is in."""
     seed: NonNegativeInt = 1
     """Master seed of every stage."""
-    fit: NegotiatorFitConfig = field(default_factory=lambda: negotiator.demo().fit)
-    """The target's recipe."""
-    reinforce: ReinforceConfig = field(default_factory=lambda: reinforce.demo().reinforce)
-    """The adversaries' learning rule."""
-    defence: ReinforceConfig = field(default_factory=lambda: minmax.demo().defence)
-    """The target's learning rule against the adversary."""
-    model: fitting.FitConfig = field(default_factory=settings.demo)
-    """The recipe of the sequence-to-sequence model, and of the language model that judges its inputs."""
-    hardening: fitting.FitConfig = field(default_factory=lambda: adversarial.demo().fit)
-    """The recipe by which the sequence-to-sequence model is trained against perturbations."""
-    generation: ReplyLearning = field(default_factory=lambda: minmax_config.helpdesk().learning)
-    """The learning rule of a generator and its discriminator."""
-    matcher: MatcherFitConfig = field(default_factory=lambda: matcher_config.demo().fit)
-    """The recipe of the matching model."""
+
+
+def _constants() -> dict[str, Any]:
+    """Return the recipes of the stages, which were settings; what the demonstration promises holds for the presets alone."""
+    recipes = {
+        "fit": negotiator.demo().fit,
+        "reinforce": reinforce.demo().reinforce,
+        "defence": minmax.demo().defence,
+        "model": seq2seq.demo().fit,
+        "hardening": adversarial.demo().fit,
+        "generation": minmax_config.helpdesk().learning,
+        "matcher": matcher_config.demo().fit,
+    }
+    constants = {f"{name}.{key}": value for name, recipe in recipes.items() for key, value in flat(to_dict(recipe)).items()}
+    return {
+        key: value for name, recipe in recipes.items() for key, value in constants_of(type(recipe), f"{name}.").items()
+    } | constants
+
+
+DemoConfig.constants = _constants()
 
 
 def embedded() -> DemoConfig:
@@ -269,23 +269,22 @@ class Demo(Composite[DemoConfig, DemoConfig, DemoConfig]):
     def stages(self, config: DemoConfig, path: Path) -> dict[str, Stage]:
         """Return the stages of all systems."""
         target, adversary = display_path(path / "target"), display_path(path / "adversary")
-        fitted = replace(negotiator.demo(), fit=config.fit, seed=config.seed)
-        trained = replace(reinforce.demo(), target=target, corpus=fitted.corpus, reinforce=config.reinforce, seed=config.seed)
+        fitted = replace(negotiator.demo(), seed=config.seed)
+        trained = replace(reinforce.demo(), target=target, corpus=fitted.corpus, seed=config.seed)
         hardening = replace(
             minmax.demo(),
             target=target,
             adversary=adversary,
-            budget=config.reinforce.dialogues,
+            budget=trained.reinforce.dialogues,
             dialogues=min(config.dialogues, minmax.demo().dialogues),
             corpus=fitted.corpus,
             seed=config.seed,
             workers=config.workers,
             trainers=2 * config.side_by_side,
-            attack=config.reinforce,
-            defence=config.defence,
+            attack=trained.reinforce,
         )
-        model = replace(seq2seq.demo(), fit=config.model, seed=config.seed)
-        lm = replace(seq2seq.demo_lm(), fit=config.model, seed=config.seed)
+        model = replace(seq2seq.demo(), seed=config.seed)
+        lm = replace(seq2seq.demo_lm(), fit=model.fit, seed=config.seed)
         searched: dict[str, Any] = {
             "model": display_path(path / "model"),
             "lm": display_path(path / "lm"),
@@ -296,7 +295,6 @@ class Demo(Composite[DemoConfig, DemoConfig, DemoConfig]):
         against = replace(
             adversarial.demo(),
             strategies=strategies,
-            fit=config.hardening,
             model=display_path(path / "model"),
             seed=config.seed,
         )
@@ -329,7 +327,7 @@ class Demo(Composite[DemoConfig, DemoConfig, DemoConfig]):
             "mal": (search.SEARCH, replace(searching, targets=MAL, hit=HITS["mal"])),
             "adversarial": (adversarial.TRAIN_ADVERSARIAL, against),
             "robustness": (robustness.EVALUATE_ROBUSTNESS, evaluation),
-            "matcher": (matcher.TRAIN_MATCHER, replace(matcher_config.demo(), fit=config.matcher, seed=config.seed)),
+            "matcher": (matcher.TRAIN_MATCHER, replace(matcher_config.demo(), seed=config.seed)),
             "ranking": (ranking.EVALUATE_RANKING, RankingConfig(rules=f"{RULE},sow,ngr", limit=config.contexts, **ranked)),
             "searches": (
                 attack.ATTACK_RANKING,
@@ -340,7 +338,6 @@ class Demo(Composite[DemoConfig, DemoConfig, DemoConfig]):
                 replace(
                     minmax_config.helpdesk(),
                     start=display_path(path / "model"),
-                    learning=config.generation,
                     limit=config.dialogues,
                     keep="last",
                     seed=config.seed,

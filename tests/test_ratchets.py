@@ -8,6 +8,8 @@ from collections import Counter
 
 import grimp
 
+from parley.engine.core.cli.listing import settings_of
+from parley.engine.core.verbs.catalogue import ENTRIES
 from tests.test_house import ROOT, SOURCES, parsed
 
 MOST_FILES = 456
@@ -20,6 +22,12 @@ MOST_SMALL = 0
 """Modules of fewer than 60 lines beside the only module that imports them."""
 MOST_SHORT_HELPERS = 486
 """Private functions of at most five lines that are called once."""
+MOST_SETTINGS = 40
+"""Settings that `parley settings VERB` lists; a section that another list has counts as one."""
+MORE_SETTINGS = {"train matcher": 78, "search": 61, "minmax replies": 49, "evaluate generation": 42}
+"""Verbs that list more."""
+ALL_SETTINGS = 2_652
+"""Settings of all verbs, those of each section counted one by one."""
 QUESTIONS = {"What", "Whether", "How", "Which", "Who", "Where", "Of", "Those"}
 IDIOMS = {"found", "told", "said", "asked", "each"}
 
@@ -27,6 +35,13 @@ IDIOMS = {"found", "told", "said", "asked", "each"}
 def test_files_and_lines_do_not_grow() -> None:
     assert len(SOURCES) <= MOST_FILES
     assert sum(len(path.read_text(encoding="utf-8").splitlines()) for path in SOURCES) <= MOST_LINES
+
+
+def test_settings_of_verbs_do_not_grow() -> None:
+    kinds = {" ".join(entry.words): entry.load().config for entry in ENTRIES}
+    listed = {name: len(list(settings_of(kind, verb=name))) for name, kind in kinds.items()}
+    assert {name: num for name, num in listed.items() if num > MOST_SETTINGS} == MORE_SETTINGS
+    assert sum(len(list(settings_of(kind))) for kind in kinds.values()) <= ALL_SETTINGS
 
 
 def test_docstrings_that_begin_with_a_question_word_do_not_grow() -> None:

@@ -8,7 +8,7 @@ Defaults are those of the paper (Li et al. 2017, section 3); `released` gives th
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 from parley.envs.core.config import Configuration, NonNegativeInt, NumItems, PositiveFloat, PositiveInt
 from parley.envs.core.errors import ConfigError
@@ -85,6 +85,8 @@ UNJUDGED = ("constant", "length")
 @dataclass(frozen=True, kw_only=True)
 class ReplyLearning(Configuration):
     """Rounds of discriminator steps, generator steps and teacher forcing."""
+
+    topic: ClassVar[str] = "minmax replies"
 
     rounds: NumItems = 1_000
     """Rounds of all phases."""

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import ClassVar, Literal, Protocol
 
 import numpy as np
 
@@ -34,14 +34,14 @@ Rule = Literal["paper", "released"]
 class PerturbSettings(Configuration):
     """Settings of perturbations; the defaults are the paper's where it has them."""
 
+    topic: ClassVar[str] = "perturb audit"
+
     rule: Rule = "paper"
     """Where the paper and its released code disagree: whose rule."""
     lexicon: Literal["nltk", "built-in"] = "nltk"
     """Tagger, WordNet, stop words and paraphrase pairs: NLTK's data, or a small lexicon written for this project."""
     corpus: str = ""
     """Corpus whose training split says which words are usual and which edits are fluent; the evaluated one when empty."""
-    antonym_ratio: PositiveFloat = 4.0
-    """Antonym, rule "paper": as `perplexity_ratio`, for an opposite."""
     max_dropped: PositiveInt = 8
     """Stopword dropout: most words dropped in a turn (paper)."""
     swap_every: PositiveInt = 4
@@ -68,6 +68,9 @@ class PerturbSettings(Configuration):
     """Entity strategies: entity<TAB>category or entity<TAB>form<TAB>category lines, or MutualFriends' schema.json."""
     partner_entities: Path | None = None
     """Confusing entity: entities of the other side's knowledge base, one a line; all of `entities` when not given."""
+
+    antonym_ratio: ClassVar[float] = 4.0
+    """Antonym, rule "paper": as `perplexity_ratio`, for an opposite. Chosen once by reading examples."""
 
 
 class Expectation(StrEnum):

@@ -58,7 +58,7 @@ from parley.engine.scan.metrics import (
 )
 from parley.engine.scan.outputs import JUNIT, SARIF, junit, sarif
 from parley.engine.scan.policy import DefenceSpec, Policy, read_policy
-from parley.envs.core.config import NumItemsOrAll, from_dict
+from parley.envs.core.config import NumItemsOrAll, PositiveFloat, from_dict
 from parley.envs.core.errors import ConfigError, DataError, ModelError, RefusedModelError, RunError
 from parley.envs.core.play import AgentError
 from parley.envs.core.registry import nearest
@@ -108,6 +108,17 @@ _DEFENDED = {
 
 
 @dataclass(frozen=True, kw_only=True)
+class ScanAsking(ChatAsking):
+    """Settings of the scanned model."""
+
+    topic: ClassVar[str] = "scan"
+    constants: ClassVar[Mapping[str, Any]] = {}
+
+    first_timeout_s: PositiveFloat = 9.0
+    """Seconds for the first question of a scan, which checks the target."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class ScanConfig(ShardedConfig):
     """The policy, and the model that must keep it."""
 
@@ -123,7 +134,7 @@ class ScanConfig(ShardedConfig):
     defences: str = ""
     """Defences beside those of the policy, by name, separated by commas: reminder, perplexity, paraphrase, retokenise,
     smooth-llm."""
-    chat: ChatAsking = field(default_factory=ChatAsking)
+    chat: ScanAsking = field(default_factory=ScanAsking)
     """How the model, and one that judges, are loaded or asked."""
 
 
@@ -665,7 +676,9 @@ def _ask_first(plan: ScanPlan, answers: Path, reporter: Reporter) -> None:
     config, decoding = plan.config, decoding_of(plan.policy)
     seed, settings = ScanTask(config, plan.policy, str(answers)).seed(key), config.chat.on(config.device)
     chat = chat_of(plan.policy, item, wordings_of(plan.policy)[item.attack], 0)
-    answer = first_answer(lambda changed: load_target(config, answers, changed), settings, chat, decoding, seed)
+    answer = first_answer(
+        lambda changed: load_target(config, answers, changed), settings, chat, decoding, seed, config.chat.first_timeout_s
+    )
     shown = f'"{brief(answer.text)}"' if answer.is_reply else f"no reply ({answer.kind.value})"
     if not answer.is_reply and answer.kind not in MODERATED:
         shown += f"; {AnswerKind(answer.kind).fix}"

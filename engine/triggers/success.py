@@ -34,10 +34,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import Literal
+from typing import ClassVar, Literal
 
 from parley.engine.triggers.methods.evolution import closeness
-from parley.envs.core.config import Configuration, NonNegativeFloat, NumItemsOrAll, PositiveFloat, Share
+from parley.envs.core.config import Configuration, NonNegativeFloat, NumItemsOrAll, PositiveFloat
 from parley.envs.core.errors import ConfigError, DataError
 from parley.envs.core.storage.copies import fetched_model
 from parley.envs.core.storage.uris import HUGGING_FACE
@@ -54,6 +54,8 @@ Fitness = Callable[[Sequence[str], str, str | None], list[ReplyRating]]
 @dataclass(frozen=True, kw_only=True)
 class FitnessSettings(Configuration):
     """The fitness of an input, for searches that see replies alone."""
+
+    topic: ClassVar[str] = "search text"
 
     by: Literal["target", "similarity", "rating"] = "target"
     """target (letters), similarity (vectors), or rating (a chat model's)."""
@@ -163,6 +165,8 @@ class SuccessRule(Configuration):
 class SuccessSettings(SuccessRule):
     """When the reply to a typed input is a success; for Hugging Face models."""
 
+    topic: ClassVar[str] = "search"
+
     pattern: str = ""
     """pattern: a regular expression that the reply holds."""
     refusals: str = ""
@@ -171,8 +175,6 @@ class SuccessSettings(SuccessRule):
     """classifier: hf:FOLDER of a sequence classifier that reads the reply."""
     label: str = ""
     """classifier: the label that is a success; its last one when empty."""
-    min_score: Share = 0.5
-    """classifier: the label's least probability."""
     question: str = ""
     """judge: a file with the question, {prompt}, {target} and {reply} in their places; our own when empty."""
     tokens: NumItemsOrAll = 0
@@ -183,6 +185,9 @@ class SuccessSettings(SuccessRule):
     """Replies that are drawn for each input, beside the greedy one."""
     temperature: PositiveFloat = 1.0
     """Temperature of these draws."""
+
+    min_score: ClassVar[float] = 0.5
+    """classifier: the label's least probability. The likelier label is what a classifier says."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -96,8 +96,8 @@ def as_now(kind: type, stored: Mapping[str, Any], where: str = "") -> dict[str, 
 
 def _without_constants(kind: type, values: Mapping[str, Any], where: str) -> dict[str, Any]:
     """Return settings without those that are constants today, and without sections that held nothing else."""
-    document = json.loads(json.dumps(values, default=str)) if getattr(kind, "constants", None) else dict(values)
-    for key, constant in getattr(kind, "constants", {}).items():
+    document = _copied(values)
+    for key, constant in constants_of(kind).items():
         *sections, last = key.split(".")
         outer = [document]
         for section in sections:
@@ -111,12 +111,46 @@ def _without_constants(kind: type, values: Mapping[str, Any], where: str) -> dic
                 f"{key} is no setting any more: it is {now}",
                 where=where or None,
                 got=repr(value),
-                fix="leave it out; a run of an earlier version with another value can be read and reported, and not resumed",
+                fix=f"{_instead(kind, key)}; an earlier run with another value can be read and reported, and not resumed",
             )
         for section, holder, inner in reversed(list(zip(sections, outer, outer[1:], strict=False))):
             if not inner:
                 holder.pop(section, None)
     return document
+
+
+def _instead(kind: type, key: str) -> str:
+    section, _, rest = key.partition(".")
+    inner = dict(_sections(kind)).get(section)
+    return _instead(inner, rest) if rest and inner else getattr(kind, "instead", {}).get(key, "leave it out")
+
+
+def _copied(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: _copied(value) if isinstance(value, Mapping) else value for key, value in values.items()}
+
+
+def constants_of(kind: type, prefix: str = "") -> dict[str, Any]:
+    """Return the values of all constants of a configuration that were settings of earlier versions, by dotted key.
+
+    Args:
+        kind: the configuration.
+        prefix: stands before each key.
+    """
+    names = [
+        name for name, hint in get_type_hints(kind).items() if get_origin(hint) is ClassVar and name not in _ABOUT_SETTINGS
+    ]
+    own = {name: getattr(kind, name) for name in names} | dict(getattr(kind, "constants", {}))
+    constants = {f"{prefix}{name}": value for name, value in own.items()}
+    for name, section in _sections(kind):
+        constants |= constants_of(section, f"{prefix}{name}.")
+    return constants
+
+
+@cache
+def _sections(kind: type) -> tuple[tuple[str, type], ...]:
+    return tuple(
+        (name, hint) for name, hint in get_type_hints(kind).items() if isinstance(hint, type) and dataclasses.is_dataclass(hint)
+    )
 
 
 def overlay(config: ConfigT, path: Path, name: str | Path) -> ConfigT:
@@ -237,6 +271,8 @@ def _wrong_type(field: str, value: object, wanted: str, where: str) -> ConfigErr
     return ConfigError(f"{field} has the wrong type", where=where or None, got=repr(value), fix=f"give {wanted}")
 
 
+_ABOUT_SETTINGS = {"constants", "instead", "added", "topic"}
+"""Class variables of a configuration that say something of its settings."""
 _TYPES = {
     int: "a whole number",
     float: "a finite number",
@@ -375,12 +411,17 @@ class Configuration:
     """The base of dataclasses that hold settings; a value outside its range raises `OutOfRangeError`.
 
     Attributes:
-        constants: settings of earlier versions that are constants today, with their values, by dotted key.
+        constants: settings of earlier versions that are constants today, with their values, by dotted key. Any other class
+            variable of a configuration is one too, under its own name.
+        instead: what to do instead of setting a constant, by its key.
         added: settings that runs of earlier versions lack, with the value that means what these versions did.
+        topic: the words behind `parley settings` that list the settings of this section; other lists have one line for it.
     """
 
     constants: ClassVar[Mapping[str, Any]] = {}
+    instead: ClassVar[Mapping[str, str]] = {}
     added: ClassVar[Mapping[str, Any]] = {}
+    topic: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
         kind: type = type(self)

@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import zip_longest
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -62,6 +62,8 @@ Choice = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
 @dataclass(frozen=True, kw_only=True)
 class LieRules(Configuration):
     """Limits and rewards of a liar."""
+
+    topic: ClassVar[str] = "evaluate collaboration"
 
     lies: PositiveInt = 3
     """Most lies of a side per chat."""

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Literal, Protocol
+from typing import ClassVar, Literal, Protocol
 
 import numpy as np
 
@@ -108,6 +108,8 @@ class Proposer(Protocol):
 @dataclass(frozen=True, kw_only=True)
 class EditRules(Configuration):
     """Limits of the game."""
+
+    topic: ClassVar[str] = "train editor"
 
     edits: NumItems = 3
     """Most words to replace."""

@@ -21,7 +21,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Literal, overload
+from typing import ClassVar, Literal, overload
 
 import numpy as np
 
@@ -36,6 +36,8 @@ from parley.envs.corpora.pairs.turns import Utterance
 @dataclass(frozen=True, kw_only=True)
 class CandidateOptions(Configuration):
     """Options of contexts, and of wrong replies that are drawn if a corpus lists none."""
+
+    topic: ClassVar[str] = "evaluate ranking"
 
     negatives: Literal["random", "hard", "half"] = "random"
     """Wrong replies, from other dialogues of the split: random, hard (nearest to the context by BM25), or half of each."""

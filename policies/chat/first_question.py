@@ -26,7 +26,12 @@ _LEAST_WORDS = 3
 
 
 def first_answer(
-    load: Callable[[ChatModelSettings], ChatModel], settings: ChatModelSettings, chat: Chat, decoding: ChatDecoding, seed: int
+    load: Callable[[ChatModelSettings], ChatModel],
+    settings: ChatModelSettings,
+    chat: Chat,
+    decoding: ChatDecoding,
+    seed: int,
+    timeout_s: float,
 ) -> Answer:
     """Return the answer of a target to its first question.
 
@@ -36,12 +41,13 @@ def first_answer(
         chat: the question.
         decoding: of the answer.
         seed: of the answer, where it is drawn.
+        timeout_s: seconds for the answer.
 
     Raises:
-        ModelError: it does not answer within `first_timeout_s`, or fails; the fix names the models that a server has.
+        ModelError: it does not answer in time, or fails; the fix names the models that a server has.
         ConfigError: it does not take the question.
     """
-    timeout_s = min(settings.timeout_s, settings.first_timeout_s)
+    timeout_s = min(settings.timeout_s, timeout_s)
     attempts = 1
     while True:
         model = load(replace(settings, timeout_s=timeout_s, max_attempts=attempts))

@@ -475,7 +475,7 @@ class RunUsage:
         if notes := self.total.notes:
             counts = (f"{num:,} {note}" for note, num in sorted(notes.items()))
             parts.append(f"Of these: {'; '.join(counts)}.")
-        if strange := [name for name in settings.prices_by_model if name not in model_names]:
+        if strange := [name for name in settings.prices_by_model if name and name not in model_names]:
             parts.append(f"Prices of models that gave none: {', '.join(strange)}.")
         return " ".join(parts)
 

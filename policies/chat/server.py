@@ -330,7 +330,7 @@ class AskedChatModel(ABC):
         wait_s = min(settings.first_wait_s * 2 ** (failed - 1), settings.longest_wait_s) * _JITTER.uniform(0.5, 1)
         if again.wait_s is not None and again.wait_s > settings.longest_wait_s:
             got = f"{again.error.got}; it asks for {again.wait_s:.0f} s of patience"
-            fix = "resume later, or --set chat.longest_wait_s=SECONDS"
+            fix = "resume later"
             raise ModelError(again.error.what, where=self.name, got=got, fix=fix) from None
         if again.wait_s is not None:
             # Many requests get the same time, and would all come back at once.

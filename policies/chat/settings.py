@@ -6,9 +6,10 @@ Answers depend on none of them but by rounding, except on `extra`, `thinking` an
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import date
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from parley.envs.core.config import (
     Configuration,
@@ -17,7 +18,6 @@ from parley.envs.core.config import (
     NonNegativeInt,
     PositiveFloat,
     PositiveInt,
-    Share,
     ShareBelowOne,
     check,
     shared,
@@ -99,16 +99,10 @@ class ChatAsking(WeightSettings):
     """Seconds that a server, or a model of your own, has for one answer."""
     max_attempts: PositiveInt = 6
     """Times that a server is asked the same at most, where it is busy, fails or cuts its answer."""
-    first_wait_s: NonNegativeFloat = 0.5
-    """Seconds before the second attempt; twice as many before each further one, up to half of them by chance."""
-    longest_wait_s: PositiveFloat = 60.0
-    """Seconds before an attempt at most; a server that asks for more (Retry-After) is given up."""
     extra: JsonObject = NO_FIELDS
     """JSON that is merged into each request to a server, such as {"top_p": 0.9, "reasoning_effort": "low"} or
     {"chat_template_kwargs": {"enable_thinking": false}}; null leaves a field out: {"temperature": null, "seed": null}. Of
     weights that are here chat_template_kwargs alone counts."""
-    limit_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
-    """Field that limits the tokens of a server's answer; the other one where a server refuses this one."""
     thinking: Literal["part", "keep"] = "part"
     """Treatment of reasoning between marks such as <think> in a text: parted from the reply, or kept in it."""
     concurrency: PositiveInt = 8
@@ -119,18 +113,27 @@ class ChatAsking(WeightSettings):
     """Requests of a run at most, also as --max-requests; 0 for no limit. The run then stops, and a resume may raise it."""
     max_cost: NonNegativeFloat = 0.0
     """Cost of a run at most by the prices below, also as --max-cost; 0 for none. Unknown tokens are estimated by letters."""
-    first_timeout_s: PositiveFloat = 9.0
-    """Seconds for the first question of a scan, which checks the target."""
     judge_tokens: PositiveInt = 16
     """Most tokens of a verdict, or of a rating. A model that is cut in thinking is asked once more, with 64 times as many."""
-    max_no_reply: Share = 0.05
-    """Share of a model's answers that may be no reply before the run warns of it; above one half it has failed."""
-    price_per_1k_in: NonNegativeFloat = 0.0
-    """Price of 1,000 tokens that a server reads, in any currency."""
-    price_per_1k_out: NonNegativeFloat = 0.0
-    """Price of 1,000 tokens that it writes."""
     prices: str = ""
-    """The same by model where several are served: MODEL=IN/OUT between commas, each as it stands behind # in its address."""
+    """Price of 1,000 tokens that a server reads and writes, in any currency: IN/OUT. Where several models are served
+    MODEL=IN/OUT between commas, each as it stands behind # in its address; IN/OUT alone is for the others."""
+
+    first_wait_s: ClassVar[float] = 0.5
+    """Seconds before the second attempt; twice as many before each further one, up to half of them by chance. Servers say in
+    Retry-After what they need, so that nobody has tuned it."""
+    longest_wait_s: ClassVar[float] = 60.0
+    """Seconds before an attempt at most; a server that asks for more is given up. A run resumes, so it need not wait longer."""
+    limit_field: ClassVar[str] = LIMITS[0]
+    """Field that limits the tokens of a server's answer; a server that refuses it gets the other one without being told."""
+    max_no_reply: ClassVar[float] = 0.05
+    """Share of a model's answers that may be no reply before the run warns of it. It changes no figure."""
+    price_per_1k_in: ClassVar[float] = 0.0
+    price_per_1k_out: ClassVar[float] = 0.0
+    """Settings of earlier versions, which `prices` took over."""
+    topic: ClassVar[str] = "chat"
+    constants: ClassVar[Mapping[str, Any]] = {"first_timeout_s": 9.0}
+    instead: ClassVar[Mapping[str, str]] = dict.fromkeys(("price_per_1k_in", "price_per_1k_out"), "set chat.prices=IN/OUT")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -138,19 +141,13 @@ class ChatAsking(WeightSettings):
             fits = all(price >= 0 for pair in self.prices_by_model.values() for price in pair)
         except ValueError:
             fits = False
-        check(self, "prices", fits, "such as small=0.1/0.4,large=2/8, none below 0")
+        check(self, "prices", fits, "such as 0.1/0.4 or small=0.1/0.4,large=2/8, none below 0")
         try:
             # Frozen, and hashable: a mapping of Python becomes its text.
             object.__setattr__(self, "extra", JsonObject.of(self.extra))
         except (TypeError, ValueError, RecursionError):
             check(self, "extra", False, 'a JSON object such as {"top_p": 0.9}')
-        priced = self.price_per_1k_in or self.price_per_1k_out or self.prices
-        check(
-            self,
-            "max_cost",
-            not self.max_cost or bool(priced),
-            "0 without a price; price_per_1k_in and price_per_1k_out set it",
-        )
+        check(self, "max_cost", not self.max_cost or bool(self.prices), "0 without a price; prices=IN/OUT sets it")
         fields = self.extra.document
         fits = not set(fields) & set(FIXED) and all(fields[name] is None for name in set(fields) & set(LEFT_OUT))
         check(
@@ -170,12 +167,12 @@ class ChatAsking(WeightSettings):
 
     @property
     def prices_by_model(self) -> dict[str, tuple[float, float]]:
-        """Prices of 1,000 tokens read and written, by model."""
+        """Prices of 1,000 tokens read and written, by model; the name is empty for all others."""
         prices_of_models = {}
         for part in filter(None, map(str.strip, self.prices.split(","))):
             model, mark, prices = part.rpartition("=")
             price_in, slash, price_out = prices.partition("/")
-            if not (mark and slash and model.strip()):
+            if not slash or bool(mark) != bool(model.strip()):
                 raise ValueError(part)
             prices_of_models[model.strip()] = float(price_in), float(price_out)
         return prices_of_models
@@ -184,8 +181,8 @@ class ChatAsking(WeightSettings):
         """Return the prices of 1,000 tokens read and written by a model; 0 for local weights."""
         if is_local(address):
             return 0.0, 0.0
-        general = self.price_per_1k_in, self.price_per_1k_out
-        return self.prices_by_model.get(address.rpartition("#")[2], general)
+        prices = self.prices_by_model
+        return prices.get(address.rpartition("#")[2], prices.get("", (0.0, 0.0)))
 
     def on(self, device: str) -> ChatModelSettings:
         """Return the same settings with a torch device."""

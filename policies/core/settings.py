@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from parley.envs.core.config import (
     Configuration,
@@ -28,6 +28,8 @@ class ChoiceSizes(Configuration):
 @dataclass(frozen=True, kw_only=True)
 class ChoiceLearning(Configuration):
     """Settings of REINFORCE: a choice's return is the sum of all later rewards, less a baseline of its step."""
+
+    topic: ClassVar[str] = "train editor"
 
     updates: PositiveInt = 120
     """Updates of the policy."""
@@ -68,6 +70,8 @@ class RerankingSettings(Configuration):
 @dataclass(frozen=True, kw_only=True)
 class FitConfig(Configuration):
     """The recipe by which a sequence-to-sequence or language model is fitted to a corpus."""
+
+    topic: ClassVar[str] = "train seq2seq"
 
     optimiser: Literal["adam", "sgd", "adagrad"] = "adam"
     """Adam (fast recipe), SGD with momentum (published recipe), or Adagrad (published for DynoNet)."""

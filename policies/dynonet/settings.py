@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from parley.envs.core.config import Configuration, NonNegativeFloat, NonNegativeInt, PositiveInt
 from parley.policies.core.settings import FitConfig
@@ -17,6 +18,8 @@ RELEASED_PENALTY = math.log(2)
 @dataclass(frozen=True, kw_only=True)
 class DynoNetSizes(Configuration):
     """Widths of a DynoNet; the defaults are the published ones."""
+
+    topic: ClassVar[str] = "train dynonet"
 
     embed: PositiveInt = 100
     """Width of the word embeddings."""
@@ -56,6 +59,8 @@ def dynonet_demo() -> FitConfig:
 @dataclass(frozen=True, kw_only=True)
 class FriendsDecoding(Configuration):
     """Settings of a DynoNet's decoding; the defaults are those of the released bot-bot chats."""
+
+    topic: ClassVar[str] = "evaluate collaboration"
 
     temperature: NonNegativeFloat = 0.5
     """Temperature of the distribution of words; 0 takes the likeliest."""

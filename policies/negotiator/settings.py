@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import ClassVar, Literal
 
 from parley.envs.core.config import (
     Configuration,
@@ -45,6 +45,8 @@ class NegotiatorSizes(Configuration):
 @dataclass(frozen=True, kw_only=True)
 class NegotiatorFitConfig(Configuration):
     """The recipe by which a negotiator is fitted to a corpus."""
+
+    topic: ClassVar[str] = "train negotiator"
 
     sizes: NegotiatorSizes = field(default_factory=NegotiatorSizes)
     """Widths of the layers."""

@@ -7,6 +7,7 @@ Source: See, Liu & Manning 2017 (arXiv 1704.04368), sections 2 and 5, and the co
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from parley.envs.core.config import (
     AtLeastTwo,
@@ -42,6 +43,8 @@ class PointerSizes(Configuration):
 @dataclass(frozen=True, kw_only=True)
 class PointerFitConfig(FitConfig):
     """The recipe by which a pointer-generator network is fitted to pairs of paraphrases."""
+
+    topic: ClassVar[str] = "train paraphraser"
 
     adagrad: NonNegativeFloat = 0.0
     """Above 0: Adagrad, whose sums of squares start here (published: 0.1), in the place of `optimiser`."""

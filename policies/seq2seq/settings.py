@@ -9,7 +9,7 @@ Glass 2018 (arXiv 1809.04113), section 3 and appendix, and the code that the aut
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 from parley.envs.core.config import AtLeastTwo, Configuration, PositiveInt, ShareBelowOne, check
 from parley.policies.core.settings import FitConfig
@@ -20,6 +20,8 @@ Attention = Literal["none", "general", "released", "dot"]
 @dataclass(frozen=True, kw_only=True)
 class Seq2SeqSizes(Configuration):
     """Widths and lengths of a sequence-to-sequence model; the defaults are the published ones."""
+
+    topic: ClassVar[str] = "train seq2seq"
 
     embed: PositiveInt = 300
     """Width of the word embeddings."""

@@ -34,6 +34,7 @@ from parley.envs.negotiation.domain import domains
 from parley.envs.ranking.corpora import candidate_corpora
 from parley.policies.chat.addresses import chat_models
 from parley.policies.chat.loading import CHAT_MODEL_KINDS
+from parley.policies.chat.settings import ChatSeat
 from parley.policies.core.responder import RULES
 from parley.policies.generation.discriminator.settings import KINDS
 from parley.policies.generation.judges.judge import JUDGE_KINDS, judges
@@ -173,7 +174,9 @@ OTHERS = {
     "play ranking": "parley.engine.ranking.verbs.config:PlayRankingConfig",
 }
 """Verbs with settings that run no job."""
-HELP = {"-h", "--help"}
+HELP, ALL = {"-h", "--help"}, "--all"
+CHAT = "chat"
+"""The section of settings of chat models, which many verbs have; `parley settings chat` lists them."""
 _TYPES = {int: "whole number", float: "number", str: "text", bool: "true, false", Path: "path", JsonObject: "JSON object"}
 
 
@@ -186,12 +189,14 @@ class Setting:
         kind: its allowed values, in words.
         default: its own default, before any preset; `dataclasses.MISSING` if it has none.
         meaning: the docstring below it.
+        num: number of settings, of a section that another list has; 0 for one setting.
     """
 
     key: str
     kind: str
     default: Any
     meaning: str
+    num: int = 0
 
     def explained(self, value: Any) -> str:
         """Return its meaning, its allowed values, and its default if the value differs."""
@@ -214,11 +219,15 @@ class SettingsArguments:
 
 def run_settings(verb: Verb, arguments: Sequence[str]) -> int:
     """Print the settings that a command line would use; return the exit status."""
+    in_full, arguments = ALL in arguments, [argument for argument in arguments if argument != ALL]
     # The words of a verb may be quoted as one argument.
     arguments = [word for argument in arguments[:1] for word in argument.split()] + list(arguments[1:])
     target = find_verb(arguments)
     if target is not None and target.name in OTHERS and not set(arguments) & HELP:
         return _settings_of_no_job(target, arguments[len(target.words) :])
+    if arguments[:1] == [CHAT]:
+        _show_rows("settings of chat models", [(row.key, row.default, row) for row in settings_of(ChatSeat, f"{CHAT}.")])
+        return 0
     if target not in JOBS:
         names = [*(job.name for job in JOBS), *OTHERS]
         words = [argument for argument in arguments if argument not in HELP]
@@ -235,7 +244,7 @@ def run_settings(verb: Verb, arguments: Sequence[str]) -> int:
     if command.json:
         sys.stdout.write(f"{json.dumps(to_dict(command.config))}\n")
         return 0
-    console = _show(target.name, job.config, values)
+    console = _show(target.name, job.config, values, in_full)
     first, *other_presets = (flat(to_dict(preset())) for preset in job.presets.values())
     differences = [
         (name, ", ".join(f"{key}={_shown(value)}" for key, value in preset.items() if value != first[key]))
@@ -257,27 +266,50 @@ def _settings_of_no_job(verb: Verb, arguments: Sequence[str]) -> int:
     if options.json:
         sys.stdout.write(f"{json.dumps(values)}\n")
     else:
-        _show(verb.name, kind, flat(values))
+        _show(verb.name, kind, flat(values), in_full=True)
     return 0
 
 
-def _show(name: str, kind: type, values: Mapping[str, Any]) -> Console:
+def _show(name: str, kind: type, values: Mapping[str, Any], in_full: bool = False) -> Console:
+    rows = []
+    for setting in settings_of(kind, verb="" if in_full else name):
+        defaults = setting.default.items() if setting.num else ()
+        changed = [f"{key}={_shown(values[key])}" for key, default in defaults if values[key] != default]
+        rows.append((setting.key, ", ".join(changed) or "defaults" if setting.num else values[setting.key], setting))
+    return _show_rows(f"settings of parley {name}", rows)
+
+
+def _show_rows(title: str, rows: Sequence[tuple[str, Any, Setting]]) -> Console:
     console = make_console()
-    rows = [(setting.key, _shown(values[setting.key]), setting.explained(values[setting.key])) for setting in settings_of(kind)]
-    show_table(console, f"settings of parley {name}", ("setting", "value", "what it is"), rows)
+    shown = [(key, _shown(value), setting.meaning if setting.num else setting.explained(value)) for key, value, setting in rows]
+    show_table(console, title, ("setting", "value", "what it is"), shown)
     return console
 
 
-def settings_of(kind: type, prefix: str = "") -> Iterator[Setting]:
-    """Yield every simple setting of a configuration in the order of its fields, those of a section at its place."""
+def settings_of(kind: type, prefix: str = "", *, verb: str = "") -> Iterator[Setting]:
+    """Yield every simple setting of a configuration in the order of its fields, those of a section at its place.
+
+    Args:
+        kind: the configuration.
+        prefix: stands before each key.
+        verb: whose list it is: a section that the list of another verb has (`Configuration.topic`) is one entry. When empty
+            all sections are listed in full.
+    """
     hints, docs = get_type_hints(kind), field_docs(kind)
     for field in dataclasses.fields(kind):
-        hint = hints[field.name]
-        if dataclasses.is_dataclass(hint):
-            assert isinstance(hint, type)
-            yield from settings_of(hint, f"{prefix}{field.name}.")
+        hint, key, meaning = hints[field.name], f"{prefix}{field.name}", " ".join(docs.get(field.name, "").split())
+        if not dataclasses.is_dataclass(hint):
+            default = list(field.default) if isinstance(field.default, tuple) else field.default
+            yield Setting(key, _kind(hint), default, meaning)
+            continue
+        assert isinstance(hint, type)
+        inside = list(settings_of(hint, f"{key}.", verb=verb))
+        topic = getattr(hint, "topic", "")
+        if verb and topic not in ("", verb):
+            meaning = f"{meaning} {len(inside)} settings; parley settings {topic} lists them."
+            yield Setting(f"{key}.*", "", {setting.key: setting.default for setting in inside}, meaning, len(inside))
         else:
-            yield Setting(f"{prefix}{field.name}", _kind(hint), field.default, " ".join(docs.get(field.name, "").split()))
+            yield from inside
 
 
 def _kind(hint: Any) -> str:
@@ -294,5 +326,8 @@ def _shown(value: Any) -> str:
 
 def _help(verb: Verb) -> str:
     lines = [f"usage: parley {verb.name} {verb.usage}", "", verb.summary, ""]
-    lines += ["What follows is what could follow that verb: a preset, --config, --set and flags. --json prints JSON."]
+    lines += [
+        "What follows is what could follow that verb: a preset, --config, --set and flags. --json prints JSON.",
+        "--all also lists the settings of each section that another list has.",
+    ]
     return "\n".join([*lines, "", "examples:", *(f"  {line}" for line in verb.examples), ""])

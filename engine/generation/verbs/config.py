@@ -41,7 +41,6 @@ from parley.envs.core.config import (
     NumItems,
     NumItemsOrAll,
     PositiveInt,
-    Share,
     shared,
 )
 from parley.envs.core.errors import ConfigError
@@ -200,24 +199,29 @@ class HeldOut:
 class Watch(Configuration):
     """Limits beyond which a training has gone wrong."""
 
+    topic: ClassVar[str] = "minmax replies"
+
     patience: PositiveInt = 50
     """Steps of a kind in a row for which a figure has to be out of its bounds."""
-    saturated: Share = 0.98
-    """Accuracy of the discriminator above which it teaches nothing."""
-    helpless: Share = 0.52
-    """Accuracy of the discriminator below which its rewards are noise."""
-    min_distinct: Share = 0.01
-    """Different words of a step's replies, as a share of all their words, below which the generator has collapsed."""
-    max_commonest: Share = 0.5
-    """Share of a step's replies that are the commonest one, above which it has collapsed."""
-    min_words: NonNegativeFloat = 1.5
-    """Words of a reply in the mean, below which it has collapsed."""
-    min_nats: NonNegativeFloat = 0.1
-    """Nats of a word that it says (an estimate of its entropy), below which it has collapsed."""
-    min_advantage: NonNegativeFloat = 1e-3
-    """Size of reward less baseline in the mean, below which rewards tell the generator nothing."""
     stop: bool = False
     """Whether a training ends there, naming the last good checkpoint; otherwise that is an event of the run."""
+
+    saturated: ClassVar[float] = 0.98
+    """Accuracy of the discriminator above which it teaches nothing."""
+    helpless: ClassVar[float] = 0.52
+    """Accuracy of the discriminator below which its rewards are noise."""
+    min_distinct: ClassVar[float] = 0.01
+    """Different words of a step's replies, as a share of all their words, below which the generator has collapsed."""
+    max_commonest: ClassVar[float] = 0.5
+    """Share of a step's replies that are the commonest one, above which it has collapsed."""
+    min_words: ClassVar[float] = 1.5
+    """Words of a reply in the mean, below which it has collapsed."""
+    min_nats: ClassVar[float] = 0.1
+    """Nats of a word that it says (an estimate of its entropy), below which it has collapsed."""
+    min_advantage: ClassVar[float] = 1e-3
+    """Size of reward less baseline in the mean, below which rewards tell the generator nothing.
+
+    These limits are far from any training that goes well; an alarm ends none unless `stop` is set."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -57,6 +57,8 @@ class Opponent:
 @dataclass(frozen=True, kw_only=True)
 class OpponentConfig(Configuration):
     """Sampling of opponents while a target is hardened."""
+
+    topic: ClassVar[str] = "train target"
 
     sampling: Literal["latest", "uniform", "prioritised", "weighted"] = "latest"
     """The newest (paper), any of the pool alike (fictitious play), those that win more often, or by weights (a mixture)."""
@@ -137,7 +139,7 @@ def require_enough(lost: Mapping[int, tuple[str, str]], met: Mapping[int, str], 
         "opponents fail in too many dialogues to learn from the rest",
         where=f"opponent {name}",
         got=f"{len(lost)} of {len(met)} dialogues of an update are lost, {max_lost:.0%} may be; {reasons}",
-        fix="mend the agent, or allow more with reinforce.max_lost",
+        fix="mend the agent",
     )
 
 

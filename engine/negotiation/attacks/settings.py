@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from parley.envs.core.config import (
     Configuration,
@@ -13,7 +13,6 @@ from parley.envs.core.config import (
     PositiveFloat,
     PositiveInt,
     PositiveShare,
-    Share,
     check,
 )
 
@@ -26,6 +25,8 @@ FIXED_TURN_KINDS: tuple[AttackKind, ...] = ("reactive", "preemptive")
 @dataclass(frozen=True, kw_only=True)
 class ReinforceConfig(Configuration):
     """Settings of the training of one side by dialogues with a frozen partner."""
+
+    topic: ClassVar[str] = "train rl"
 
     reward: Literal["points", "advantage"] = "points"
     """Own points (goal-based agent), or own minus the partner's points (RL attack, and adversarial training, eq. 9)."""
@@ -46,8 +47,6 @@ class ReinforceConfig(Configuration):
     """Adam, or SGD with Nesterov momentum 0.1 (released code)."""
     learning_rate: PositiveFloat = 5e-4
     """Step size."""
-    clip: PositiveFloat = 1.0
-    """Largest norm of the whole gradient."""
     temperature: PositiveFloat = 0.5
     """Of the learner's and the partner's word distributions."""
     supervised_weight: NonNegativeFloat = 1.0
@@ -62,8 +61,12 @@ class ReinforceConfig(Configuration):
     """Utterances after which the end of a dialogue is forced."""
     stalling_penalty: NonNegativeFloat = 0.0
     """Points that the learner loses in a dialogue whose end is forced. Without it a target learns to talk for ever."""
-    max_lost: Share = 0.1
-    """Share of an update's dialogues in which a user's own agent may fail; they are left out, and training goes on."""
+
+    clip: ClassVar[float] = 1.0
+    """Largest norm of the whole gradient."""
+    max_lost: ClassVar[float] = 0.1
+    """Share of an update's dialogues in which a user's own agent may fail; they are left out, and training goes on. All
+    trainings of the papers and of ours have both."""
 
     @property
     def updates(self) -> int:
@@ -74,6 +77,8 @@ class ReinforceConfig(Configuration):
 @dataclass(frozen=True, kw_only=True)
 class DefenceConfig(Configuration):
     """Defences around the target, which is not trained for them."""
+
+    topic: ClassVar[str] = "selfplay"
 
     max_perplexity: NonNegativeFloat = 0.0
     """The target hears one <unk> for a sentence that is more perplexing to the judge. 0: no filter."""
@@ -89,6 +94,8 @@ class DefenceConfig(Configuration):
 @dataclass(frozen=True, kw_only=True)
 class SearchConfig(Configuration):
     """Settings of the search for the words of an adversarial sentence."""
+
+    topic: ClassVar[str] = "attack ra-pa-da"
 
     loss: Literal["hinge", "released", "outcome"] = "hinge"
     """Hinge over the target's logits (paper), the released code's, or the points alone: decision-based, one choice a query."""
@@ -135,6 +142,8 @@ class SearchConfig(Configuration):
 @dataclass(frozen=True, kw_only=True)
 class TacticSettings(Configuration):
     """Settings of an attacker that writes tactics for a chat model."""
+
+    topic: ClassVar[str] = "attack tactic"
 
     rounds: PositiveInt = 5
     """Times that each stream asks for a tactic; all but the first see the results of earlier ones."""

@@ -8,7 +8,7 @@ With `overlap` the runners play the dialogues of the next update during this one
 
 Iteration i plays dialogues i * D .. (i + 1) * D - 1 on any runners. If a runner dies, its share is played again; no update has
 fewer dialogues than configured, or dialogues of a runner with old weights. Dialogues in which a user's agent failed are left
-out, at most `reinforce.max_lost` of them. For another reward, override `DialogueReinforce.rewards` and name the class in
+out, at most `ReinforceConfig.max_lost` of them. For another reward, override `DialogueReinforce.rewards` and name the class in
 `DialogueReinforceConfig(algo_class=...)`.
 
 Results have RLlib's names. RLlib has some 200 settings: those in `ACTING` do what RLlib's documentation says; a change of any

@@ -42,7 +42,7 @@ from parley.engine.negotiation.verbs.match import (
     Roster,
     seconds_per_dialogue,
 )
-from parley.envs.core.config import Configuration, NonNegativeInt, PositiveInt, check, shared
+from parley.envs.core.config import Configuration, NonNegativeInt, check, shared
 from parley.envs.core.errors import ConfigError, RunError
 from parley.envs.core.play import Session
 from parley.envs.negotiation.domain import Vocabulary
@@ -86,16 +86,20 @@ AttackConfigT = TypeVar("AttackConfigT", bound=AttackConfig)
 class TransferSettings(Configuration):
     """Settings of plugged-in sentences: their source and their turn."""
 
+    topic: ClassVar[str] = "attack transfer"
+
     source: str = ""
     """Run of an attack whose adversary's last sentences are collected."""
     sentence: str = ""
     """One fixed sentence instead, words separated by blanks."""
     min_advantage: int = 4
     """Points by which a collected sentence's adversary must have won."""
-    max_sentences: PositiveInt = 100
-    """Keep at most this many collected sentences, the most frequent ones."""
     turn: NonNegativeInt = PAPER_TURN
     """Least number of utterances before the sentence."""
+
+    max_sentences: ClassVar[int] = 100
+    """Keep at most this many collected sentences, the most frequent ones.
+    Adversaries repeat few sentences, so that no more are worth a try."""
 
 
 @dataclass(frozen=True, kw_only=True)

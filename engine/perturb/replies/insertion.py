@@ -10,15 +10,14 @@ highest weights replace three words of the same part of speech in each wrong rep
 the context are drawn at random, one for nine words of the context.
 
   * # Paper: silent on the contexts that are counted. Ours: those of the training split; as an option the evaluated ones.
-  * # Paper: TF "in all contexts". Ours: the same; as an option in the context itself, as TF-IDF is mostly meant.
+  * # Paper: TF "in all contexts". Ours: the same.
   * # Paper: silent on stop words and marks; its example inserts "browser", "use" and "stupid". Ours: only words that are
-    neither enter and leave; as an option all.
-  * # Paper: "the same part of speech". Ours: the same tag, so that number and tense stay; as an option the class of the tag.
+    neither enter and leave.
+  * # Paper: "the same part of speech". Ours: the same tag, so that number and tense stay.
     A word of the context may have several tags there; any of them counts.
   * # Paper: silent on words that find no place, and on replies with fewer than three. Ours: the next word by weight takes the
-    place, as many as there are; as an option none.
-  * # Paper: silent on which word leaves. Ours: the first of its tag behind which no "a" or "an" is wrong then; as an option one
-    at random.
+    place, as many as there are.
+  * # Paper: silent on which word leaves. Ours: the first of its tag behind which no "a" or "an" is wrong then.
   * # Paper: silent on words that the reply has already, and on one word at two places. Ours: neither, for both bring nothing.
   * # Paper: silent on rounding in training. Ours: down, and one at least.
 
@@ -30,22 +29,20 @@ NGR replaces every right reply by a wrong one. COPY_k replaces k wrong replies, 
 
   * # Paper: one reply for all contexts, "I am sorry can you repeat". Ours: the same; A_n@k then measures that one string, so
     as an option the reply of each context is drawn from several.
-  * # Yuan et al.: silent on which turns. Ours: random ones without repetition; as an option the last. A turn that reads like a
-    candidate is none, for it would be a right reply or be there already.
+  * # Yuan et al.: silent on which turns. Ours: random ones without repetition. A turn that reads like a candidate is none,
+    for it would be a right reply or be there already.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache
-from itertools import chain, compress
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from itertools import compress
 from typing import NamedTuple
 
 import numpy as np
 
 from parley.engine.perturb.replies.language import ReplyLanguage, TermCounts
-from parley.engine.perturb.replies.settings import ReplySettings
 from parley.engine.perturb.replies.shapes import OnReplies, RuleResources
 from parley.engine.perturb.strategies.draws import uniforms
 from parley.engine.perturb.strategies.texts import Edits, FlatContexts
@@ -83,16 +80,14 @@ class Copied(OnReplies):
     """COPY_k.
 
     Args:
-        settings: which turns.
         num: how many replies become turns, k.
     """
 
     attacks = "negatives"
     keeps_labels = True
 
-    def __init__(self, settings: ReplySettings, num: int) -> None:
-        self.name = f"copy-{num}"
-        self._settings, self._num = settings, num
+    def __init__(self, num: int) -> None:
+        self.name, self._num = f"copy-{num}", num
 
     def edits(self, groups: Sequence[CandidateGroup], flat: FlatContexts, seeds: Sequence[int]) -> Edits:
         rows = np.arange(len(flat.utterances))
@@ -104,9 +99,7 @@ class Copied(OnReplies):
         chosen: list[int] = []
         replacements: list[Utterance] = []
         for start, count, of_group, share in zip(flat.shape_edges.tolist(), counts.tolist(), turns, shares, strict=False):
-            wanted = of_group[::-1]
-            if self._settings.copied == "random":
-                wanted = [of_group[index] for index in np.argsort(share, kind="stable").tolist()]
+            wanted = [of_group[index] for index in np.argsort(share, kind="stable").tolist()]
             num = min(self._num, count, len(wanted))
             pairs = sorted(zip(rows[order[start : start + num]].tolist(), wanted[:num], strict=True))
             chosen += [row for row, _ in pairs]
@@ -145,21 +138,23 @@ def build_ngr(resources: RuleResources) -> Generic:
 
 def build_copy_1(resources: RuleResources) -> Copied:
     """Build COPY_1 from the settings."""
-    return Copied(resources.settings, 1)
+    return Copied(1)
 
 
 def build_copy_2(resources: RuleResources) -> Copied:
     """Build COPY_2 from the settings."""
-    return Copied(resources.settings, 2)
+    return Copied(2)
 
 
 def build_copy_3(resources: RuleResources) -> Copied:
     """Build COPY_3 from the settings."""
-    return Copied(resources.settings, 3)
+    return Copied(3)
 
 
 Word = tuple[str, tuple[str, ...]]
 """A word of a context, and the tags that it has there."""
+CONTEXT_SHARE = 1 / 9
+"""Words replaced in training, as a share of the words of the context (paper)."""
 _ROUNDING = 1e-9
 
 
@@ -181,7 +176,7 @@ class ImportantWords(OnReplies):
     """IIW.
 
     Args:
-        settings: what the paper leaves open.
+        most: words that enter a reply, but in training.
         language: tags words.
         counts: of the contexts that weights come from; None in training, where words are drawn.
     """
@@ -189,18 +184,13 @@ class ImportantWords(OnReplies):
     attacks = "negatives"
     keeps_labels = True
 
-    def __init__(self, settings: ReplySettings, language: ReplyLanguage, counts: TermCounts | None) -> None:
+    def __init__(self, most: int, language: ReplyLanguage, counts: TermCounts | None) -> None:
         self.name = "iiw-training" if counts is None else "iiw"
-        self._settings, self._language, self._counts = settings, language, counts
+        self._most, self._language, self._counts = most, language, counts
         self._weights: dict[str, float] = {}
-        self._may_move: Callable[[str], bool] = language.is_content if settings.important == "content" else bool
-        self._kind: Callable[[str], str] = str if settings.same_tag == "tag" else cache(self._class_of)
 
     def edits(self, groups: Sequence[CandidateGroup], flat: FlatContexts, seeds: Sequence[int]) -> Edits:
         tags = self._language.tag_all(flat.utterances)
-        shares = None
-        if self._settings.occurrence == "random":
-            shares = uniforms(seeds, f"{self.name} places", flat.num_words)
         slots_of: dict[Utterance, _Slots] = {}
         positions: list[int] = []
         replacements: list[Utterance] = []
@@ -208,13 +198,9 @@ class ImportantWords(OnReplies):
         for start, end, (most, ranked) in zip(ends, ends[1:], self._ranked(groups, seeds), strict=False):
             for row in range(start, end):
                 words, edge = flat.utterances[row], edges[row]
-                if shares is not None:
-                    slots = self._slots(words, tags[row], shares[edge : edges[row + 1]])
-                else:
-                    if words not in slots_of:
-                        slots_of[words] = self._slots(words, tags[row])
-                    slots = slots_of[words]
-                entering = self._placed(ranked, slots, most)
+                if words not in slots_of:
+                    slots_of[words] = self._slots(words, tags[row])
+                entering = self._placed(ranked, slots_of[words], most)
                 positions += [edge + position for position, _ in entering]
                 replacements += [(word,) for _, word in entering]
         return Edits.of_words(np.array(positions, dtype=np.int64), replacements)
@@ -238,12 +224,11 @@ class ImportantWords(OnReplies):
     def _fits(self, words: Utterance, position: int, word: str) -> bool:
         return self._language.fits(words[position - 1] if position else "", words[position], word)
 
-    def _slots(self, words: Utterance, tags: Sequence[str], shares: np.ndarray | None = None) -> _Slots:
-        order = range(len(words)) if shares is None else np.argsort(shares).tolist()
+    def _slots(self, words: Utterance, tags: Sequence[str]) -> _Slots:
         positions: dict[str, list[int]] = {}
-        for position in order:
-            if self._may_move(words[position]):
-                positions.setdefault(self._kind(tags[position]), []).append(position)
+        for position, word in enumerate(words):
+            if self._language.is_content(word):
+                positions.setdefault(tags[position], []).append(position)
         return _Slots(words, frozenset(words), positions)
 
     def _ranked(self, groups: Sequence[CandidateGroup], seeds: Sequence[int]) -> Iterator[tuple[int, list[Word]]]:
@@ -257,44 +242,26 @@ class ImportantWords(OnReplies):
                 order = np.argsort(drawn[start : start + len(words)], kind="stable").tolist()
                 start += len(words)
                 length = sum(map(len, group.context))
-                most = max(1, int(length * self._settings.context_share + _ROUNDING))
-                yield most, self._first([words[position] for position in order], most)
+                yield max(1, int(length * CONTEXT_SHARE + _ROUNDING)), [words[position] for position in order]
             return
-        most = self._settings.num_important
-        for group, words in zip(groups, contexts, strict=True):
-            weight = self._weight_in(group.context, self._counts)
-            yield most, self._first(sorted(words, key=lambda word: -weight(word[0])), most)
-
-    def _first(self, words: list[Word], most: int) -> list[Word]:
-        return words[:most] if self._settings.unmatched == "skip" else words
+        weights = partial(self._weight, self._counts)
+        for words in contexts:
+            yield self._most, sorted(words, key=lambda word: -weights(word[0]))
 
     def _words(self, context: Context, tags: Iterator[Sequence[str]]) -> list[Word]:
         """Return the words of a context that may enter, in the order of first occurrence, with their tags."""
         kinds_of: dict[str, dict[str, None]] = {}
-        may_move, kind = self._may_move, self._kind
         for turn in context:
             for word, tag in zip(turn, next(tags), strict=True):
-                if may_move(word):
-                    kinds_of.setdefault(word, {})[kind(tag)] = None
+                if self._language.is_content(word):
+                    kinds_of.setdefault(word, {})[tag] = None
         return [(word, tuple(kinds)) for word, kinds in kinds_of.items()]
 
-    def _weight_in(self, context: Context, counts: TermCounts) -> Callable[[str], float]:
-        """Return the function that weighs a word of this context, equation (5)."""
-        if self._settings.frequency == "context":
-            here = Counter(chain.from_iterable(context))
-            return lambda word: here[word] * counts.idf(word)
-        weights = self._weights
-
-        def weight(word: str) -> float:
-            if word not in weights:
-                weights[word] = counts.term[word] * counts.idf(word)
-            return weights[word]
-
-        return weight
-
-    def _class_of(self, tag: str) -> str:
-        word_class = self._language.class_of(tag)
-        return tag if word_class == "other" else "noun" if word_class == "name" else word_class
+    def _weight(self, counts: TermCounts, word: str) -> float:
+        """Return the weight of a word, equation (5)."""
+        if word not in self._weights:
+            self._weights[word] = counts.term[word] * counts.idf(word)
+        return self._weights[word]
 
 
 def build(resources: RuleResources) -> ImportantWords:
@@ -303,9 +270,9 @@ def build(resources: RuleResources) -> ImportantWords:
     Raises:
         ConfigError: the contexts of the weights are not given.
     """
-    return ImportantWords(resources.settings, resources.language, resources.counts)
+    return ImportantWords(resources.settings.num_important, resources.language, resources.counts)
 
 
 def build_training(resources: RuleResources) -> ImportantWords:
     """Build IIW for training, with drawn words."""
-    return ImportantWords(resources.settings, resources.language, None)
+    return ImportantWords(resources.settings.num_important, resources.language, None)

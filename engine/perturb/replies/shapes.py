@@ -12,8 +12,8 @@ Source: Li et al. 2019, sections 3.3 to 3.5. The result is a wrong reply.
   * # Paper: silent on orders that read as before. Ours: such an order is turned by one word; a reply of equal words stays.
   * # Paper: silent on where repeats stand. Ours: behind the word, as models stutter; as an option anywhere.
   * # Paper: silent on half of an odd number. Ours: rounded down, as an option up; a reply of one word stays.
-  * # Paper: silent on modals, and on replies without a noun, pronoun or verb. Ours: modals are verbs, as an option not; such a
-    reply stays, because an empty one would be no reply.
+  * # Paper: silent on modals, and on replies without a noun, pronoun or verb. Ours: modals are verbs; such a reply
+    stays, because an empty one would be no reply.
 
 Rules share settings, the language, and the counts of words that IIW weighs by.
 
@@ -54,7 +54,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import compress
 from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
@@ -294,7 +293,7 @@ class Synonymous(OnReplies):
     keeps_labels = True
 
     def __init__(self, settings: ReplySettings, language: ReplyLanguage, choice: SynonymChoice | None = None) -> None:
-        self._choice, self._rate, self._language = choice or settings.synonym_choice, settings.synonym_rate, language
+        self._choice, self._language = choice or settings.synonym_choice, language
 
     def edits(self, groups: Sequence[CandidateGroup], flat: FlatContexts, seeds: Sequence[int]) -> Edits:
         choice = self._choice
@@ -319,13 +318,12 @@ class Synonymous(OnReplies):
                 choices.append(synonyms)
         where = np.array(positions, dtype=np.int64)
         counts = flat.num_in_contexts(where)
-        chosen = uniforms(seeds, f"{self.name} words", counts) < self._rate
         if choice.synonym == "first":
             replacements = [synonyms[:1] for synonyms in choices]
         else:
             shares = uniforms(seeds, f"{self.name} synonyms", counts).tolist()
             replacements = [(synonyms[int(share * len(synonyms))],) for synonyms, share in zip(choices, shares, strict=True)]
-        return Edits.of_words(where[chosen], list(compress(replacements, chosen.tolist())))
+        return Edits.of_words(where, replacements)
 
     def _may_go(self, word: str, tag: str) -> bool:
         kind = self._language.class_of(tag)
@@ -337,7 +335,7 @@ def build(resources: RuleResources) -> Synonymous:
     return Synonymous(resources.settings, resources.language)
 
 
-_KEPT = ("noun", "name", "pronoun", "verb")
+_KEPT = frozenset(("noun", "name", "pronoun", "verb", "modal"))
 
 
 class Shuffled(OnReplies):
@@ -411,7 +409,6 @@ class NounsPronounsVerbs(OnReplies):
     """RNPV.
 
     Args:
-        settings: what the paper leaves open.
         language: tags words.
     """
 
@@ -419,13 +416,12 @@ class NounsPronounsVerbs(OnReplies):
     attacks = "positives"
     keeps_labels = False
 
-    def __init__(self, settings: ReplySettings, language: ReplyLanguage) -> None:
+    def __init__(self, language: ReplyLanguage) -> None:
         self._language = language
-        self._kept = frozenset((*_KEPT, "modal") if settings.modals else _KEPT)
 
     def edits(self, groups: Sequence[CandidateGroup], flat: FlatContexts, seeds: Sequence[int]) -> Edits:
         tags = [tag for of_reply in self._language.tag_all(flat.utterances) for tag in of_reply]
-        listed = {tag for tag in dict.fromkeys(tags) if self._language.class_of(tag) in self._kept}
+        listed = {tag for tag in dict.fromkeys(tags) if self._language.class_of(tag) in _KEPT}
         goes = ~(np.array([tag in listed for tag in tags], dtype=bool) & _are_words(flat))
         lengths = np.diff(flat.edges)
         goes &= np.repeat(np.diff(running(goes)[flat.edges]) < lengths, lengths)
@@ -475,4 +471,4 @@ def build_rlw_1(resources: RuleResources) -> Repeated:
 
 def build_rnpv(resources: RuleResources) -> NounsPronounsVerbs:
     """Build RNPV from the settings."""
-    return NounsPronounsVerbs(resources.settings, resources.language)
+    return NounsPronounsVerbs(resources.language)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
 from itertools import chain, count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from parley.engine.core.verbs.sharded import ShardedConfig
 from parley.engine.core.verbs.supervised import require_splits
 from parley.engine.perturb.catalogue import Resources
 from parley.engine.perturb.replies.catalogue import build_rules, rule_names
-from parley.engine.perturb.replies.settings import SYNONYM_CONSTANTS, ReplySettings
+from parley.engine.perturb.replies.settings import ReplySettings
 from parley.engine.perturb.replies.shapes import Rule, RuleResources
 from parley.engine.perturb.strategy import PerturbSettings
 from parley.engine.ranking.attacks.catalogue import attack_names
@@ -76,8 +76,6 @@ class MetricSettings(Configuration):
 @dataclass(frozen=True, kw_only=True)
 class RankersConfig(ShardedConfig):
     """The rankers, the candidates, and the rules that change replies."""
-
-    constants: ClassVar[Mapping[str, Any]] = SYNONYM_CONSTANTS
 
     model: str = "tfidf,bm25"
     """Rankers separated by commas: tfidf, bm25, a run of a matching model, hf:FOLDER, gguf:FILE, openai:URL#MODEL, seq2seq:RUN,

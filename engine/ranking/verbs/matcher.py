@@ -30,7 +30,7 @@ from parley.engine.core.stats.statistics import Estimate, mean
 from parley.engine.core.verbs.checkpoints import require_checkpoint, require_device, threads
 from parley.engine.core.verbs.job import Job, Reporter, Summary, command_line
 from parley.engine.core.verbs.supervised import EPOCHS, RESUME_SAFE, STATE, SupervisedConfig, run_fit
-from parley.engine.perturb.replies.settings import SYNONYM_CONSTANTS, ReplySettings
+from parley.engine.perturb.replies.settings import ReplySettings
 from parley.engine.perturb.replies.shapes import RuleResources
 from parley.engine.ranking.attacks.settings import POLICY, AttackSettings
 from parley.engine.ranking.metrics.ranks import ATTACKED, FIRST, MATCHING, PROMOTED, RANKS, estimates, group_metrics
@@ -102,7 +102,6 @@ class PoolSearchSettings(AttackSettings):
 class TrainMatcherConfig(SupervisedConfig):
     """The model, its candidates, and the attacks that it is trained against."""
 
-    constants: ClassVar[Mapping[str, Any]] = SYNONYM_CONSTANTS
     added: ClassVar[Mapping[str, Any]] = {"weights": []}
 
     kind: Kind = "smn"

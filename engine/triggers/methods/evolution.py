@@ -23,7 +23,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from itertools import takewhile
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from numpy.random import Generator
 
@@ -41,6 +41,8 @@ _TRIES = 64
 @dataclass(frozen=True, kw_only=True)
 class EvolutionSettings(Configuration):
     """Settings of the evolution of inputs."""
+
+    topic: ClassVar[str] = "search text"
 
     num_words: NumItems = 8
     """Words of an input."""

@@ -26,6 +26,7 @@ from torch.optim.adamw import adamw
 
 from parley.engine.triggers.methods.goal import Goal
 from parley.engine.triggers.methods.method import WordMethod
+from parley.engine.triggers.methods.settings import PEZ_DECAY, PEZ_RATE
 from parley.engine.triggers.scorers.scorer import BestInput
 from parley.engine.triggers.searches.batch import SearchState, Task
 
@@ -73,7 +74,7 @@ class Pez(WordMethod[PezState]):
 
     def _descend(self, state: PezState, incumbent: BestInput) -> None:
         """Move the continuous input by the gradient at its words."""
-        slope_NE, rates = self.scorer.gradients([incumbent])[0].to(state.soft_NE), self.settings.pez
+        slope_NE = self.scorer.gradients([incumbent])[0].to(state.soft_NE)
         adamw(
             [state.soft_NE],
             [slope_NE],
@@ -84,8 +85,8 @@ class Pez(WordMethod[PezState]):
             amsgrad=False,
             beta1=0.9,
             beta2=0.999,
-            lr=rates.learning_rate,
-            weight_decay=rates.weight_decay,
+            lr=PEZ_RATE,
+            weight_decay=PEZ_DECAY,
             eps=1e-8,
             maximize=False,
         )

@@ -14,15 +14,15 @@ that replays it could not keep its promise that an input's slopes depend on the 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, ClassVar, Literal
 
 from parley.envs.core.config import (
     Configuration,
     NonNegativeFloat,
     NumItems,
     NumItemsOrAll,
-    PositiveFloat,
     ShareBelowOne,
     check,
 )
@@ -42,6 +42,8 @@ BEAMS, BEAMS_HOTFLIP, BEAMS_BEAST = 4, 10, 15
 """Default number of inputs that are kept: ours, that of TextAttack's recipe, and that of BEAST's code."""
 MOMENTUM_MAC = 0.6
 """Weight of the slopes of earlier steps in MAC."""
+PEZ_RATE, PEZ_DECAY = 0.1, 0.1
+"""Learning rate and weight decay of AdamW in PEZ (Wen et al. 2023; released). Others are another method."""
 L1_WEIGHT, L1_WEIGHT_MALICIOUS = 1.0, 0.1
 """lambda_c of the paper's normal and malicious targets; at 1 no malicious one is hit."""
 
@@ -58,26 +60,17 @@ class RelaxationSettings(Configuration):
     """Times that the momentum starts anew."""
     steps: NumItems = 500
     """Gradient steps of each round."""
-    learning_rate: PositiveFloat = 1.0
+
+    learning_rate: ClassVar[float] = 1.0
     """For the loss of one target; the released code writes it as the batch's size for the mean of the batch."""
-    momentum: ShareBelowOne = 0.9
+    momentum: ClassVar[float] = 0.9
     """Momentum of SGD."""
-    weight_decay: NonNegativeFloat = 1e-5
-    """Weight decay of SGD."""
+    weight_decay: ClassVar[float] = 1e-5
+    """Weight decay of SGD. The released code's, as the two above."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check(self, "mode", self.mode in ("embedding", "one-hot"), "embedding or one-hot")
-
-
-@dataclass(frozen=True, kw_only=True)
-class PezSettings(Configuration):
-    """Settings of PEZ's continuous input (Wen et al. 2023; the released configuration)."""
-
-    learning_rate: PositiveFloat = 0.1
-    """Learning rate of AdamW."""
-    weight_decay: NonNegativeFloat = 0.1
-    """Weight decay of AdamW."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,6 +88,9 @@ class SearchSizes(Configuration):
 @dataclass(frozen=True, kw_only=True)
 class SearchSettings(SearchSizes):
     """The length and the width of a search."""
+
+    topic: ClassVar[str] = "search"
+    constants: ClassVar[Mapping[str, Any]] = {"pez.learning_rate": PEZ_RATE, "pez.weight_decay": PEZ_DECAY}
 
     max_candidates: NumItemsOrAll = 0
     """Inputs tried by a restart of any method before it ends, to compare methods at one cost; 0 for no such limit."""
@@ -119,8 +115,6 @@ class SearchSettings(SearchSizes):
     """gcg, arca: best inputs that are kept, each step from the best of them (nanoGCG's buffer_size); 0: from the last one."""
     beams: NumItems | None = None
     """beam, hotflip, beast: inputs that are kept; when not given 4, of hotflip TextAttack's 10, of beast 15."""
-    pez: PezSettings = field(default_factory=PezSettings)
-    """pez: how its continuous input moves."""
     relaxation: RelaxationSettings = field(default_factory=RelaxationSettings)
     """relaxation: how a continuous input is optimised."""
 

@@ -17,6 +17,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from parley.engine.triggers.methods.evolution import Proposals, RatedReply, Words
 from parley.envs.core.config import Configuration, NonNegativeFloat, NonNegativeInt, PositiveInt
@@ -37,6 +38,8 @@ Write = Callable[[Sequence[tuple[Sequence[Chat], int]]], Sequence[WrittenLine]]
 @dataclass(frozen=True, kw_only=True)
 class WritingSettings(Configuration):
     """Settings of the attacker model that writes inputs."""
+
+    topic: ClassVar[str] = "search text"
 
     streams: PositiveInt = 20
     """Streams side by side, each with a history of its own; every one asks for a reply in each round."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from parley.engine.core.runs.documents import read_json, whole, write_document
 from parley.engine.core.runs.parts import ANSWERED, NO_REPLIES, row_schema
@@ -126,6 +126,8 @@ def require_method(name: str) -> None:
 class ObjectiveSettings(Configuration):
     """The objective, beside what the wanted type of hit sets."""
 
+    topic: ClassVar[str] = "search"
+
     lm_weight: PositiveFloat | None = None
     """lambda_in, the weight of the input's mean nats (lm): fluency, for any hits; when not given 1 for io hits, else none."""
     satisfied_weight: Share = 0.0
@@ -141,6 +143,8 @@ class ObjectiveSettings(Configuration):
 @dataclass(frozen=True, kw_only=True)
 class TriggerEngineSettings(Configuration):
     """Settings of the workers."""
+
+    topic: ClassVar[str] = "search"
 
     batch_size: PositiveInt = 16
     """Searches that a worker advances side by side, of as many targets as there are places for."""
@@ -163,6 +167,8 @@ class PromptSettings(PrecisionSettings):
 @dataclass(frozen=True, kw_only=True)
 class HuggingFaceSettings(PromptSettings, WeightSettings):
     """Settings for loading and asking a Hugging Face model."""
+
+    topic: ClassVar[str] = "search"
 
     target_file: str = ""
     """JSON of targets by BehaviorID, for a file of pairs without a column of targets (HarmBench)."""

@@ -99,8 +99,6 @@ class HardeningSettings(LessonSettings, DateSettings):
     """Should-Change: weight of the margin beside the likelihood."""
     margin: PositiveFloat = 0.1
     """Should-Change: M, by how much a reply is to be less likely behind the changed context, in nats per token."""
-    trigger_share: ShareBelowOne = 0.5
-    """Share of the lessons of an epoch that are triggers at least: they are repeated until they are as many."""
     held_out: ShareBelowOne = 0.3
     """Share of the targets, or requests of fewer than three targets, whose triggers are not learned from but measured; half as
     many more choose the best epoch."""
@@ -114,6 +112,10 @@ class HardeningSettings(LessonSettings, DateSettings):
     """The recipe."""
     perturb: PerturbSettings = field(default_factory=PerturbSettings)
     """Settings of the perturbations of contexts."""
+
+    trigger_share: ClassVar[float] = 0.5
+    """Share of the lessons of an epoch that are triggers at least: they are repeated until they are as many. No
+    result had another."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -69,6 +69,7 @@ from parley.envs.core.config import (
     NumItemsOrAll,
     PositiveFloat,
     PositiveInt,
+    constants_of,
     shared,
     to_dict,
 )
@@ -214,9 +215,10 @@ def _constants() -> dict[str, Any]:
     They tune other methods than those that campaigns use (pez, relaxation, beams, momentum), ask servers that nobody hardens
     (chat), or change strategies of perturbation and adapters, for which no campaign ever had another value.
     """
-    earlier = to_dict(TriggerConfig()) | {"hardening": to_dict(HardeningSettings())}
+    earlier = flat(to_dict(TriggerConfig()) | {"hardening": to_dict(HardeningSettings())})
+    earlier |= constants_of(TriggerConfig) | constants_of(HardeningSettings, "hardening.")
     kept = flat(to_dict(HardenTriggersConfig()))
-    return {key: value for key, value in flat(earlier).items() if key not in kept}
+    return {key: value for key, value in earlier.items() if key not in kept}
 
 
 HardenTriggersConfig.constants = _constants()

@@ -6,7 +6,7 @@ Source: Li et al. 2017 (arXiv 1701.06547), section 3, and the code that the auth
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 from parley.envs.core.config import AtLeastTwo, Configuration, PositiveInt, ShareBelowOne
 from parley.policies.core.settings import FitConfig
@@ -18,6 +18,8 @@ KINDS = {"hierarchical": "an LSTM over the utterances' vectors", "concatenated":
 @dataclass(frozen=True, kw_only=True)
 class DiscriminatorSizes(Configuration):
     """Widths and lengths of a discriminator; the defaults are the released ones."""
+
+    topic: ClassVar[str] = "train discriminator"
 
     kind: Literal["hierarchical", "concatenated"] = "hierarchical"
     """hierarchical: an LSTM over the utterances' vectors; concatenated: these vectors side by side."""

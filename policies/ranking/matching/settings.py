@@ -8,7 +8,7 @@ code differ, the field says so.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from parley.envs.core.config import (
     AtLeastTwo,
@@ -52,6 +52,8 @@ class MatcherSizes(Configuration):
 @dataclass(frozen=True, kw_only=True)
 class SmnSizes(MatcherSizes):
     """Widths of a sequential matching network."""
+
+    topic: ClassVar[str] = "train matcher"
 
     gru: PositiveInt = 200
     """State of the GRU over words; the Theano release has 100, with word vectors of 100."""
@@ -117,6 +119,8 @@ def mrfn_small() -> MrfnSizes:
 @dataclass(frozen=True, kw_only=True)
 class MatcherFitConfig(Configuration):
     """The recipe by which a matching model is fitted to labelled replies; the defaults are those of SMN."""
+
+    topic: ClassVar[str] = "train matcher"
 
     learning_rate: PositiveFloat = 1e-3
     """Step size of Adam before it decays."""

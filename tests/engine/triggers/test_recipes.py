@@ -13,7 +13,7 @@ from parley.engine.triggers.methods.beam import Beast
 from parley.engine.triggers.methods.hotflip import AutoPrompt
 from parley.engine.triggers.methods.objective import TriggerObjective
 from parley.engine.triggers.methods.pez import Pez
-from parley.engine.triggers.methods.settings import PezSettings, SearchSettings, arca, autoprompt, beast, pez
+from parley.engine.triggers.methods.settings import PEZ_DECAY, PEZ_RATE, SearchSettings, arca, autoprompt, beast, pez
 from parley.engine.triggers.searches.attack import TriggerSearch
 from parley.engine.triggers.searches.batch import Task
 from parley.envs.core.errors import ConfigError
@@ -68,12 +68,11 @@ def test_arca_takes_the_best_of_the_words_that_averaged_slopes_point_to_even_whe
 
 def test_pez_steps_at_the_continuous_input_by_the_gradient_at_the_nearest_words() -> None:
     plain = scorer(LIKELIHOOD)
-    rates = PezSettings(learning_rate=0.3, weight_decay=0.2)
-    method = bound(Pez, plain, SearchSettings(max_sweeps=10, pez=rates))
+    method = bound(Pez, plain, SearchSettings(max_sweeps=10))
     (state,) = method.start([TASK])
     embedding_VE = plain.victim.embedding_VE
     soft = torch.nn.Parameter(embedding_VE[state.best.words].clone())
-    adam = torch.optim.AdamW([soft], lr=0.3, weight_decay=0.2)
+    adam = torch.optim.AdamW([soft], lr=PEZ_RATE, weight_decay=PEZ_DECAY)
     words_N, least, inputs = state.best.words, state.best.loss, set()
     while not state.finished:
         (here,) = plain.measure([TARGET], words_N[None])
@@ -177,4 +176,4 @@ def test_sizes_are_those_of_the_released_code() -> None:
     assert arca().max_sweeps == 50
     assert (Beast().beams, Beast().candidates) == (beast().beams, beast().candidates) == (15, 15)
     assert pez().max_sweeps * 14 == pytest.approx(3000, abs=14)
-    assert (pez().pez.learning_rate, pez().pez.weight_decay) == (0.1, 0.1)
+    assert (PEZ_RATE, PEZ_DECAY) == (0.1, 0.1)

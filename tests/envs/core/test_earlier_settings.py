@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,7 +11,10 @@ from typing import Any, ClassVar
 import pytest
 
 from parley.engine.core.runs.run_folder import RunFolder
-from parley.envs.core.config import Configuration, as_now, from_dict, to_dict, with_values
+from parley.engine.core.verbs.catalogue import ENTRIES, Entry
+from parley.engine.core.verbs.job import flat
+from parley.engine.negotiation.verbs.match import MatchConfig
+from parley.envs.core.config import Configuration, as_now, constants_of, from_dict, put, to_dict, with_values
 from parley.envs.core.errors import ConfigError, RunError
 
 
@@ -72,3 +76,26 @@ def test_a_run_of_an_earlier_version_goes_on_only_as_it_was(
         with pytest.raises(error):
             RunFolder.open(tmp_path / "run", now, job="made-up")
     assert RunFolder.load(tmp_path / "run").config["section"]["height"] == height, "it can be read in any case"
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: " ".join(entry.words))
+def test_every_constant_of_a_verb_reads_with_its_value_alone(entry: Entry) -> None:
+    job = entry.load()
+    config = next(iter(job.presets.values()))()
+    constants = constants_of(job.config)
+    earlier = to_dict(config)
+    assert not constants.keys() & flat(earlier).keys(), "what is a constant is no setting"
+    for key, value in constants.items():
+        put(earlier, key, value)
+    assert from_dict(job.config, earlier) == config
+    assert as_now(job.config, earlier) == to_dict(config)
+    for key in constants:
+        other = to_dict(config)
+        put(other, key, "another value")
+        with pytest.raises(ConfigError, match=rf"{re.escape(key)} is no setting any more(.|\n)*another value"):
+            from_dict(job.config, other)
+
+
+def test_prices_of_earlier_versions_are_told_where_to_go() -> None:
+    with pytest.raises(ConfigError, match=r"chat\.price_per_1k_in is no setting any more(.|\n)*chat\.prices=IN/OUT"):
+        with_values(MatchConfig(adversary="scripted", target="scripted"), {"chat.price_per_1k_in": 0.5}, "--set")

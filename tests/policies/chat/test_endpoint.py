@@ -22,7 +22,7 @@ CHAT: Chat = (
     Message("assistant", "it"),
     Message("user", "again & again"),
 )
-SETTINGS = ChatModelSettings(first_wait_s=0.01, max_attempts=2)
+SETTINGS = ChatModelSettings(max_attempts=2)
 
 
 def described(folder: Path, server: FakeServer, text: str) -> str:

@@ -21,7 +21,7 @@ from parley.policies.chat.model import ANSWERS, Chat, ChatDecoding, Message
 from parley.policies.chat.settings import ChatModelSettings
 from tests.policies.chat.fake_server import Said, completion, serving
 
-SETTINGS = ChatModelSettings(first_wait_s=0.01, concurrency=8, timeout_s=20)
+SETTINGS = ChatModelSettings(concurrency=8, timeout_s=20)
 GREEDY = ChatDecoding(max_tokens=7)
 
 
@@ -62,14 +62,14 @@ def test_a_run_stops_at_its_cost(usage: bool, tmp_path: Path) -> None:
     body = completion("y" * 400)
     if not usage:
         body = json.dumps({"choices": [{"message": {"content": "y" * 400}, "finish_reason": "stop"}]}).encode()
-    priced = dataclasses.replace(SETTINGS, concurrency=1, price_per_1k_out=1.0, max_cost=0.02)
+    priced = dataclasses.replace(SETTINGS, concurrency=1, prices="0/1", max_cost=0.02)
     with serving(lambda number, asked: Said(body)) as server:
         model = load_chat_model(server.name, priced, answers=tmp_path)
         # 3 tokens cost 0.003, 400 letters are estimated to cost 0.1.
         with pytest.raises(LimitReachedError, match="estimated" if not usage else "limit on cost"):
             model.answer(chats(20), decoding=GREEDY)
         assert len(server.asked) == (7 if usage else 1)
-    with pytest.raises(OutOfRangeError, match="price_per_1k_in"):
+    with pytest.raises(OutOfRangeError, match="prices=IN/OUT"):
         ChatModelSettings(max_cost=1.0)
 
 

@@ -42,7 +42,7 @@ from tests.policies.chat.refusal_kinds import (
     said,
 )
 
-QUICK = ChatModelSettings(max_attempts=3, first_wait_s=0.01, longest_wait_s=1, concurrency=1)
+QUICK = ChatModelSettings(max_attempts=3, concurrency=1)
 GREEDY, DRAWN = ChatDecoding(max_tokens=5), ChatDecoding(temperature=0.5, max_tokens=5)
 ASKED: Chat = (Message("system", "be brief"), Message("user", "how are you?"))
 
@@ -228,9 +228,9 @@ def test_an_answer_that_was_lost_to_thinking_may_come_as_an_error() -> None:
 
 def test_settings_shape_a_request(tmp_path: Path) -> None:
     extra = {"top_p": 0.9, "chat_template_kwargs": {"enable_thinking": False}, "temperature": None, "seed": None}
-    answer, (body,) = asked_once("ok", DRAWN, extra=extra, limit_field="max_completion_tokens")
+    answer, (body,) = asked_once("ok", DRAWN, extra=extra)
     assert body == {
-        "model": "ok", "top_p": 0.9, "chat_template_kwargs": {"enable_thinking": False}, "max_completion_tokens": 5,
+        "model": "ok", "top_p": 0.9, "chat_template_kwargs": {"enable_thinking": False}, "max_tokens": 5,
         "messages": [{"role": "system", "content": "be brief"}, {"role": "user", "content": "how are you?"}],
     }  # fmt: skip
     assert answer.notes == (OWN_TEMPERATURE, NO_SEED)
@@ -257,7 +257,7 @@ def test_answers_are_kept_by_the_settings_that_they_follow_from(tmp_path: Path) 
     thinks = said(body_of(choice(f"<think>\n{kinds.THOUGHT}\n</think>{SAY}")))
     with serving(lambda number, body: thinks) as server:
         texts = []
-        for more in ({}, {"thinking": "keep"}, {"extra": {"top_p": 0.5}}, {"limit_field": "max_completion_tokens"}, {}):
+        for more in ({}, {"thinking": "keep"}, {"extra": {"top_p": 0.5}}, {}):
             model = load_chat_model(server.name, dataclasses.replace(QUICK, **more), answers=tmp_path)
             texts.append(model.answer([ASKED], decoding=GREEDY)[0].text)
         assert len(server.asked) == 3
@@ -287,7 +287,7 @@ def warned(path: Path, texts: list[str], temperature: float = 0.7) -> str:
         model.answer([ASKED] * len(texts), decoding=decoding, seeds=range(len(texts)))
     usage = usage_of(path)
     assert usage is not None
-    return " ".join(usage.warnings(ChatAsking(max_no_reply=1)))
+    return " ".join(warning for warning in usage.warnings(ChatAsking()) if "are no reply" not in warning)
 
 
 def test_a_server_that_draws_nothing_is_noticed(tmp_path: Path) -> None:

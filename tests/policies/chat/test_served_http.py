@@ -26,7 +26,7 @@ from parley.policies.chat.settings import ChatModelSettings
 from tests.policies.chat.fake_server import Said, completion, serving
 
 KEY, OTHER = "sk-verysecretkey0123456789", "tok_another/key+0987"
-QUICK = ChatModelSettings(max_attempts=3, first_wait_s=0.01, longest_wait_s=1, concurrency=1)
+QUICK = ChatModelSettings(max_attempts=3, concurrency=1)
 GREEDY = ChatDecoding(max_tokens=5)
 ASKED: list[Chat] = [(Message("user", "how are you?"),)]
 
@@ -151,7 +151,7 @@ def test_a_key_that_comes_back_escaped_is_blotted_out(key: str, monkeypatch: pyt
 def test_an_address_that_refuses_connections_ends_a_command_soon(caplog: pytest.LogCaptureFixture) -> None:
     began = time.monotonic()
     for address in ("openai:http://127.0.0.1:9/v1#m", "openai:http://nobody.invalid/v1#m"):
-        model = load_chat_model(address, ChatModelSettings(first_wait_s=0.5))
+        model = load_chat_model(address, ChatModelSettings())
         with pytest.raises(RefusedModelError, match=rf"cannot be reached(.|\n)*{MAX_UNREACHED} attempts") as caught:
             model.answer(ASKED, decoding=GREEDY)
         assert caught.value.where == address

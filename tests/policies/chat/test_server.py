@@ -35,7 +35,7 @@ from parley.policies.chat.settings import ChatAsking, ChatModelSettings
 from tests.policies.chat.fake_server import Said, completion, serving
 
 KEY = "sk-verysecretkey0123456789"
-QUICK = ChatModelSettings(timeout_s=60, max_attempts=3, first_wait_s=0.01, longest_wait_s=1, concurrency=4)
+QUICK = ChatModelSettings(timeout_s=60, max_attempts=3, concurrency=4)
 GREEDY = ChatDecoding(max_tokens=5)
 
 
@@ -59,7 +59,7 @@ def usage(model: ChatModel) -> Any:
 
 def test_each_chat_is_sent_as_the_protocol_says_and_gets_its_own_answer() -> None:
     with serving(echo) as server:
-        model = load_chat_model(server.name, dataclasses.replace(QUICK, price_per_1k_in=1, price_per_1k_out=2))
+        model = load_chat_model(server.name, dataclasses.replace(QUICK, prices="1/2"))
         answers = model.answer(chats(9), decoding=ChatDecoding(temperature=0.5, max_tokens=5), seeds=range(9))
     assert [answer.text for answer in answers] == [f"question {number} {number}" for number in range(9)]
     assert {answer.num_tokens for answer in answers} == {3}
@@ -72,7 +72,7 @@ def test_each_chat_is_sent_as_the_protocol_says_and_gets_its_own_answer() -> Non
     }  # fmt: skip
     assert model.access is Access.TEXT
     assert (usage(model).asked, usage(model).tokens_in, usage(model).tokens_out) == (9, 63, 27)
-    assert usage(model).cost(dataclasses.replace(QUICK, price_per_1k_in=1, price_per_1k_out=2)) == pytest.approx(0.117)
+    assert usage(model).cost(dataclasses.replace(QUICK, prices="1/2")) == pytest.approx(0.117)
 
 
 def test_no_more_is_asked_at_once_than_is_allowed() -> None:
@@ -148,7 +148,9 @@ def test_the_patience_that_a_server_asks_for_is_given() -> None:
     assert time.monotonic() - began >= 0.4
 
 
-def test_questions_that_are_told_the_same_patience_do_not_come_back_at_once() -> None:
+def test_questions_that_are_told_the_same_patience_do_not_come_back_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ChatAsking, "first_wait_s", 1.0)
+    monkeypatch.setattr(ChatAsking, "longest_wait_s", 5.0)
     came: list[float] = []
 
     def says(number: int, body: dict[str, Any]) -> Said:
@@ -156,9 +158,7 @@ def test_questions_that_are_told_the_same_patience_do_not_come_back_at_once() ->
         return Said(b"busy", 429, {"Retry-After": "1"}) if number < 6 else Said(completion("yes"))
 
     with serving(says) as server:
-        load_chat_model(server.name, dataclasses.replace(QUICK, concurrency=6, first_wait_s=1, longest_wait_s=5)).answer(
-            chats(6), decoding=GREEDY
-        )
+        load_chat_model(server.name, dataclasses.replace(QUICK, concurrency=6)).answer(chats(6), decoding=GREEDY)
     first, again = came[:6], sorted(came[6:])
     assert again[0] >= min(first) + 1
     assert again[-1] - again[0] > 0.05
@@ -336,9 +336,9 @@ def test_a_question_that_is_longer_than_the_model_reads_is_told_apart(
 
 def test_a_server_that_is_gone_is_left_alone_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     alive = False
+    monkeypatch.setattr(ChatAsking, "longest_wait_s", 600.0)
     with serving(lambda number, body: echo(number, body) if alive else Said(b"no room", 500)) as server:
-        settings = dataclasses.replace(QUICK, max_attempts=1, longest_wait_s=600)
-        model = load_chat_model(server.name, settings)
+        model = load_chat_model(server.name, dataclasses.replace(QUICK, max_attempts=1))
         for _ in range(MAX_FAILED):
             with pytest.raises(ModelError, match="the server fails"):
                 model.answer(chats(), decoding=GREEDY)
@@ -370,12 +370,12 @@ def test_what_answers_took_is_told_with_their_cost() -> None:
     free = "Chat models gave 2,000 answers: 1,500 tokens read, 500 written, tokens of 3 answers unknown"
     alone = RunUsage({"openai:http://h/v1#large": usage})
     assert alone.summary(ChatAsking()) == f"{free}."
-    assert alone.summary(ChatAsking(price_per_1k_in=0.5, price_per_1k_out=1.5)) == f"{free}, cost 1.5."
+    assert alone.summary(ChatAsking(prices="0.5/1.5")) == f"{free}, cost 1.5."
     here = RunUsage({"gguf:here.gguf": usage})
-    assert here.summary(ChatAsking(price_per_1k_in=0.5)) == f"{free}.", "what is here costs nothing"
+    assert here.summary(ChatAsking(prices="0.5/0")) == f"{free}.", "what is here costs nothing"
 
 
-def test_answers_that_are_no_reply_are_told_with_what_to_do(tmp_path: Path) -> None:
+def test_answers_that_are_no_reply_are_told_with_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kept = ChatAnswers(tmp_path / "answers")
     said = [Answer("yes"), Answer("so", "length"), Answer("", "length"), Answer("", "length"), Answer("", "content_filter")]
     for number, answer in enumerate(said):
@@ -392,7 +392,8 @@ def test_answers_that_are_no_reply_are_told_with_what_to_do(tmp_path: Path) -> N
     assert warning.startswith("3 of 5 answers of thinks are no reply (60%: 2 cut in thinking, 1 filtered); leave room")
     assert "enable_thinking" in warning
     assert "the key max_tokens in a scan's policy file" in warning, "right for a verb and for a scan"
-    assert not found.warnings(ChatAsking(max_no_reply=0.6))
+    monkeypatch.setattr(ChatAsking, "max_no_reply", 0.6)
+    assert not found.warnings(ChatAsking())
     assert found.failure() == warning
     assert not found.failure(allowed=MODERATED), "an attack measures what moderation stops"
 
@@ -412,7 +413,7 @@ def test_attempts_that_failed_before_an_answer_stay_counted_in_the_run(tmp_path:
 
 
 def test_each_model_costs_what_it_costs(tmp_path: Path) -> None:
-    prices = ChatAsking(prices="large=2/8,other/small.1=0.1/0.4,unasked=1/1", price_per_1k_out=100)
+    prices = ChatAsking(prices="large=2/8,other/small.1=0.1/0.4,unasked=1/1,0/100")
     answered = Answer("yes", num_prompt_tokens=1_000, num_tokens=500)
     for folder in (tmp_path / "answers", tmp_path / "stage" / "answers"):
         kept = ChatAnswers(folder)

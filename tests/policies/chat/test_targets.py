@@ -25,7 +25,7 @@ from parley.policies.chat.settings import ChatModelSettings
 from parley.policies.ranking.rankers import load_ranker
 from tests.policies.chat.fake_server import Said, serving
 
-SETTINGS = ChatModelSettings(first_wait_s=0.01, max_attempts=3, concurrency=2, timeout_s=20)
+SETTINGS = ChatModelSettings(max_attempts=3, concurrency=2, timeout_s=20)
 GREEDY = ChatDecoding(max_tokens=7)
 PROGRAM = """
 import json, sys, os, time

@@ -16,47 +16,48 @@ from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.stats.statistics import Estimate
 from parley.engine.core.verbs.composite import BackgroundStages
 from parley.engine.demo import BESIDE, BESIDE_HARDENING, DEMO, GAIN, HARDENED, STAGES, DemoConfig, failure
+from parley.engine.generation.verbs import config as minmax_config
 from parley.engine.negotiation.verbs import minmax, negotiator
 from parley.engine.negotiation.verbs import training as reinforce
 from parley.engine.perturb.verbs import adversarial
 from parley.engine.ranking.verbs import matcher as matcher_config
 from parley.engine.responders import seq2seq
-from parley.engine.triggers.methods.settings import SearchSettings
 from parley.engine.triggers.verbs import search
-from parley.policies.negotiator.settings import NegotiatorFitConfig
+from parley.envs.core.config import from_dict, to_dict
+from parley.envs.core.errors import ConfigError
 from tests.engine.core.cli.conftest import Parley
 from tests.engine.core.verbs.made_up import CORPUS, TINY, Notes, rows
 
 SMALL = ["demo", "--dialogues", "16", "--no-side-by-side", "--trust-code"]
-SMALL += [word for name, value in vars(TINY).items() for word in ("--set", f"fit.sizes.{name}={value}")]
-SMALL += ["--set", "fit.max_epochs=1", "--set", "reinforce.dialogues=16"]
-SMALL += ["--set", "reinforce.dialogues_per_update=4", "--set", "reinforce.max_turns=4"]
-SMALL += ["--set", "defence.dialogues=8", "--set", "defence.dialogues_per_update=4", "--set", "defence.max_turns=4"]
-SMALL += ["--searches", "12", "--triggers", "2", "--set", "model.max_epochs=1"]
-SMALL += ["--contexts", "10", "--set", "hardening.max_epochs=1", "--set", "hardening.batch_size=512"]
-SMALL += ["--attacks", "4", "--set", "matcher.max_epochs=1"]
-SMALL += ["--set", "generation.rounds=1", "--set", "generation.examples_per_step=8"]
+SMALL += ["--searches", "12", "--triggers", "2", "--contexts", "10", "--attacks", "4"]
 
 SURE = Estimate(0.5, 0.3, 0.7, 40)
 KEPT = dict.fromkeys(("advantage", "exploitability_drop", "plain_agreement_before"), SURE)
 
 
+def brief(monkeypatch: pytest.MonkeyPatch, module: Any, preset: str = "demo", **changes: Any) -> None:
+    """Change settings of a preset; those of a section are a dictionary."""
+    config = getattr(module, preset)()
+    sections = {name: dataclasses.replace(getattr(config, name), **of) for name, of in changes.items() if isinstance(of, dict)}
+    changed = dataclasses.replace(config, **(changes | sections))
+    monkeypatch.setattr(module, preset, lambda: changed)
+
+
 @pytest.fixture
 def _small_corpus(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Puts the made-up corpus in the place of the embedded one, which takes seconds to make, and sizes that no flag sets."""
-    fitted, trained, hardened = negotiator.demo(), reinforce.demo(), minmax.demo()
     small: dict[str, Any] = {"corpus": CORPUS, "data_root": root}
-    monkeypatch.setattr(negotiator, "demo", lambda: dataclasses.replace(fitted, **small))
-    monkeypatch.setattr(reinforce, "demo", lambda: dataclasses.replace(trained, data_root=root))
-    few = dataclasses.replace(hardened, data_root=root, num_final_adversaries=2, num_adversaries=1, rounds=1)
-    monkeypatch.setattr(minmax, "demo", lambda: few)
-    lm = seq2seq.demo_lm()
-    tiny = dataclasses.replace(lm, sizes=dataclasses.replace(lm.sizes, embed=8, hidden=16))
-    monkeypatch.setattr(seq2seq, "demo_lm", lambda: tiny)
-    few_steps = dataclasses.replace(search.demo(), search=SearchSettings(candidates=6, restarts=1, max_sweeps=2))
-    monkeypatch.setattr(search, "demo", lambda: few_steps)
-    matcher = dataclasses.replace(matcher_config.demo(), limit=60)
-    monkeypatch.setattr(matcher_config, "demo", lambda: matcher)
+    short: dict[str, Any] = {"dialogues_per_update": 4, "max_turns": 4}
+    brief(monkeypatch, negotiator, fit={"sizes": TINY, "max_epochs": 1}, **small)
+    brief(monkeypatch, reinforce, reinforce={"dialogues": 16, **short}, data_root=root)
+    few = {"data_root": root, "num_final_adversaries": 2, "num_adversaries": 1, "rounds": 1}
+    brief(monkeypatch, minmax, defence={"dialogues": 8, **short}, **few)
+    brief(monkeypatch, matcher_config, fit={"max_epochs": 1}, limit=60)
+    brief(monkeypatch, seq2seq, fit={"max_epochs": 1})
+    brief(monkeypatch, seq2seq, "demo_lm", sizes={"embed": 8, "hidden": 16})
+    brief(monkeypatch, search, search={"candidates": 6, "restarts": 1, "max_sweeps": 2})
+    brief(monkeypatch, adversarial, fit={"max_epochs": 1, "batch_size": 512})
+    brief(monkeypatch, minmax_config, "helpdesk", learning={"rounds": 1, "examples_per_step": 8})
 
 
 @pytest.mark.ray
@@ -171,13 +172,14 @@ def test_the_stages_name_each_other_as_the_folder_was_given() -> None:
     assert configs["selfplay"].scenarios == configs["attack"].scenarios == "random"
 
 
-def test_the_demonstration_is_that_of_the_presets() -> None:
-    config = DEMO.presets["embedded"]()
-    assert (config.fit, config.reinforce) == (negotiator.demo().fit, reinforce.demo().reinforce)
-    assert config.defence == minmax.demo().defence
-    assert config.hardening == adversarial.demo().fit
-    assert config.matcher == matcher_config.demo().fit
-    assert config.reinforce.complementary
+def test_the_demonstration_is_that_of_the_presets_and_reads_runs_that_had_settings_for_it() -> None:
+    planned = {name: config for name, (_, config) in DEMO.stages(DemoConfig(), Path("runs/demo")).items()}
+    assert planned["minmax"].attack == planned["adversary"].reinforce == reinforce.demo().reinforce
+    assert planned["adversary"].reinforce.complementary
+    recipe = to_dict(negotiator.demo().fit)
+    assert from_dict(DemoConfig, {"seed": 3, "fit": recipe}) == DemoConfig(seed=3)
+    with pytest.raises(ConfigError, match=r"fit\.sizes\.dropout is no setting any more: it is always"):
+        from_dict(DemoConfig, {"fit": {"sizes": {"dropout": 0.123}}})
 
 
 @pytest.mark.parametrize(("low", "kept"), [(0.01, True), (0.0, False), (-0.2, False), (float("nan"), False)])
@@ -206,7 +208,7 @@ def test_sizes_out_of_range_are_refused(parley: Parley) -> None:
 @pytest.mark.ray
 @pytest.mark.usefixtures("ray_session")
 def test_stages_beside_are_done_in_an_actor_and_failures_are_left_for_here(tmp_path: Path, root: Path) -> None:
-    recipe = NegotiatorFitConfig(sizes=TINY, max_epochs=1)
+    recipe = dataclasses.replace(negotiator.demo().fit, sizes=TINY, max_epochs=1)
     good = dataclasses.replace(negotiator.demo(), corpus=CORPUS, data_root=root, fit=recipe)
     bad = dataclasses.replace(good, data_root=tmp_path / "nowhere")
     job, notes = negotiator.TRAIN_NEGOTIATOR, Notes()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from parley.engine.core.cli.main import JOBS, Verb
 from parley.engine.core.verbs.catalogue import find
 from parley.engine.core.verbs.job import flat
 from parley.envs.core.config import to_dict
+from parley.policies.chat.settings import ChatSeat
 from tests.engine.core.cli.conftest import Parley
 
 
@@ -24,11 +26,32 @@ def test_every_setting_is_listed_with_its_value_and_meaning(parley: Parley, verb
     assert [each.key for each in settings] == list(dict.fromkeys(each.key for each in settings))
     assert {each.key for each in settings} == set(values)
     assert all(each.kind and each.meaning for each in settings)
-    outcome = parley(f"settings {verb.name}")
+    outcome = parley(f"settings {verb.name} --all")
     assert outcome.status == 0
     assert all(each.key in outcome.err for each in settings)
     assert len(job.presets) == 1 or all(preset in outcome.err for preset in job.presets)
     assert not Path("runs").exists()
+
+
+@pytest.mark.parametrize("verb", JOBS, ids=lambda verb: verb.name)
+def test_a_section_that_another_list_has_is_one_line_there(verb: Verb) -> None:
+    kind = find("-".join(verb.words)).load().config
+    listed, every = list(settings_of(kind, verb=verb.name)), list(settings_of(kind))
+    assert sum(each.num or 1 for each in listed) == len(every)
+    for each in listed:
+        if each.num:
+            topic = re.search(r"parley settings (.+) lists them", each.meaning)[1]  # type: ignore[index]
+            names = {key.rpartition(".")[2] for key in each.default}
+            there = settings_of(ChatSeat) if topic == "chat" else settings_of(find(topic.replace(" ", "-")).load().config)
+            assert names <= {other.key.rpartition(".")[2] for other in there}
+
+
+def test_a_line_of_a_section_shows_what_differs_from_its_defaults(parley: Parley) -> None:
+    told = " ".join(parley("settings minmax --set attack.learning_rate=0.125 --set chat.timeout_s=7").err.split())
+    assert "attack.learning_rate=0.125" in told
+    assert "chat.timeout_s=7.0" in told
+    assert "chat.timeout_s" not in parley("settings minmax").err.partition("this command")[0]
+    assert "chat.timeout_s" in parley("settings chat").err
 
 
 def test_it_shows_what_a_command_would_use(parley: Parley) -> None:

@@ -16,7 +16,7 @@ from tests.engine.core.verbs.made_up import rows
 
 pytest.importorskip("transformers", reason="the extra hugging-face is not installed")
 REFUSES = "{% if messages[0]['role'] == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}"
-SEAT = ChatSeat(max_tokens=4, max_no_reply=1.0)
+SEAT = ChatSeat(max_tokens=4)
 
 
 @pytest.fixture

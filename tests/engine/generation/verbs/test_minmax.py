@@ -173,11 +173,11 @@ def test_a_generator_that_foretells_people_much_worse_is_no_result() -> None:
 
 @pytest.mark.ray
 def test_the_last_generator_may_be_kept(
-    tmp_path: Path, corpus: str, generator: Path, discriminator: Path, ray_session: object
+    tmp_path: Path, corpus: str, generator: Path, discriminator: Path, ray_session: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    watch = Watch(max_commonest=0.0)
+    monkeypatch.setattr(Watch, "max_commonest", 0.0)
     models = {"start": str(generator), "discriminator": str(discriminator)}
-    config = asked(corpus, **models, keep="last", method="reinforce", watch=watch)
+    config = asked(corpus, **models, keep="last", method="reinforce")
     result = MINMAX_REPLIES.run(config, tmp_path / "run", notes := Notes())
     lines = [said for said in notes.said if said.startswith("round ") and "AdverSuc" in said]
     shares = [event["commonest_share"] for event in events(tmp_path / "run", CHECK)]
@@ -193,13 +193,21 @@ def test_the_last_generator_may_be_kept(
 @pytest.mark.ray
 @pytest.mark.parametrize("keep", ["last", "best"])
 def test_an_alarm_names_the_state_to_keep_from_before_it_began(
-    keep: Literal["last", "best"], tmp_path: Path, corpus: str, generator: Path, discriminator: Path, ray_session: object
+    keep: Literal["last", "best"],
+    tmp_path: Path,
+    corpus: str,
+    generator: Path,
+    discriminator: Path,
+    ray_session: object,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # After one step the mean of constant rewards is all that they are.
     learning = replace(LEARNING, rounds=5, discriminator_steps=0, teacher_steps=0)
     rewards: dict[str, Any] = {"reward": "constant", "baseline": "mean", "teacher_forcing": "none", "weighted": False}
     models = {"start": str(generator), "discriminator": str(discriminator)}
-    watch = Watch(patience=3, stop=True, max_commonest=1.0, min_words=0.0, min_distinct=0.0)
+    for name, limit in {"max_commonest": 1.0, "min_words": 0.0, "min_distinct": 0.0}.items():
+        monkeypatch.setattr(Watch, name, limit)
+    watch = Watch(patience=3, stop=True)
     config = asked(corpus, keep=keep, learning=learning, watch=watch, **rewards, **models)
     with pytest.raises(CollapseError) as caught:
         MINMAX_REPLIES.run(config, tmp_path / "run", Silent())
@@ -268,7 +276,10 @@ def test_a_driver_that_is_killed_inside_a_check_goes_on_to_the_same_weights(
 
 
 @pytest.mark.ray
-def test_what_is_not_named_is_trained_and_what_goes_wrong_ends_it(tmp_path: Path, corpus: str, ray_session: object) -> None:
+def test_what_is_not_named_is_trained_and_what_goes_wrong_ends_it(
+    tmp_path: Path, corpus: str, ray_session: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Watch, "saturated", 0.0)
     config = asked(
         corpus,
         method="regs-partial",
@@ -278,7 +289,7 @@ def test_what_is_not_named_is_trained_and_what_goes_wrong_ends_it(tmp_path: Path
         fit=FIT,
         discriminator_sizes=DiscriminatorSizes(embed=8, hidden=8),
         discriminator_fit=FIT,
-        watch=Watch(patience=2, saturated=0.0, stop=True),
+        watch=Watch(patience=2, stop=True),
     )
     with pytest.raises(CollapseError, match=r"gone wrong") as caught:
         MINMAX_REPLIES.run(config, tmp_path / "run", Silent())

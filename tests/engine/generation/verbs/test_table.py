@@ -130,9 +130,11 @@ def test_controls_take_as_many_generator_steps(corpus: str) -> None:
 
 
 @pytest.mark.ray
-def test_rows_are_made_once_and_others_join_them(tmp_path: Path, longer: str, ray_session: object) -> None:
-    notes = Notes()
-    config = asked(longer, rows="greedy,sample-0.5,regs-mc,forced", contexts=0, watch=Watch(max_commonest=0.01))
+def test_rows_are_made_once_and_others_join_them(
+    tmp_path: Path, longer: str, ray_session: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Watch, "max_commonest", 0.01)
+    config, notes = asked(longer, rows="greedy,sample-0.5,regs-mc,forced", contexts=0), Notes()
     result = EVALUATE_GENERATION.run(config, tmp_path / "run", notes)
     told = [said for said in notes.said if said.startswith("row ")]
     assert told[0] == "row greedy, 1", "what a start says is seen before anything is trained from it"

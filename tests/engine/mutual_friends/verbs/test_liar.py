@@ -169,7 +169,7 @@ def test_chat_models_on_both_sides_are_asked_nothing_twice_and_their_tokens_are_
 ) -> None:
     (tmp_path / "talker.py").write_text(TALKER.format(log=str(tmp_path / "asked")))
     name = f"{tmp_path}/talker.py:reply"
-    config = replace(ASKED, model=name, body=name, max_events=8, scenarios=4, chat=ChatSeat(max_tokens=9, price_per_1k_out=1.0))
+    config = replace(ASKED, model=name, body=name, max_events=8, scenarios=4, chat=ChatSeat(max_tokens=9, prices="0/1"))
     interrupt(TRAIN_LIAR, config, tmp_path / "run", done=3)
     TRAIN_LIAR.run(config, tmp_path / "run", Silent())
     kept = (tmp_path / "run" / "answers" / "answers.jsonl").read_text().splitlines()

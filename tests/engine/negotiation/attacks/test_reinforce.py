@@ -148,7 +148,6 @@ WRONG: list[tuple[str, Any]] = [
     ("gamma", 0.0),
     ("gamma", 1.01),
     ("learning_rate", 0.0),
-    ("clip", 0.0),
     ("temperature", 0.0),
     ("supervised_weight", -0.1),
     ("kl_weight", -0.1),

@@ -131,9 +131,12 @@ def test_a_remote_runner_plays_the_dialogues_of_this_process(build: Build) -> No
     assert all(value.equal(learned[name]) for name, value in state.learned_weights(here).items())
 
 
-def test_an_update_is_clipped_and_made_with_the_released_momentum(world: World, build: Build) -> None:
+def test_an_update_is_clipped_and_made_with_the_released_momentum(
+    world: World, build: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rate, clip = 1.0, 0.1
-    algorithm = build(replace(SMALL, optimiser="sgd", learning_rate=rate, clip=clip))
+    monkeypatch.setattr(ReinforceConfig, "clip", clip)
+    algorithm = build(replace(SMALL, optimiser="sgd", learning_rate=rate))
     algorithm.train()
     learned = state.learned_weights(algorithm)
     moved = torch.cat([(learned[name] - value).flatten() for name, value in start(world).items()])
@@ -201,11 +204,12 @@ def test_supervised_rows_move_the_choice_and_played_rows_do_not(world: World, bu
         assert distance(state.learned_weights(guarded), start(world), prefix) > 1e-3
 
 
-def test_the_supervised_weight_scales_its_part_of_the_gradient(build: Build) -> None:
+def test_the_supervised_weight_scales_its_part_of_the_gradient(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ReinforceConfig, "clip", 1e9)
     heads = "net.selection_heads.weight"
     found = []
     for weight in (0.5, 1.0):
-        algorithm = build(replace(SMALL, supervised_weight=weight, optimiser="sgd", clip=1e9))
+        algorithm = build(replace(SMALL, supervised_weight=weight, optimiser="sgd"))
         before = state.learned_weights(algorithm)[heads.removeprefix("net.")]
         algorithm.train()
         found.append(state.learned_weights(algorithm)[heads.removeprefix("net.")] - before)

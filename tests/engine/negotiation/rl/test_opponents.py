@@ -197,9 +197,10 @@ def test_one_seed_makes_one_target_and_another_seed_another(build: Build) -> Non
     assert not equal_weights(state.learned_weights(first), state.learned_weights(other))
 
 
-def test_the_kl_guard_compares_with_the_reference(world: World, build: Build) -> None:
+def test_the_kl_guard_compares_with_the_reference(world: World, build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
     """A target that starts at its reference is not pulled, one that starts elsewhere is."""
-    only_guard = replace(RULE, supervised_weight=0.0, kl_weight=1.0, learning_rate=0.1, optimiser="sgd", clip=1e9)
+    monkeypatch.setattr(ReinforceConfig, "clip", 1e9)
+    only_guard = replace(RULE, supervised_weight=0.0, kl_weight=1.0, learning_rate=0.1, optimiser="sgd")
     start = weights(world.folder / TARGET)
     moved = {}
     for reference in (TARGET, "second"):

@@ -192,7 +192,7 @@ def test_it_is_learned_against_as_the_settings_say_and_asked_nothing_twice(
     model = talker(tmp_path, f"decoding.max_tokens != 9 or __import__('os').path.exists({str(gone)!r})")
     asked = ExploitabilityConfig(
         target=model, speaker=str(trainee), corpus=CORPUS, data_root=root, dialogues=6, save_every=1, reinforce=REINFORCE,
-        chat=ChatSeat(max_tokens=9, price_per_1k_out=1000), snapshots=0,
+        chat=ChatSeat(max_tokens=9, prices="0/1000"), snapshots=0,
     )  # fmt: skip
     result = EVALUATE_EXPLOITABILITY.run(asked, tmp_path / "run", Silent())
     used = {name: (RunFolder.load(path).summary() or {})[USAGE] for name, path in _stages(tmp_path / "run").items()}
@@ -234,7 +234,7 @@ def test_a_table_counts_what_each_attack_asked_and_brings_tactics_along(tmp_path
         development=2,
         dialogues=8,
         published="sv",
-        chat=ChatSeat(price_per_1k_in=10.0, price_per_1k_out=100.0),
+        chat=ChatSeat(prices="10/100"),
     )
     result = ATTACK_TABLE.run(asked, tmp_path / "run", Silent())
     table = result.tables[""]
@@ -255,10 +255,11 @@ def test_a_table_counts_what_each_attack_asked_and_brings_tactics_along(tmp_path
     assert again.metrics == result.metrics
 
 
-def test_a_table_warns_of_what_its_rows_lost_and_counts_all_answers(tmp_path: Path) -> None:
+def test_a_table_warns_of_what_its_rows_lost_and_counts_all_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ChatSeat, "max_no_reply", 0.01)
     asked = TableConfig(
         target=thinker(tmp_path, 10), speaker="scripted", rows="none,transfer", dialogues=24,
-        transfer=TransferSettings(sentence="no deal"), chat=ChatSeat(max_no_reply=0.01),
+        transfer=TransferSettings(sentence="no deal"),
     )  # fmt: skip
     result = ATTACK_TABLE.run(asked, tmp_path / "run", Silent())
     parts = [read_json(tmp_path / "run" / row / "summary.json")[USAGE] for row in ("none", "transfer")]

@@ -36,18 +36,10 @@ def groups(draw: st.DrawFn) -> CandidateGroup:
 batches = st.lists(st.tuples(groups(), st.integers(0, 2**63 - 1)), max_size=4)
 ALL = [*rules]
 OPTIONS = ReplySettings(
-    frequency="context",
-    important="all",
-    same_tag="class",
-    unmatched="skip",
-    occurrence="random",
-    synonym_rate=0.5,
     shuffled="words",
     rounding="up",
     repeated="anywhere",
-    modals=False,
     generic="several",
-    copied="last",
 )
 
 

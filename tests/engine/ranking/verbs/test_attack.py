@@ -296,10 +296,10 @@ def test_what_follows_reads_words_and_candidates_as_the_run_did(tmp_path: Path) 
 
     model, few = save_matcher(tmp_path / "smn"), CandidateOptions(turns=3)
     known: dict[str, Any] = {"lexicon": "built-in", "candidates": few}
-    trained = replace(TRAIN_MATCHER.presets["smn"](), replies=ReplySettings(same_tag=False), **known)
+    trained = replace(TRAIN_MATCHER.presets["smn"](), replies=ReplySettings(num_important=2), **known)
     asked = TRAIN_MATCHER.next_commands(trained, tmp_path / "trained")
     asked += TRAIN_MATCHER.next_commands(replace(trained, start=model, against="iiw", corpus="ubuntu_dialogues"), tmp_path)
-    assert all("--set replies.same_tag=false" in each for each in asked)
+    assert all("--set replies.num_important=2" in each for each in asked)
     asked += MINMAX_RANKING.next_commands(HardenRankingConfig(model=model, **known), tmp_path)[1:]
     asked += ATTACK_RANKING.next_commands(RankingAttackConfig(model=model, **known), tmp_path)[1:]
     assert len(asked) == 8

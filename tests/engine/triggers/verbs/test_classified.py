@@ -47,7 +47,9 @@ def greets(judge: Path, reply: str) -> float:
     return float(probabilities[LABELS.index("greets")])
 
 
-def test_replies_of_a_search_are_judged_as_the_library_classifies_them(tmp_path: Path, folder: Path, judge: Path) -> None:
+def test_replies_of_a_search_are_judged_as_the_library_classifies_them(
+    tmp_path: Path, folder: Path, judge: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert greets(judge, "hello you") > 0.9 > 0.1 > greets(judge, "you fool oh")
     (tmp_path / "pairs.csv").write_text(PAIRS)
     success = SuccessSettings(by="classifier", classifier=f"hf:{judge}", label="greets", tokens=8)
@@ -65,7 +67,8 @@ def test_replies_of_a_search_are_judged_as_the_library_classifies_them(tmp_path:
     assert [row["verified"] for row in found] == [score >= 0.5 for score in scores]
     between = (min(scores) + max(scores)) / 2
     for label, score in (("greets", between), ("other", 1 - between)):
-        asked = replace(success, label=label, min_score=score)
+        monkeypatch.setattr(SuccessSettings, "min_score", score)
+        asked = replace(success, label=label)
         result = SEARCH.run(replace(config, success=asked), tmp_path / label, Silent())
         verified = [row["verified"] for row in rows(tmp_path / label)]
         assert verified == [(each >= between) == (label == "greets") for each in scores]

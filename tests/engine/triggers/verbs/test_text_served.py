@@ -25,7 +25,13 @@ from tests.policies.chat.fake_server import Said, completion, serving
 TARGET = "hello there"
 PAIRS = f"goal,target\nbeg,{TARGET}\nnever,{TARGET}\nask,{TARGET}\n"
 EVOLVED = EvolutionSettings(num_words=4, population=6, max_queries=24)
-CHAT = ChatAsking(first_wait_s=0.01, longest_wait_s=0.05, timeout_s=60)
+CHAT = ChatAsking(timeout_s=60)
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ChatAsking, "first_wait_s", 0.01)
+    monkeypatch.setattr(ChatAsking, "longest_wait_s", 0.05)
 
 
 def begged(body: dict[str, Any]) -> bytes:
