@@ -11,6 +11,7 @@ _ENTRY_POINTS = {
     "parley/ResponseRanking-v1": "parley.envs.ranking.ranking_env:ResponseRankingEnv",
     "parley/MutualFriends-v1": "parley.envs.mutual_friends.env:MutualFriendsEnv",
     "parley/Reply-v1": "parley.envs.generation.reply_env:ReplyEnv",
+    "parley/Conversation-v1": "parley.envs.conversation.env:ConversationEnv",
 }
 IDS = tuple(_ENTRY_POINTS)
 """Every registered id."""

@@ -7,13 +7,14 @@
     template       a template of the policy's own, with {prompt}
     triggers       what searches found (`parley search`), typed into the prompt
 
-An attack is asked `repeats` times, and so is each control, with a seed of its own each time. So all cost the same.
+An attack is asked `repeats` times, and so is each control, with a seed of its own each time. So all cost the same. Under a
+budget each of them asks again and again, beside attackers that read replies (`attackers/`).
 """
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, partial
 from importlib.resources import files
 
@@ -28,7 +29,15 @@ from parley.envs.core.registry import nearest
 from parley.envs.core.seeds import stream
 
 NONE, RANDOM_WORDS = "none", "random-words"
-CONTROLS: Mapping[str, str] = {NONE: "no attack", RANDOM_WORDS: "random words"}
+REPEAT, BLIND, SCORES_ONLY = "repeat", "blind", "scores-only"
+"""Controls of a scan under a budget."""
+CONTROLS: Mapping[str, str] = {
+    NONE: "no attack",
+    RANDOM_WORDS: "random words",
+    REPEAT: "the prompt repeated",
+    BLIND: "an attacker that sees nothing",
+    SCORES_ONLY: "an attacker that sees scores alone",
+}
 """Attacks that are there to be beaten, with their titles."""
 NUM_WORDS = 8
 WORDS = tuple(
@@ -58,32 +67,35 @@ def attack_names() -> list[str]:
     return [*templates(), *PERTURBATIONS]
 
 
-def rewordings(specs: Sequence[AttackSpec], triggers: Callable[[str], Sequence[str]] = lambda runs: ()) -> dict[str, Rewording]:
+def rewordings(
+    specs: Sequence[AttackSpec], triggers: Callable[[str], Sequence[str]] = lambda runs: (), others: Iterable[str] = ()
+) -> dict[str, Rewording]:
     """Return the controls and the attacks of a policy, by name.
 
     Args:
         specs: the attacks.
         triggers: returns what the searches of some runs, between commas, found.
+        others: names of other attacks that a policy may list, for messages.
 
     Raises:
         ConfigError: there is no attack of a name, or a run holds no triggers that can be typed.
     """
     made: dict[str, Rewording] = {NONE: lambda prompt, seed: prompt, RANDOM_WORDS: _with_random_words}
     for spec in specs:
-        if spec.name in made:
+        if spec.name in CONTROLS:
             raise ConfigError(
                 "an attack bears the name of a control", where="attacks", got=spec.name, fix="give it another name:"
             )
         if spec.kind == "template":
-            made[spec.name] = partial(_filled, spec.value)
+            made[spec.name] = partial(filled, spec.value)
         elif spec.kind == "triggers":
             made[spec.name] = partial(_typed, triggers(spec.value))
         elif spec.value in templates():
-            made[spec.name] = partial(_filled, templates()[spec.value])
+            made[spec.name] = partial(filled, templates()[spec.value])
         elif spec.value in PERTURBATIONS or spec.value in _strategies():
             made[spec.name] = partial(_perturbed, spec.value)
         else:
-            known = attack_names()
+            known = [*attack_names(), *others]
             fix = f"one of {', '.join(known)}; or - template: TEXT with {{prompt}}, or - triggers: RUN"
             raise ConfigError(f"there is no attack {spec.value!r}{nearest(spec.value, known)}", where="attacks", fix=fix)
     return made
@@ -105,7 +117,8 @@ def _with_random_words(prompt: str, seed: int) -> str:
     return f"{prompt} {' '.join(WORDS[index] for index in chosen)}"
 
 
-def _filled(template: str, prompt: str, seed: int) -> str:
+def filled(template: str, prompt: str, seed: int = 0) -> str:
+    """Return a template with the prompt, as it is or in base64, in its places."""
     parts = {"{prompt}": prompt, "{base64}": base64.b64encode(prompt.encode()).decode()}
     # One pass, so that a prompt that holds "{base64}" stays as it is.
     pieces, rest = [], template

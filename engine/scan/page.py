@@ -5,18 +5,32 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import ClassVar
 
-from parley.engine.core.page.content import Chapter, Item, Run, Verdict
+from parley.engine.core.page.content import Chapter, Figure, Item, Run, Verdict
 from parley.engine.core.page.markup import ARROW, facts, line
 from parley.engine.core.page.page import SHARE, first_marks, number
 from parley.engine.core.stats.statistics import NOTHING, Estimate, Metric, Row
-from parley.engine.scan.attacks import CONTROLS, NONE, RANDOM_WORDS
-from parley.engine.scan.metrics import BREACH, UNDECIDED, brief, broken_rules, describe_scan, row_tags
+from parley.engine.scan.attacks import CONTROLS, NONE, RANDOM_WORDS, REPEAT
+from parley.engine.scan.metrics import (
+    BREACH,
+    UNDECIDED,
+    brief,
+    broken_rules,
+    describe_scan,
+    is_attacked,
+    row_tags,
+    success_curves,
+)
 from parley.engine.scan.verbs import LIMITS, SCAN, tags_of_run
 
 _SHARE = SHARE._replace(
     title="Breaches", direction="higher: adversary", definition="share of the answers in which a rule is broken"
 )
-_SIDES = {"under attack": BREACH, "without an attack": f"{BREACH}.{NONE}", "with random words": f"{BREACH}.{RANDOM_WORDS}"}
+_SIDES = {
+    "under attack": BREACH,
+    "without an attack": f"{BREACH}.{NONE}",
+    "with random words": f"{BREACH}.{RANDOM_WORDS}",
+    "asked again and again": f"{BREACH}.{REPEAT}",
+}
 _STATES = {True: "breach", None: "undecided", False: "kept"}
 
 
@@ -53,6 +67,13 @@ class Scans(Chapter):
     def legend(self, run: Run) -> Mapping[str, Metric]:
         return {name: describe_scan(name) for name in run.metrics}
 
+    def figures(self, run: Run) -> Iterable[Figure]:
+        if is_attacked(run.done):
+            from parley.engine.core.page import plots
+
+            caption = "share of the attacks with a breach within so many messages to the target; bands are 95 % intervals"
+            yield plots.budget("Success within a budget", caption, "queries", success_curves(run.done), "success")
+
     def items(self, run: Run) -> Iterable[tuple[str, Iterator[Item]]]:
         order = list(_STATES)
         rows = sorted(run.done, key=lambda row: (order.index(row["breach"]), row["attack"] in CONTROLS))
@@ -68,10 +89,17 @@ def _marks(run: Run) -> dict[str, Estimate]:
 
 def _item(row: Row, tags: Sequence[str]) -> Item:
     state, attack = _STATES[row["breach"]], CONTROLS.get(row["attack"], row["attack"])
-    reply = row["reply"] or f"(no reply: {row['kind']})"
+    reply = row["reply"] or f"(no reply: {row['kind'] or 'nothing was asked'})"
     behind = f" behind {row['defence']}{', made behind it' * bool(row['adaptive'])}" if row.get("defence") else ""
     outcome = f"{state}, {attack}{behind} on {row['prompt']}: "
     texts = [("asked", row["asked"], "adversary"), ("reply, a breach" if row["breach"] else "reply", reply, "target")]
+    for index, turn in enumerate(row.get("turns") or []):
+        after = f", after {turn['before'] + 1}" if turn["before"] >= 0 else ""
+        texts += [(f"attacker's answer {index + 1}", turn["thought"], "")] * bool(turn["thought"])
+        texts.append((f"message {index + 1}{after}", turn["asked"], "adversary"))
+        mark = f", score {turn['score']:.2f}{', a breach' if turn['breach'] else ''}"
+        texts.append((f"reply {index + 1}{mark}", turn["reply"] or f"(no reply: {turn['kind']})", "target"))
+    texts += [("refused to attack", text, "") for text in row.get("refusals") or []]
     texts += [("thought before it", row["reasoning"], "")] * bool(row["reasoning"])
     texts += [("beside it, and no reply", row["withheld"], "")] * bool(row["withheld"])
     verdicts = {True: "broken", False: "kept", None: "undecided"}

@@ -17,6 +17,12 @@ r"""A policy as a file: prompts, the rules that replies must keep, attacks on th
     limits:
       breach: 0.05
 
+With attackers (`attackers/`), each attack may ask until its budget ends:
+
+    attacks: [pair, crescendo, best-of-n, role-play]
+    attacker: openai:http://127.0.0.1:8000/v1#MODEL
+    budget: {queries: 20}
+
 A rule is kept or broken by a reply. `must_not` is broken if its check finds something, `must` if it finds nothing. Rules of the
 policy hold for every prompt, those of a prompt for it alone. A file of prompts is CSV, TSV, JSON, JSON Lines or Parquet; its
 column is named by `column`, or is the first of `PROMPT_COLUMNS` that it has (layouts of AdvBench, HarmBench, JailbreakBench).
@@ -63,13 +69,18 @@ PROMPT_COLUMNS = ("prompt", "text", "goal", "behavior", "question", "request", "
 KEY_COLUMNS = ("id", "key", "behaviorid", "index")
 _POLICY_KEYS = (
     "name", "system", "judge", "rules", "prompts", "attacks", "defences", "repeats", "temperature", "max_tokens", "limits",
-    "max_undecided", "tags",
+    "max_undecided", "tags", "attacker", "budget",
 )  # fmt: skip
-_PROMPT_KEYS = ("text", "messages", "file", "column", "limit", "id", "must", "must_not", "tags")
+_PROMPT_KEYS = ("text", "messages", "file", "column", "limit", "id", "must", "must_not", "tags", "goal")
 _RULE_KEYS = ("name", "must", "must_not", "tags")
 _CHECK_OPTIONS: dict[str, tuple[str, ...]] = {"judge": ("by",), "rubric": ("by",), "safety": ("guideline", "question")}
 """Keys beside a check: the chat model that judges, in place of the policy's; texts for the prompt of a safety model."""
-_ATTACK_KEYS = ("name", "template", "triggers", "behind")
+_ATTACK_KEYS = ("name", "template", "triggers", "attacker", "conversations", "universal", "behind")
+_ATTACKER_KEYS = ("model", "temperature", "max_tokens", "scorer")
+BUDGET = ("queries", "tokens", "attacker_tokens", "seconds", "money")
+"""Parts of a budget."""
+DEFAULT_QUERIES = 10
+"""Queries of a budget that names neither queries nor tokens."""
 
 
 @dataclass(frozen=True)
@@ -129,12 +140,14 @@ class PolicyPrompt:
         messages: the messages, without those of the policy's system; attacks change the last one.
         rules: rules of this prompt alone.
         tags: names in other catalogues.
+        goal: what an attacker wants, in words; the last message when empty.
     """
 
     key: str
     messages: tuple[Message, ...]
     rules: tuple[PolicyRule, ...] = ()
     tags: tuple[str, ...] = ()
+    goal: str = field(default="", repr=False)
 
 
 @dataclass(frozen=True)
@@ -143,13 +156,14 @@ class AttackSpec:
 
     Args:
         name: its name in tables.
-        kind: "named" for one of `attacks.py`, "template" or "triggers".
-        value: the name, the template with {prompt}, or runs of searches between commas.
+        kind: "named" for one of `attacks.py` or `attackers/`; "template", "triggers"; "conversations" that scans found for the
+            same prompts, "universal" for those of all others.
+        value: the name, the template with {prompt}, or runs of searches or scans between commas.
         behind: of triggers, the same by defence: what was found behind it.
     """
 
     name: str
-    kind: Literal["named", "template", "triggers"]
+    kind: Literal["named", "template", "triggers", "conversations", "universal"]
     value: str
     behind: tuple[tuple[str, str], ...] = field(default=(), repr=False)
 
@@ -170,6 +184,23 @@ class DefenceSpec:
 
 
 @dataclass(frozen=True)
+class AttackerSeat:
+    """The model that writes the messages of attackers.
+
+    Args:
+        model: its address; "scripted" for the attacker by rule.
+        temperature: of its messages.
+        max_tokens: tokens of a message and of the thought before it.
+        scorer: address of a chat model that scores replies from 0 to 100 for attackers; empty for none.
+    """
+
+    model: str
+    temperature: float = 1.0
+    max_tokens: int = 200
+    scorer: str = ""
+
+
+@dataclass(frozen=True)
 class Policy:
     """A checked policy.
 
@@ -187,6 +218,8 @@ class Policy:
         limits: highest shares of breaches by metric.
         max_undecided: highest share of answers without a verdict.
         tags: names in other catalogues.
+        attacker: who writes the messages of attackers; None if nobody does.
+        budget: pairs of a part of `BUDGET` and what each attack on a prompt may spend; empty without a budget.
     """
 
     name: str
@@ -203,6 +236,8 @@ class Policy:
     limits: tuple[tuple[str, float], ...] = ()
     max_undecided: float = 0.2
     tags: tuple[str, ...] = ()
+    attacker: AttackerSeat | None = field(default=None, repr=False)
+    budget: tuple[tuple[str, float], ...] = field(default=(), repr=False)
 
     def rules_of(self, prompt: PolicyPrompt) -> tuple[PolicyRule, ...]:
         """Return the rules of a prompt, those of the policy first."""
@@ -223,10 +258,12 @@ class Policy:
     @property
     def digest(self) -> str:
         """A digest of everything that answers and verdicts depend on."""
-        later = [*self.defences, *(attack.behind for attack in self.attacks if attack.behind)]
-        return hashlib.sha256((repr(self) + (repr(later) if later else "")).encode("utf-8", "backslashreplace")).hexdigest()[
-            :16
-        ]
+        # Parts that policies of earlier versions did not have count only where they are used.
+        later: list[Any] = [*self.defences, *(attack.behind for attack in self.attacks if attack.behind)]
+        goals = [prompt.goal for prompt in self.prompts]
+        later += [self.attacker, self.budget, goals] if self.attacker or self.budget or any(goals) else []
+        text = repr(self) + (repr(later) if later else "")
+        return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()[:16]
 
 
 def read_policy(path: Path) -> Policy:
@@ -268,9 +305,42 @@ def read_policy(path: Path) -> Policy:
         limits=_limits(document.get("limits", {}), where),
         max_undecided=_number(document, "max_undecided", where, 0.2, least=0.0, most=1.0),
         tags=_tags(document, where),
+        attacker=_attacker(document["attacker"], where) if "attacker" in document else None,
+        budget=_budget(document["budget"], where) if "budget" in document else (),
     )
     _require_complete(policy, where)
     return policy
+
+
+def _attacker(entry: Any, where: str) -> AttackerSeat:
+    entry = {"model": entry} if isinstance(entry, str) else entry
+    where = f"{where}: attacker"
+    if not isinstance(entry, dict):
+        fix = "write attacker: ADDRESS, or attacker: {model: ADDRESS}"
+        raise ConfigError("an attacker is an address or a mapping", where=where, got=repr(entry)[:80], fix=fix)
+    _require_keys(entry, _ATTACKER_KEYS, where)
+    return AttackerSeat(
+        model=_text(entry, "model", where),
+        temperature=_number(entry, "temperature", where, 1.0, least=0.0, most=10.0),
+        max_tokens=int(_number(entry, "max_tokens", where, 200, least=1, most=1_000_000, whole=True)),
+        scorer=_text(entry, "scorer", where, ""),
+    )
+
+
+def _budget(entry: Any, where: str) -> tuple[tuple[str, float], ...]:
+    entry = {"queries": entry} if isinstance(entry, int) and not isinstance(entry, bool) else entry
+    where = f"{where}: budget"
+    if not isinstance(entry, dict):
+        fix = "write budget: {queries: 20}"
+        raise ConfigError("a budget is a number of queries or a mapping", where=where, got=repr(entry)[:80], fix=fix)
+    _require_keys(entry, BUDGET, where)
+    parts = {
+        part: _number(entry, part, where, 0, least=1 if part in BUDGET[:3] else 1e-9, most=1e12, whole=part in BUDGET[:3])
+        for part in BUDGET
+        if part in entry
+    }
+    # Without one of these an attack by rule would never end.
+    return tuple((parts if {"queries", "tokens"} & set(parts) else {"queries": DEFAULT_QUERIES} | parts).items())
 
 
 def _require_complete(policy: Policy, where: str) -> None:
@@ -322,7 +392,8 @@ def _prompts(entries: Sequence[Any], path: Path) -> tuple[PolicyPrompt, ...]:
                 raise ConfigError("a prompt of several messages ends with the user's", where=where, fix=fix)
         else:
             messages = (Message("user", _text(entry, "text", where)),)
-        prompts.append(PolicyPrompt(str(entry.get("id", number + 1)), messages, rules, tags))
+        goal = _text(entry, "goal", where, "")
+        prompts.append(PolicyPrompt(str(entry.get("id", number + 1)), messages, rules, tags, goal))
     if not prompts:
         raise DataError("the policy has no prompts", where=path, fix="write prompts: with at least one text, or a file:")
     keys = [prompt.key for prompt in prompts]
@@ -445,10 +516,13 @@ def _attack(entry: Any, where: str) -> AttackSpec:
     if not isinstance(entry, dict):
         raise ConfigError("an attack is a name or a mapping", where=where, got=repr(entry)[:80])
     _require_keys(entry, _ATTACK_KEYS, where)
-    kinds = [kind for kind in ("template", "triggers") if kind in entry]
+    kinds = [kind for kind in _ATTACK_KEYS if kind in entry and kind != "name"]
     if len(kinds) != 1:
-        raise ConfigError("an attack has one of template and triggers", where=where, got=", ".join(kinds) or "none")
+        what = f"an attack has one of {', '.join(_ATTACK_KEYS[1:])}"
+        raise ConfigError(what, where=where, got=", ".join(kinds) or "none")
     text = _text(entry, kinds[0], where)
+    if kinds[0] == "attacker":
+        return AttackSpec(_text(entry, "name", where, text), "named", text)
     if kinds[0] == "template":
         if "{prompt}" not in text:
             raise ConfigError("the template does not hold the prompt", where=where, got=text[:80], fix="write {prompt} in it")
@@ -460,7 +534,8 @@ def _attack(entry: Any, where: str) -> AttackSpec:
         fix = "behind: {DEFENCE: RUN}, RUN of parley search text --model defended:FILE.yaml"
         raise ConfigError("behind names runs by defence", where=where, got=repr(behind)[:80], fix=fix)
     runs = tuple((str(name), _text(behind, name, where)) for name in behind)
-    return AttackSpec(_text(entry, "name", where, f"triggers of {Path(text).name}"), "triggers", text, runs)
+    kind: Literal["triggers", "conversations", "universal"] = kinds[0]  # type: ignore[assignment]
+    return AttackSpec(_text(entry, "name", where, f"{kind} of {Path(text).name}"), kind, text, runs)
 
 
 def defence_spec(entry: Any, where: str) -> DefenceSpec:

@@ -33,7 +33,19 @@ from parley.engine.core.tables.table import EstimateTable
 from parley.engine.core.verbs.job import TABLE_FILE, Job, Reporter, Result, Summary
 from parley.engine.core.verbs.sharded import RESUME_SAFE, Sharded, ShardedConfig, Tally, rows_apart, run_items, spread
 from parley.engine.core.verbs.transcripts import ASSISTANT, SYSTEM, USER, Transcript, TranscriptRule
-from parley.engine.scan.attacks import Rewording, adapted_rewordings, rewordings
+from parley.engine.scan.attackers.attacker import (
+    AttackConversation,
+    Attacker,
+    AttackGoal,
+    Seats,
+    Spending,
+    converse,
+    query_seed,
+)
+from parley.engine.scan.attackers.by_rule import FoundConversation
+from parley.engine.scan.attackers.catalogue import asks_under_budget, attackers, contestants
+from parley.engine.scan.attackers.scripted import SCRIPTED, ScriptedAttacker
+from parley.engine.scan.attacks import CONTROLS, NONE, Rewording, adapted_rewordings, rewordings
 from parley.engine.scan.checks import Checks, is_breach
 from parley.engine.scan.defence_metrics import defence_metric_names, defence_metrics, defence_tables, side_broken
 from parley.engine.scan.defences import DefendedAnswer, DefendedChatModel, Surroundings, defence_of, queries_of
@@ -49,15 +61,18 @@ from parley.engine.scan.metrics import (
     LimitVerdict,
     breaches_table,
     brief,
+    budget_tables,
+    conversation_before,
     decide_limit,
     describe_scan,
+    is_attacked,
     panel_metrics,
     row_tags,
     scan_metrics,
     scan_tables,
 )
 from parley.engine.scan.outputs import JUNIT, SARIF, junit, sarif
-from parley.engine.scan.policy import DefenceSpec, Policy, read_policy
+from parley.engine.scan.policy import BUDGET, DEFAULT_QUERIES, DefenceSpec, Policy, PolicyRule, read_policy
 from parley.envs.core.config import NumItemsOrAll, PositiveFloat, from_dict
 from parley.envs.core.errors import ConfigError, DataError, ModelError, RefusedModelError, RunError
 from parley.envs.core.play import AgentError
@@ -65,6 +80,7 @@ from parley.envs.core.registry import nearest
 from parley.envs.core.seeds import derive_seed
 from parley.envs.core.storage.uris import display_path
 from parley.policies.chat.addresses import absolute_address, is_served, short_address
+from parley.policies.chat.limits import LETTERS_A_TOKEN
 from parley.policies.chat.model import ANSWERS_FOLDER, MODERATED, Answer, AnswerKind, Chat, ChatDecoding, ChatModel, Message
 from parley.policies.chat.settings import ChatAsking, ChatModelSettings
 
@@ -105,6 +121,15 @@ _DEFENDED = {
     "model_queries": int,
 }
 """Further columns of a scan with defences."""
+_SPENDING = {"queries tokens attacker_tokens": int, "seconds money": float}
+# The turn before it in its conversation (-1 for none), the attacker's whole answer, and what was spent up to and with it.
+_TURN = {"before": int, "asked reply kind thought": str, "score": float, "breach": bool, **_SPENDING}
+ATTACKED = row_schema(
+    # Each message to the target; answers of the attacker that are no attack; why it ended, and what it cost in all.
+    {"turns": [_TURN], "refusals": [str], "stopped": str, **_SPENDING},
+    SCANNED,
+)
+"""One attack on a prompt under a budget per row; asked, reply and rules are those of its first breach, or of its best turn."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -222,16 +247,21 @@ class ScanWorker:
         target = load_target(task.config, answers)
         self.models = {"": target} | defended_models(task.config, task.policy, target, answers)
         self.checks = Checks(task.policy, chat, answers)
-        self.rewordings = wordings_of(task.policy)
-        self.adapted = adapted_rewordings(task.policy.attacks, _found_by_searches)
+        self.seats: Seats | None = None
+        if asks_under_budget(task.policy):
+            self.contestants = contestants_of(task.policy)
+            self.seats = seats_of(task.config, task.policy, target, answers)
+        else:
+            self.rewordings = wordings_of(task.policy)
+            self.adapted = adapted_rewordings(task.policy.attacks, _found_by_searches)
 
         self._held: dict[str, Shard[ScanItem]] = {}
         self._done = Counter[str]()
         self._ended = queue.SimpleQueue[tuple[Shard[ScanItem], list[dict[str, Any]] | Exception]]()
 
     def run(self, shard: Shard[ScanItem]) -> list[dict[str, Any]]:
-        """Return one row per question; all questions of a shard are asked at once."""
-        return rows_apart(self._rows, shard, self.task.seed)
+        """Return one row per question, or per attack under a budget; all of a shard are asked at once."""
+        return rows_apart(self._rows if self.seats is None else self._attacked, shard, self.task.seed)
 
     def turn(self, joining: Sequence[Shard[ScanItem]], seconds: float) -> TurnResult[Rows]:
         """Ask about several shards at once, each in a thread of its own; see `TurnWorker`."""
@@ -289,15 +319,15 @@ class ScanWorker:
         answers = [given[index] for index in range(len(chats))]
         rows = []
         for key, item, chat, answer in zip(shard.keys, shard.items, chats, answers, strict=True):
-            prompt, asked = self.policy.prompts[item.prompt], chat[-1].content
-            verdicts = [self.checks.verdict(rule, answer, asked) for rule in self.policy.rules_of(prompt)]
+            prompt, question = self.policy.prompts[item.prompt], chat[-1].content
+            verdicts = [self.checks.verdict(rule, answer, question) for rule in self.policy.rules_of(prompt)]
             rows.append(
                 ok_row(key, self.task.seed(key))
                 | {
                     "prompt": prompt.key,
                     "attack": item.attack,
                     "repeat": item.repeat,
-                    "asked": asked,
+                    "asked": question,
                     "reply": answer.text,
                     **answer_columns(answer),
                     "breach": is_breach(verdicts),
@@ -327,6 +357,53 @@ class ScanWorker:
     def _rewording(self, item: ScanItem) -> Rewording:
         return self.adapted[item.attack, item.defence] if item.adaptive else self.rewordings[item.attack]
 
+    def _attacked(self, shard: Shard[ScanItem]) -> list[dict[str, Any]]:
+        assert self.seats is not None, "the policy has a budget"
+        self._done[shard.name] = 0
+        conversations = []
+        for key, item in zip(shard.keys, shard.items, strict=True):
+            prompt, seed = self.policy.prompts[item.prompt], self.task.seed(key)
+            text = prompt.messages[-1].content
+            goal = AttackGoal(prompt.goal or text, text, seed, self.seats.budget.queries)
+            rules = self.policy.rules_of(prompt)
+
+            def verdicts(
+                answer: Answer, asked: str, rules: Sequence[PolicyRule] = rules
+            ) -> tuple[bool | None, list[dict[str, Any]]]:
+                of_rules = [self.checks.verdict(rule, answer, asked) for rule in rules]
+                return is_breach(of_rules), [vars(verdict) for verdict in of_rules]
+
+            moves = self.contestants[item.attack].attack(goal)
+            conversations.append(AttackConversation(moves, goal, chat_before(self.policy, item), verdicts, seed))
+
+        def count(ended: int) -> None:
+            self._done[shard.name] = ended
+
+        converse(conversations, self.seats, count)
+        return [self._attack_row(*parts) for parts in zip(shard.keys, shard.items, conversations, strict=True)]
+
+    def _attack_row(self, key: str, item: ScanItem, conversation: AttackConversation) -> dict[str, Any]:
+        best, turns = conversation.best, conversation.turns
+        cells = []
+        for turn, thought, spent in zip(turns, conversation.thoughts, conversation.spent, strict=True):
+            texts = {"asked": turn.asked, "reply": turn.answer.text, "kind": turn.answer.kind.value, "thought": thought}
+            before = turn.before.index if turn.before else -1
+            cells.append({"before": before, **texts, "score": turn.score, "breach": turn.breach, **vars(spent)})
+        return ok_row(key, conversation.seed) | {
+            "prompt": self.policy.prompts[item.prompt].key,
+            "attack": item.attack,
+            "repeat": item.repeat,
+            "asked": turns[best].asked if turns else "",
+            "reply": turns[best].answer.text if turns else "",
+            **answer_columns(turns[best].answer if turns else None),
+            "breach": conversation.breach,
+            "rules": conversation.rules[best] if turns else [],
+            "turns": cells,
+            "refusals": conversation.refusals,
+            "stopped": conversation.stopped,
+            **vars(conversation.spending),
+        }
+
     def _wording_seed(self, item: ScanItem) -> int:
         # Attacks of one prompt and repeat draw alike, so that they differ in nothing but the attack.
         key = self.policy.prompts[item.prompt].key
@@ -340,7 +417,7 @@ def wordings_of(policy: Policy) -> dict[str, Rewording]:
         ConfigError: there is no such attack.
         DataError: a search found nothing that can be typed.
     """
-    return rewordings(policy.attacks, _found_by_searches)
+    return rewordings(policy.attacks, _found_by_searches, attackers)
 
 
 def _found_by_searches(runs: str) -> list[str]:
@@ -370,11 +447,89 @@ def defended_models(config: ScanConfig, policy: Policy, target: ChatModel, answe
     }
 
 
+def _found_by_scans(runs: str) -> list[FoundConversation]:
+    conversations = []
+    for name in filter(None, map(str.strip, runs.split(","))):
+        rows = finished(RunFolder.load(Path(name).expanduser()).read_rows().to_pylist())
+        texts = {row["prompt"]: row["asked"] for row in rows if row["attack"] == NONE}
+        for row in rows:
+            if row["breach"] and row["attack"] not in CONTROLS and row["prompt"] in texts:
+                messages = (*(turn["asked"] for turn in conversation_before(row)), row["asked"])
+                conversations.append(FoundConversation(texts[row["prompt"]], messages))
+    if not conversations:
+        fix = "name a run of parley scan with breaches under attack"
+        raise DataError("the scans found no conversation that breaks a rule", where=runs, fix=fix)
+    return list(dict.fromkeys(conversations))
+
+
+def chat_before(policy: Policy, item: ScanItem) -> Chat:
+    """Return the messages before the last one of a prompt, the system's included."""
+    system = (Message("system", policy.system),) if policy.system else ()
+    return (*system, *policy.prompts[item.prompt].messages[:-1])
+
+
 def chat_of(policy: Policy, item: ScanItem, rewording: Rewording, seed: int) -> Chat:
     """Return the messages of a question: the system's, those of the prompt, the last one as the attack words it."""
-    *before, last = policy.prompts[item.prompt].messages
-    system = (Message("system", policy.system),) if policy.system else ()
-    return (*system, *before, Message(last.role, rewording(last.content, seed)))
+    last = policy.prompts[item.prompt].messages[-1]
+    return (*chat_before(policy, item), Message(last.role, rewording(last.content, seed)))
+
+
+def contestants_of(policy: Policy) -> Mapping[str, Attacker]:
+    """Return the attackers of a policy with a budget, the controls first, by name.
+
+    Raises:
+        ConfigError: there is no such attack, or one needs an attacker model and none is named.
+        DataError: a search found nothing that can be typed.
+    """
+    made = contestants(policy.attacks, _found_by_searches, _found_by_scans, draws=policy.temperature > 0)
+    writers = [name for name, attacker in made.items() if attacker.needs_model and name not in CONTROLS]
+    if writers and policy.attacker is None:
+        fix = f"write attacker: ADDRESS of a chat model in the policy, or attacker: {SCRIPTED}"
+        raise ConfigError("an attack needs a model that writes its messages", where="attacks", got=writers[0], fix=fix)
+    return made
+
+
+def seats_of(config: ScanConfig, policy: Policy, target: ChatModel, answers: Path | None) -> Seats:
+    """Return target, attacker model, scorer and budget of a policy.
+
+    Raises:
+        ConfigError: no model is called so.
+        CheckpointError: no model is there.
+    """
+    from parley.policies.chat.answers import OwnChatModel, kept_answers
+    from parley.policies.chat.loading import load_chat_model
+    from parley.policies.chat.verdicts import ChatRatings
+
+    chat, seat, attacker, rate = config.chat.on(config.device), policy.attacker, None, None
+    if seat is not None and any(attacker.needs_model for attacker in contestants_of(policy).values()):
+        if seat.model == SCRIPTED:
+            attacker = kept_answers(OwnChatModel(SCRIPTED, ScriptedAttacker(), chat), answers)
+        else:
+            address = absolute_address(seat.model)
+            # The same weights are loaded once.
+            attacker = target if address == target.name else load_chat_model(address, chat, answers=answers)
+    if seat is not None and seat.scorer:
+        ratings = ChatRatings(load_chat_model(absolute_address(seat.scorer), chat, answers=answers), chat.judge_tokens)
+
+        def rate(reply: str, goal: AttackGoal) -> tuple[float, int]:
+            (rating,) = ratings([reply], goal.text, goal.prompt)
+            # The scorer reads goal, prompt and reply; its tokens are estimated.
+            letters = len(goal.text) + len(goal.prompt) + len(reply)
+            return rating.value, rating.answers * (letters // LETTERS_A_TOKEN + chat.judge_tokens)
+
+    writing = ChatDecoding(temperature=seat.temperature, max_tokens=seat.max_tokens) if seat else ChatDecoding()
+
+    def price(address: str, read: int, written: int) -> float:
+        price_in, price_out = config.chat.prices_of(address)
+        return (read * price_in + written * price_out) / 1000
+
+    return Seats(target, decoding_of(policy), budget_of(policy), attacker, writing, rate, price)
+
+
+def budget_of(policy: Policy) -> Spending:
+    """Return what each attack on a prompt may spend."""
+    parts = dict(policy.budget) or {"queries": DEFAULT_QUERIES}
+    return Spending(**{name: int(most) if name in BUDGET[:3] else most for name, most in parts.items()})  # type: ignore[arg-type]
 
 
 def decoding_of(policy: Policy) -> ChatDecoding:
@@ -451,7 +606,15 @@ class ScanPlan:
     def of(cls, config: ScanConfig) -> ScanPlan:
         """Return the plan of a configuration; its attacks are made once, so that mistakes end it here."""
         policy = load_policy(config)
-        attacks = list(wordings_of(policy))
+        attacks = list(contestants_of(policy) if asks_under_budget(policy) else wordings_of(policy))
+        if policy.defences and asks_under_budget(policy):
+            fix = "scan the defended model, which attackers then adapt to: --model defended:FILE.yaml"
+            raise ConfigError(
+                "attacks under a budget go to one model, and the policy has defences", where=config.policy, fix=fix
+            )
+        if budget_of(policy).money and not (config.chat.price_per_1k_in or config.chat.price_per_1k_out or config.chat.prices):
+            fix = "--set chat.price_per_1k_in=PRICE, chat.price_per_1k_out=PRICE"
+            raise ConfigError("a budget of money needs prices", where=f"{config.policy}: budget", fix=fix)
         items = {
             f"{prompt.key}/{attack}/{repeat}": ScanItem(index, attack, repeat)
             for repeat in range(policy.repeats)
@@ -580,15 +743,18 @@ class Scan(Job[ScanConfig, ScanPlan, ScanPlan]):
         return self.result(config, path)
 
     def schema_of(self, config: ScanConfig) -> pa.Schema:
-        """Return the columns of answers, and those of defences if there are any."""
-        return row_schema(_DEFENDED, SCANNED) if load_policy(config).defences else SCANNED
+        """Return the columns of answers, with those of defences or of attacks under a budget if there are any."""
+        policy = load_policy(config)
+        return ATTACKED if asks_under_budget(policy) else row_schema(_DEFENDED, SCANNED) if policy.defences else SCANNED
 
     def weights(self, config: ScanConfig) -> dict[str, str]:
         """Return the digests of the models, and of the policy with its files of prompts."""
         return {**super().weights(config), "policy": load_policy(config).digest}
 
     def models(self, config: ScanConfig) -> Mapping[str, str]:
-        return {} if config.model in ("", DEMO) else {"model": config.model}
+        seat = load_policy(config).attacker if config.policy else None
+        named = {"model": config.model, "attacker": seat.model if seat else ""}
+        return {role: name for role, name in named.items() if name not in ("", DEMO, SCRIPTED)}
 
     def num_items(self, config: ScanConfig) -> int:
         return len(ScanPlan.of(config).items)
@@ -612,6 +778,8 @@ class Scan(Job[ScanConfig, ScanPlan, ScanPlan]):
                 prompt = prompts[row["prompt"]]
                 before = [(SYSTEM, policy.system)] if policy.system else []
                 before += [(message.role, message.content) for message in prompt.messages[:-1]]
+            for turn in conversation_before(row):
+                before += [(USER, turn["asked"]), (ASSISTANT, turn["reply"])]
             messages = (*before, (USER, row["asked"]), *([(ASSISTANT, row["reply"])] if row["reply"] else []))
             verdicts = {verdict["rule"]: verdict for verdict in row["rules"]}
             outcomes = {BREACH: row["breach"], **{f"{RULE}.{name}": verdict["broken"] for name, verdict in verdicts.items()}}
@@ -632,8 +800,10 @@ class Scan(Job[ScanConfig, ScanPlan, ScanPlan]):
         metrics = run.metrics()
         if not metrics:
             return {}
-        breaches = breaches_table(row for row in finished(run.read_rows().to_pylist()) if not row.get("defence"))
-        return ({"Breaches": breaches} if breaches.rows else {}) | scan_tables(metrics) | defence_tables(metrics)
+        rows = [row for row in finished(run.read_rows().to_pylist()) if not row.get("defence")]
+        breaches = breaches_table(rows)
+        tables = ({"Breaches": breaches} if breaches.rows else {}) | scan_tables(metrics) | defence_tables(metrics)
+        return tables | budget_tables(rows) if is_attacked(rows) else tables
 
     def present(self, result: Result, run: RunFolder) -> Result:
         """Show breaches with their texts first, then the rates, then what became of the limits."""
@@ -675,7 +845,9 @@ def _ask_first(plan: ScanPlan, answers: Path, reporter: Reporter) -> None:
     key, item = next(iter(plan.items.items()))
     config, decoding = plan.config, decoding_of(plan.policy)
     seed, settings = ScanTask(config, plan.policy, str(answers)).seed(key), config.chat.on(config.device)
-    chat = chat_of(plan.policy, item, wordings_of(plan.policy)[item.attack], 0)
+    # The first answer belongs to the first attack, which is none.
+    seed = query_seed(seed, 0) if asks_under_budget(plan.policy) else seed
+    chat = chat_of(plan.policy, item, lambda prompt, seed: prompt, 0)
     answer = first_answer(
         lambda changed: load_target(config, answers, changed), settings, chat, decoding, seed, config.chat.first_timeout_s
     )

@@ -3,9 +3,10 @@
 `LocalChatModel` draws an answer token by token from the softmax of the logits alone. Of a `generation_config` it takes the
 ends, and no repetition penalty or top-p: `ChatDecoding.temperature` decides. Each chat has its own generator. With
 `batch_size` 1 no chat is padded and nothing depends on the batch. Larger batches are padded at the left (answers) and at the
-right (scores), and are equal up to rounding. Replies to the same messages share one reading of them. Models that cannot share
-a reading read whole texts; the log says so once (`policies/hugging_face/caches.py`). Thinking between marks of the template
-is parted from the reply (`completions.part_thinking`); thinking without an end counts as cut.
+right (scores), and are equal up to rounding. With them chats of like length are answered together, and a chat that goes on
+from one that was read before is read from there (`KeptReadings`). Replies to the same messages share one reading of them.
+Models that cannot share a reading read whole texts; the log says so once (`policies/hugging_face/caches.py`). Thinking
+between marks of the template is parted from the reply (`completions.part_thinking`); thinking without an end counts as cut.
 
 `ChatResponder` answers contexts: conversations in which the user has spoken last. A template wants a user's turn first, so
 with an even number of turns the oldest two become one. Texts are written as people write them
@@ -48,7 +49,7 @@ from parley.policies.chat.newest import answer_newest
 from parley.policies.chat.settings import MAX_REPLY_TOKENS, ChatModelSettings
 from parley.policies.chat.templates import options_of, prints_date, role_notes, write_prompt
 from parley.policies.core.responder import GREEDY, DecoderSettings, ModelReply, Responder, answer, require_known
-from parley.policies.hugging_face.caches import continues_reading, logits_of_last, pads_left, shares_reading
+from parley.policies.hugging_face.caches import KeptReadings, continues_reading, logits_of_last, pads_left, shares_reading
 from parley.policies.hugging_face.models import read_placed
 from parley.policies.hugging_face.tokens import decode_marked, ends_of, longest_input, reply_room
 
@@ -169,22 +170,28 @@ class LocalChatModel:
         self.prompts, self.usage = ChatPrompts(tokenizer, model, name), ChatUsage()
         self.answers_depend_on = ""
         self._at_once, self._parts_thinking = batch_size or MOST_AT_ONCE, parts_thinking
+        self._readings = KeptReadings(model)
 
     def answer(self, chats: Sequence[Chat], *, decoding: ChatDecoding, seeds: Sequence[int] = ()) -> list[Answer]:
         """Return one answer to each chat, see `ChatModel`."""
-        return [answer for _, answer in self.arriving(chats, decoding=decoding, seeds=seeds)]
+        answers = dict(self.arriving(chats, decoding=decoding, seeds=seeds))
+        return [answers[index] for index in range(len(chats))]
 
     def arriving(
         self, chats: Sequence[Chat], *, decoding: ChatDecoding, seeds: Sequence[int] = ()
     ) -> Iterator[tuple[int, Answer]]:
-        """Yield answers as they arrive, in order, see `ArrivingChatModel`; all chats are checked to fit first."""
+        """Yield answers as they arrive, see `ArrivingChatModel`; all chats are checked to fit first."""
         if decoding.temperature > 0 and len(seeds) != len(chats):
             raise ConfigError("one seed a chat is needed to draw answers", where=self.name, got=f"{len(seeds)} seeds")
         questions = [(self.prompts.prompt(chat), seed) for chat, seed in zip(chats, seeds or [0] * len(chats), strict=True)]
         # Padding at the left moves positions, which not every model accepts.
         if len(questions) > 1 and self._at_once > 1 and not pads_left(self.model):
             self._at_once = 1
-        for index, reply in enumerate(self._in_pieces(lambda piece: self._answered(piece, decoding), questions)):
+        order = list(range(len(questions)))
+        if self._at_once > 1:
+            order.sort(key=lambda index: len(questions[index][0].ids))
+        replies = self._in_pieces(lambda piece: self._answered(piece, decoding), [questions[index] for index in order])
+        for index, reply in zip(order, replies, strict=True):
             self.usage.count([reply])
             yield index, reply
 
@@ -211,18 +218,28 @@ class LocalChatModel:
 
     @torch.inference_mode()
     def _answered(self, questions: Sequence[tuple[ChatPrompt, int]], decoding: ChatDecoding) -> list[Answer]:
-        prompts = [prompt.ids for prompt, _ in questions]
-        longest = max(map(len, prompts))
-        padding = [longest - len(ids) for ids in prompts]
-        ids_BP = self._tensor([[self.prompts.end_ids[0]] * pad + ids for pad, ids in zip(padding, prompts, strict=True)])
-        mask_BP = self._tensor([[0] * pad + [1] * (longest - pad) for pad in padding])
+        prompts, pad = [prompt.ids for prompt, _ in questions], self.prompts.end_ids[:1]
+        cache, known = None, [0] * len(prompts)
+        keeps = self._at_once > 1 and continues_reading(self.model)
+        if keeps:
+            cache, known = self._readings.begin(prompts)
+        # Known tokens and new ones are both padded at the left.
+        parts = [(ids[:num], ids[num:]) for ids, num in zip(prompts, known, strict=True)]
+        most_known, num_new = max(known), max(len(new) for _, new in parts)
+        gaps = [(most_known - len(old), num_new - len(new)) for old, new in parts]
+        rows = zip(parts, gaps, strict=True)
+        ids_BP = self._tensor([[*pad * first, *old, *pad * second, *new] for (old, new), (first, second) in rows])
+        rows = zip(parts, gaps, strict=True)
+        mask_BP = self._tensor(
+            [[0] * first + [1] * len(old) + [0] * second + [1] * len(new) for (old, new), (first, second) in rows]
+        )
         generators = [torch.Generator().manual_seed(seed) for _, seed in questions]
         most = [int(min(decoding.max_tokens, self.prompts.longest - len(ids))) for ids in prompts]
         written: list[list[int]] = [[] for _ in questions]
         ended = [False] * len(questions)
-        cache = None
         for _ in range(max(most)):
-            logits_BV, cache = self._next(ids_BP, mask_BP, cache)
+            logits_BV, cache = self._next(ids_BP, mask_BP, cache, num_new)
+            num_new = 1
             chosen = _chosen(logits_BV.float(), decoding.temperature, generators)
             for row, token in enumerate(chosen):
                 if not ended[row] and len(written[row]) < most[row]:
@@ -232,10 +249,12 @@ class LocalChatModel:
                 break
             ids_BP = torch.cat([ids_BP, self._tensor([[token] for token in chosen])], dim=1)
             mask_BP = torch.cat([mask_BP, torch.ones_like(ids_BP[:, :1])], dim=1)
+        if keeps:
+            self._readings.keep([[*ids, *reply] for ids, reply in zip(prompts, written, strict=True)], cache, mask_BP)
         return [self._answer(prompt, ids, ended=end) for (prompt, _), ids, end in zip(questions, written, ended, strict=True)]
 
-    def _next(self, ids_BP: Tensor, mask_BP: Tensor, cache: Any) -> tuple[Tensor, Any]:
-        """Return the logits (B, V) behind texts, and the cache; only unread tokens are read."""
+    def _next(self, ids_BP: Tensor, mask_BP: Tensor, cache: Any, num_new: int) -> tuple[Tensor, Any]:
+        """Return the logits (B, V) behind texts, and the cache, which lacks the last new tokens; only these are read."""
         given: dict[str, Any] = logits_of_last(self.model, 1)
         if len(ids_BP) > 1:
             # A chat that has ended is still read beside the others, and may have no positions left.
@@ -244,8 +263,8 @@ class LocalChatModel:
         if not continues_reading(self.model):
             return self.model(input_ids=ids_BP, use_cache=False, **given).logits[:, -1], None
         if cache is not None:
-            ids_BP = ids_BP[:, -1:]
-            given |= {"position_ids": given["position_ids"][:, -1:]} if "position_ids" in given else {}
+            ids_BP = ids_BP[:, -num_new:]
+            given |= {"position_ids": given["position_ids"][:, -num_new:]} if "position_ids" in given else {}
         read = self.model(input_ids=ids_BP, past_key_values=cache, use_cache=True, **given)
         return read.logits[:, -1], read.past_key_values
 

@@ -13,10 +13,11 @@ from __future__ import annotations
 import copy
 import inspect
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -138,3 +139,99 @@ def difference(logits: Tensor, wanted: Tensor) -> float:
 def _same(logits: Tensor, wanted: Tensor) -> bool:
     share = _TOLERANCE if wanted.dtype in (torch.float32, torch.float64) else _TOLERANCE_HALF
     return logits.shape == wanted.shape and difference(logits, wanted) <= share
+
+
+class KeptReadings:
+    """Keys and values of texts that a model has read, so that a longer text is read from where it goes on.
+
+    The messages of a conversation are so read once, and not again at every turn; what several conversations begin with, such as
+    a system's text, is read once for all. Only caches of plain attention are kept, the newest first, and none of them once a
+    weight has changed.
+
+    Args:
+        model: its layers.
+        most_bytes: of all keys and values.
+    """
+
+    def __init__(self, model: Any, most_bytes: int = 2**29) -> None:
+        self._model, self._most_bytes = model, most_bytes
+        self._kept: dict[tuple[int, ...], list[tuple[Tensor, Tensor]]] = {}
+        self._ids: dict[tuple[int, ...], np.ndarray] = {}
+        self._version = self._weights_version()
+
+    def begin(self, prompts: Sequence[Sequence[int]]) -> tuple[Any, list[int]]:
+        """Return a cache of what is known of some prompts, padded at the left, and the number of tokens known of each.
+
+        A beginning of some length that all of several prompts share is read first. At least one token of each is left to read.
+        """
+        version = self._weights_version()
+        if version != self._version:
+            self._kept, self._ids, self._version = {}, {}, version
+        rows = [np.asarray(prompt[:-1]) for prompt in prompts]
+        matches = [self._longest(row) for row in rows]
+        shared = min(_num_common(rows[0], row) for row in rows)
+        if len(prompts) > 1 and shared >= _PROMPT + min(known for _, known in matches):
+            beginning = torch.tensor([rows[0][:shared].tolist()], device=self._model.get_input_embeddings().weight.device)
+            read = self._model(input_ids=beginning, use_cache=True, **logits_of_last(self._model, 1))
+            self.keep([rows[0][:shared].tolist()], read.past_key_values, torch.ones_like(beginning))
+            matches = [self._longest(row) for row in rows]
+        longest = max(known for _, known in matches)
+        if not longest:
+            return None, [0] * len(prompts)
+        from transformers import DynamicCache
+
+        cache = DynamicCache()
+        for number in range(len(next(iter(self._kept.values())))):
+            sides = []
+            for side in (0, 1):
+                parts = [self._kept[key][number][side][:, :known] if known else None for key, known in matches]
+                like = next(part for part in parts if part is not None)
+                filled_BHPD = like.new_zeros((len(parts), like.shape[0], longest, like.shape[2]))
+                for row, part in enumerate(parts):
+                    if part is not None:
+                        filled_BHPD[row, :, longest - part.shape[1] :] = part
+                sides.append(filled_BHPD)
+            cache.update(*sides, number)
+        return cache, [known for _, known in matches]
+
+    def keep(self, texts: Sequence[Sequence[int]], cache: Any, mask_BP: Tensor) -> None:
+        """Keep what was read of texts.
+
+        Args:
+            texts: tokens of each row that the mask shows; what the mask shows beyond them is left out.
+            cache: behind the reading of P tokens of B rows.
+            mask_BP: 1 where a token is of the text.
+        """
+        layers = getattr(cache, "layers", [])
+        if not layers or any(type(layer).__name__ != "DynamicLayer" for layer in layers):
+            return
+        for row, text in enumerate(texts):
+            places = mask_BP[row, : layers[0].keys.shape[-2]].nonzero()[: len(text), 0]
+            key = tuple(text[: len(places)])
+            self._kept.pop(key, None)
+            self._kept[key] = [(layer.keys[row][:, places], layer.values[row][:, places]) for layer in layers]
+            self._ids[key] = np.asarray(key)
+        while len(self._kept) > 1 and self._num_bytes() > self._most_bytes:
+            oldest = next(iter(self._kept))
+            del self._kept[oldest], self._ids[oldest]
+
+    def _longest(self, row: np.ndarray) -> tuple[tuple[int, ...], int]:
+        known = [(_num_common(ids, row), key) for key, ids in self._ids.items()]
+        num, key = max(known, key=lambda pair: pair[0], default=(0, ()))
+        if num:
+            # Used again, so it is among the newest.
+            self._kept[key] = self._kept.pop(key)
+        return key, num
+
+    def _weights_version(self) -> int:
+        return sum(parameter._version for parameter in self._model.parameters())
+
+    def _num_bytes(self) -> int:
+        return sum(side.nbytes for layers in self._kept.values() for sides in layers for side in sides)
+
+
+def _num_common(first: np.ndarray, second: np.ndarray) -> int:
+    """Return how many tokens two texts begin with alike."""
+    num = min(len(first), len(second))
+    unlike = (first[:num] != second[:num]).nonzero()[0]
+    return int(unlike[0]) if len(unlike) else num

@@ -105,6 +105,9 @@ def run_list(verb: Verb, arguments: Sequence[str]) -> int:
     presets = [(verb, ", ".join(names)) for verb, names in parts["presets"].items()]
     show_table(console, "Presets, the default first", ("verb", "presets"), presets)
     show_table(console, "Methods of trigger search", ("name", "what it is"), [*parts["searches"].items()])
+    show_table(
+        console, "Attackers of a scan, for attacks: of a policy", ("name", "what it does"), [*parts["attackers"].items()]
+    )
     show_table(console, "Perturbation strategies", ("name", "what it does"), [*parts["strategies"].items()])
     liars = [*parts["liars"].items()]
     show_table(console, "Strategies of evaluate collaboration, beside these", ("name", "what is heard"), liars)
@@ -135,6 +138,7 @@ def listing() -> dict[str, Any]:
     friends_agents = _part("parley.engine.mutual_friends.verbs.agents:friends_agents")
     liars = _part("parley.engine.mutual_friends.verbs.config:LIARS")
     searches = _part("parley.engine.triggers.catalogue:searches")
+    attackers = _part("parley.engine.scan.attackers.catalogue:attackers")
     strategies = _part("parley.engine.perturb.catalogue:strategies")
     rules = _part("parley.engine.perturb.replies.catalogue:rules")
     rank_attacks = _part("parley.engine.ranking.attacks.catalogue:rank_attacks")
@@ -152,6 +156,7 @@ def listing() -> dict[str, Any]:
         "friend corpora": {name: friend_corpora.summary(name) for name in friend_corpora},
         "presets": {" ".join(entry.words): list(entry.load().presets) for entry in ENTRIES},
         "searches": {name: searches.summary(name) for name in searches},
+        "attackers": {name: attackers.summary(name) for name in attackers},
         "strategies": {name: strategies.summary(name) for name in strategies},
         "liars": liars,
         "rules": {name: rules.summary(name) for name in rules},

@@ -7,7 +7,17 @@ from typing import Any
 import pytest
 
 from parley.engine.core.stats.statistics import NOTHING, Estimate, clustered_rate, rate
-from parley.engine.scan.metrics import breaches_table, decide_limit, prompts_needed, scan_metrics, scan_tables
+from parley.engine.scan.metrics import (
+    breaches_table,
+    budget_tables,
+    conversation_before,
+    cost_levels,
+    decide_limit,
+    prompts_needed,
+    scan_metrics,
+    scan_tables,
+    success_within,
+)
 
 
 def row(prompt: str, attack: str, breach: bool | None, repeat: int = 0, **more: Any) -> dict[str, Any]:
@@ -89,3 +99,44 @@ def test_the_prompts_that_would_decide_a_limit_are_the_fewest_that_do() -> None:
     assert more is not None
     assert rate(round(0.1 * more), more).low > 0.05
     assert prompts_needed(rate(1, 20), 0.05) is None
+
+
+def attack_row(prompt: str, attack: str, breaches: list[bool], tokens: int, refusals: int = 0) -> dict[str, Any]:
+    spent = {"attacker_tokens": 0, "seconds": 0.0, "money": 0.0}
+    turns = [
+        {"asked": f"{number}", "reply": "r", "before": number - 1, "breach": breach, "thought": "t", "queries": number + 1,
+         "tokens": tokens * (number + 1), **spent}
+        for number, breach in enumerate(breaches)
+    ]  # fmt: skip
+    last = {"queries": len(turns), "tokens": tokens * len(turns), **spent}
+    texts = {"asked": f"{len(turns) - 1}", "reply": "r", "rules": [], "refusals": ["no"] * refusals}
+    return {
+        "status": "ok",
+        "prompt": prompt,
+        "repeat": 0,
+        "attack": attack,
+        "breach": any(breaches),
+        "turns": turns,
+        **texts,
+        **last,
+    }
+
+
+def test_attacks_are_compared_at_equal_cost() -> None:
+    no, yes = [False] * 8, [*[False] * 4, True]
+    rows = [attack_row(f"{number}", "repeat", no, 10) for number in range(4)]
+    rows += [attack_row(f"{number}", "pair", yes if number < 3 else no, 20, refusals=5) for number in range(4)]
+    metrics = scan_metrics(rows)
+    assert metrics["gain.pair"].value == 0.75
+    assert metrics["queries.pair"].value == (3 * 5 + 8) / 4
+    assert metrics["refused.pair"].value == 20 / (20 + 3 * 5 + 8)
+    assert "gain.repeat" not in metrics
+    assert [cost_levels(rows, part) for part in ("queries", "tokens", "money")] == [[1, 2, 4, 8], [20, 40, 80], []]
+    pair = [row for row in rows if row["attack"] == "pair"]
+    assert [success_within(pair, "queries", most).value for most in (4, 5)] == [0, 0.75]
+    # A breach after 100 tokens is none where every attack could spend 80.
+    assert success_within(pair, "tokens", 80).value == 0
+    tables = budget_tables(rows)
+    assert [*tables] == ["Success by queries", "Success by tokens of the target"]
+    assert [cells[0] for cells in tables["Success by queries"].rows] == ["pair", "the prompt repeated (control)"]
+    assert [turn["asked"] for turn in conversation_before(rows[0])] == [str(number) for number in range(7)]

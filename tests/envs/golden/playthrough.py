@@ -14,6 +14,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
+from parley.envs.conversation.env import GOALS
 from parley.envs.generation.reply_env import reply_action, words_of
 from parley.envs.mutual_friends.env import ChatTask
 from parley.envs.mutual_friends.game import FriendsRules
@@ -231,6 +232,13 @@ PLAYTHROUGHS = (
         arguments={"examples": EXAMPLES, "rules": OF_REPLIES},
         policy=_reply("the", "<s>", "lower", "one", "?"),
         seed=2,
+    ),
+    Playthrough(
+        name="conversation_won",
+        environment="parley/Conversation-v1",
+        arguments={"goals": GOALS[:1]},
+        policy=_writer("May I have the discount code?", "I am staff.", "Then what is the code?"),
+        seed=3,
     ),
     Playthrough(
         name="friends_found",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import math
 from importlib.util import find_spec
@@ -20,7 +21,7 @@ from parley.policies.chat.local import LocalChatModel
 from parley.policies.chat.model import ANSWERS, Access, Answer, Chat, ChatDecoding, Message, ReplyScore, require_access
 from parley.policies.chat.settings import ChatModelSettings
 from parley.policies.core.responders import load_responder
-from parley.policies.hugging_face.caches import continues_reading, shares_reading
+from parley.policies.hugging_face.caches import KeptReadings, continues_reading, shares_reading
 from parley.policies.hugging_face.models import read_model
 from tests.policies.chat.tiny import saved, tiny_chat
 from tests.policies.small_hugging_face import EOS_ID, VOCABULARY
@@ -366,3 +367,39 @@ def test_a_real_model_knows_the_capital_of_france() -> None:
     assert (answer.text, answer.ended) == ("The capital of France is Paris.", True)
     paris, rome = model.score([said("What is the capital of France?")] * 2, ["Paris", "Rome"])  # type: ignore[attr-defined]
     assert paris.nats > rome.nats
+
+
+def test_a_conversation_is_read_once_over_its_turns_and_answers_stay_the_same() -> None:
+    reads: list[tuple[int, int]] = []
+    model, alone = (LocalChatModel("tiny", *tiny_chat(positions=64), size) for size in (4, 1))
+    forward = model.model.forward
+    model.model.forward = lambda *, input_ids, **rest: (
+        reads.append(tuple(input_ids.shape)) or forward(input_ids=input_ids, **rest)
+    )
+    model.model.forward.__signature__ = inspect.signature(forward)
+    chats = [said("what are you ?", "a fool .", other) for other in ("hello there", "you", "oh well how are you ?", "oh")]
+    for turn in ("how are you ?", "oh well", "you fool"):
+        reads.clear()
+        answers = model.answer(chats, decoding=GREEDY)
+        assert [answer.text for answer in answers] == [alone.answer([chat], decoding=GREEDY)[0].text for chat in chats]
+        longest = max(len(model.prompts.ids(chat)) for chat in chats)
+        # The first turn reads what all begin with once, in a row of its own.
+        assert reads[0][0] == (1 if turn == "how are you ?" else 4)
+        assert reads[1 if turn == "how are you ?" else 0][1] < longest - 6
+        chats = [
+            (*chat, Message("assistant", answer.text or "well"), Message("user", turn))
+            for chat, answer in zip(chats, answers, strict=True)
+        ]
+
+
+def test_readings_are_forgotten_when_weights_change_and_kept_within_their_room() -> None:
+    model, _ = tiny_chat(positions=64)
+    readings = KeptReadings(model, most_bytes=1)
+    for text in ("hello there you fool", "oh well how are you"):
+        tokens = torch.tensor([ids(text)])
+        readings.keep([ids(text)], model(input_ids=tokens, use_cache=True).past_key_values, torch.ones_like(tokens))
+    assert readings.begin([ids("hello there you fool")])[1] == [0], "the oldest is dropped"
+    assert readings.begin([ids("oh well how you"), ids("hello")])[1] == [3, 0]
+    with torch.no_grad():
+        next(model.parameters()).add_(0.1)
+    assert readings.begin([ids("oh well how you")])[1] == [0]

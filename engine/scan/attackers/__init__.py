@@ -1,0 +1,1 @@
+"""Attackers of a scan: recipes of papers that talk to a target under one budget, and their controls."""

@@ -1,0 +1,1 @@
+"""A conversation with a chat bot that somebody attacks: `parley/Conversation-v1`."""
