@@ -516,9 +516,9 @@ def _attack(entry: Any, where: str) -> AttackSpec:
     if not isinstance(entry, dict):
         raise ConfigError("an attack is a name or a mapping", where=where, got=repr(entry)[:80])
     _require_keys(entry, _ATTACK_KEYS, where)
-    kinds = [kind for kind in _ATTACK_KEYS if kind in entry and kind != "name"]
+    kinds = [kind for kind in _ATTACK_KEYS if kind in entry and kind not in ("name", "behind")]
     if len(kinds) != 1:
-        what = f"an attack has one of {', '.join(_ATTACK_KEYS[1:])}"
+        what = f"an attack has one of {', '.join(_ATTACK_KEYS[1:-1])}"
         raise ConfigError(what, where=where, got=", ".join(kinds) or "none")
     text = _text(entry, kinds[0], where)
     if kinds[0] == "attacker":

@@ -612,8 +612,8 @@ class ScanPlan:
             raise ConfigError(
                 "attacks under a budget go to one model, and the policy has defences", where=config.policy, fix=fix
             )
-        if budget_of(policy).money and not (config.chat.price_per_1k_in or config.chat.price_per_1k_out or config.chat.prices):
-            fix = "--set chat.price_per_1k_in=PRICE, chat.price_per_1k_out=PRICE"
+        if budget_of(policy).money and not config.chat.prices:
+            fix = "--set chat.prices=IN/OUT"
             raise ConfigError("a budget of money needs prices", where=f"{config.policy}: budget", fix=fix)
         items = {
             f"{prompt.key}/{attack}/{repeat}": ScanItem(index, attack, repeat)

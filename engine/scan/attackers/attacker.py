@@ -49,7 +49,7 @@ class Spending:
         tokens: that the target read and wrote; estimated by letters where it does not say.
         attacker_tokens: that the attacker model read and wrote.
         seconds: of asking both, a batch shared among its requests; answers kept from an earlier session cost none.
-        money: by the prices of `chat.price_per_1k_in`, `chat.price_per_1k_out` and `chat.prices`.
+        money: by the prices of `chat.prices`.
     """
 
     queries: int = 0
