@@ -115,6 +115,11 @@ class Defence(Configuration, ABC):
 
     name: ClassVar[str]
 
+    @property
+    def summary(self) -> str:
+        """What it does, in a few words, as an attacker that knows it is told."""
+        return (type(self).__doc__ or "").partition("\n")[0].partition(" (")[0].rstrip(".")
+
     @abstractmethod
     def around(self, model: ChatModel, beside: Surroundings) -> Asks:
         """Return what answers in the place of a model."""

@@ -42,13 +42,13 @@ from parley.engine.scan.attackers.attacker import (
     converse,
     query_seed,
 )
-from parley.engine.scan.attackers.by_rule import FoundConversation
+from parley.engine.scan.attackers.by_rule import FoundConversation, Replayed, Reworded
 from parley.engine.scan.attackers.catalogue import asks_under_budget, attackers, contestants
 from parley.engine.scan.attackers.scripted import SCRIPTED, ScriptedAttacker
 from parley.engine.scan.attacks import CONTROLS, NONE, Rewording, adapted_rewordings, rewordings
 from parley.engine.scan.checks import Checks, is_breach
 from parley.engine.scan.defence_metrics import defence_metric_names, defence_metrics, defence_tables, side_broken
-from parley.engine.scan.defences import DefendedAnswer, DefendedChatModel, Surroundings, defence_of, queries_of
+from parley.engine.scan.defences import DefendedChatModel, Surroundings, defence_of, queries_of
 from parley.engine.scan.labels import label_metrics, label_note, labels_of
 from parley.engine.scan.metrics import (
     BREACH,
@@ -72,7 +72,7 @@ from parley.engine.scan.metrics import (
     scan_tables,
 )
 from parley.engine.scan.outputs import JUNIT, SARIF, junit, sarif
-from parley.engine.scan.policy import BUDGET, DEFAULT_QUERIES, DefenceSpec, Policy, PolicyRule, read_policy
+from parley.engine.scan.policy import BUDGET, DEFAULT_QUERIES, DefenceSpec, Policy, read_policy
 from parley.envs.core.config import NumItemsOrAll, PositiveFloat, from_dict
 from parley.envs.core.errors import ConfigError, DataError, ModelError, RefusedModelError, RunError
 from parley.envs.core.play import AgentError
@@ -253,7 +253,7 @@ class ScanWorker:
             self.seats = seats_of(task.config, task.policy, target, answers)
         else:
             self.rewordings = wordings_of(task.policy)
-            self.adapted = adapted_rewordings(task.policy.attacks, _found_by_searches)
+        self.adapted = adapted_rewordings(task.policy.attacks, _found_by_searches)
 
         self._held: dict[str, Shard[ScanItem]] = {}
         self._done = Counter[str]()
@@ -332,23 +332,25 @@ class ScanWorker:
                     **answer_columns(answer),
                     "breach": is_breach(verdicts),
                     "rules": [vars(verdict) for verdict in verdicts],
-                    **self._behind(item, answer, [vars(verdict) for verdict in verdicts]),
+                    **self._behind(item, [answer], 0, [vars(verdict) for verdict in verdicts]),
                 }
             )
         return rows
 
-    def _behind(self, item: ScanItem, answer: Answer, verdicts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """Return the columns of a scan with defences."""
+    def _behind(
+        self, item: ScanItem, answers: Sequence[Answer], shown: int, verdicts: Sequence[Mapping[str, Any]]
+    ) -> dict[str, Any]:
+        """Return the columns of a scan with defences, by all answers, and the number and verdicts of the one that is shown."""
         if not self.policy.defences:
             return {}
         rules = self.policy.rules_of(self.policy.prompts[item.prompt])
         return {
             "defence": item.defence,
-            "refused_by": answer.refused_by if isinstance(answer, DefendedAnswer) else "",
+            "refused_by": getattr(answers[shown], "refused_by", "") if answers else "",
             "adaptive": item.adaptive,
             "harmful": side_broken(rules, verdicts, must=False),
             "unmet": side_broken(rules, verdicts, must=True),
-            "model_queries": queries_of(answer),
+            "model_queries": sum(map(queries_of, answers)),
         }
 
     def _key(self, item: ScanItem) -> str:
@@ -360,27 +362,50 @@ class ScanWorker:
     def _attacked(self, shard: Shard[ScanItem]) -> list[dict[str, Any]]:
         assert self.seats is not None, "the policy has a budget"
         self._done[shard.name] = 0
-        conversations = []
-        for key, item in zip(shard.keys, shard.items, strict=True):
-            prompt, seed = self.policy.prompts[item.prompt], self.task.seed(key)
-            text = prompt.messages[-1].content
-            goal = AttackGoal(prompt.goal or text, text, seed, self.seats.budget.queries)
-            rules = self.policy.rules_of(prompt)
+        items = list(enumerate(shard.items))
+        # What is tried behind a defence without having been made behind it was made without any: known answers cost nothing.
+        plain = {index: self._conversation(item) for index, item in items if not item.adaptive}
+        self._converse(shard, plain, self.seats)
+        conversations = {index: plain[index] for index, item in items if not item.defence}
+        for name, model in self.models.items():
+            behind = {
+                index: self._conversation(item, None if item.adaptive else _replayed(plain[index]))
+                for index, item in items
+                if name and item.defence == name
+            }
+            self._converse(shard, behind, replace(self.seats, target=model))
+            conversations |= behind
+        return [self._attack_row(key, item, conversations[index]) for key, (index, item) in zip(shard.keys, items, strict=True)]
 
-            def verdicts(
-                answer: Answer, asked: str, rules: Sequence[PolicyRule] = rules
-            ) -> tuple[bool | None, list[dict[str, Any]]]:
-                of_rules = [self.checks.verdict(rule, answer, asked) for rule in rules]
-                return is_breach(of_rules), [vars(verdict) for verdict in of_rules]
-
-            moves = self.contestants[item.attack].attack(goal)
-            conversations.append(AttackConversation(moves, goal, chat_before(self.policy, item), verdicts, seed))
+    def _converse(self, shard: Shard[ScanItem], conversations: Mapping[int, AttackConversation], seats: Seats) -> None:
+        """Play conversations of a shard, by the index of their items."""
+        before, indices = self._done[shard.name], list(conversations)
 
         def count(ended: int) -> None:
-            self._done[shard.name] = ended
+            self._done[shard.name] = before + ended
 
-        converse(conversations, self.seats, count)
-        return [self._attack_row(*parts) for parts in zip(shard.keys, shard.items, conversations, strict=True)]
+        try:
+            converse(list(conversations.values()), seats, count)
+        except AgentError as error:
+            error.rows = tuple(indices[row] for row in error.rows)
+            raise
+
+    def _conversation(self, item: ScanItem, attacker: Attacker | None = None) -> AttackConversation:
+        """Return a fresh attack on a prompt; an adaptive one knows the defence."""
+        assert self.seats is not None, "the policy has a budget"
+        prompt, seed, model = self.policy.prompts[item.prompt], self.task.seed(self._key(item)), self.models[item.defence]
+        text, rules = prompt.messages[-1].content, self.policy.rules_of(prompt)
+        known = model.defence.summary if item.adaptive and isinstance(model, DefendedChatModel) else ""
+        goal = AttackGoal(prompt.goal or text, text, seed, self.seats.budget.queries, known)
+
+        def verdicts(answer: Answer, asked: str) -> tuple[bool | None, list[dict[str, Any]]]:
+            of_rules = [self.checks.verdict(rule, answer, asked) for rule in rules]
+            return is_breach(of_rules), [vars(verdict) for verdict in of_rules]
+
+        if item.adaptive and (item.attack, item.defence) in self.adapted:
+            attacker = Reworded(self.adapted[item.attack, item.defence])
+        moves = (attacker or self.contestants[item.attack]).attack(goal)
+        return AttackConversation(moves, goal, chat_before(self.policy, item), verdicts, seed)
 
     def _attack_row(self, key: str, item: ScanItem, conversation: AttackConversation) -> dict[str, Any]:
         best, turns = conversation.best, conversation.turns
@@ -402,6 +427,7 @@ class ScanWorker:
             "refusals": conversation.refusals,
             "stopped": conversation.stopped,
             **vars(conversation.spending),
+            **self._behind(item, [turn.answer for turn in turns], best, conversation.rules[best] if turns else []),
         }
 
     def _wording_seed(self, item: ScanItem) -> int:
@@ -453,13 +479,23 @@ def _found_by_scans(runs: str) -> list[FoundConversation]:
         rows = finished(RunFolder.load(Path(name).expanduser()).read_rows().to_pylist())
         texts = {row["prompt"]: row["asked"] for row in rows if row["attack"] == NONE}
         for row in rows:
-            if row["breach"] and row["attack"] not in CONTROLS and row["prompt"] in texts:
+            if row["breach"] and not row.get("defence") and row["attack"] not in CONTROLS and row["prompt"] in texts:
                 messages = (*(turn["asked"] for turn in conversation_before(row)), row["asked"])
                 conversations.append(FoundConversation(texts[row["prompt"]], messages))
     if not conversations:
         fix = "name a run of parley scan with breaches under attack"
         raise DataError("the scans found no conversation that breaks a rule", where=runs, fix=fix)
     return list(dict.fromkeys(conversations))
+
+
+def _replayed(conversation: AttackConversation) -> Replayed:
+    """Return an attack by the messages that led to the best turn of a conversation, as they were."""
+    turn = conversation.turns[conversation.best] if conversation.turns else None
+    messages: list[str] = []
+    while turn is not None:
+        messages.append(turn.asked)
+        turn = turn.before
+    return Replayed((FoundConversation(conversation.goal.prompt, tuple(reversed(messages))),) if messages else ())
 
 
 def chat_before(policy: Policy, item: ScanItem) -> Chat:
@@ -607,11 +643,6 @@ class ScanPlan:
         """Return the plan of a configuration; its attacks are made once, so that mistakes end it here."""
         policy = load_policy(config)
         attacks = list(contestants_of(policy) if asks_under_budget(policy) else wordings_of(policy))
-        if policy.defences and asks_under_budget(policy):
-            fix = "scan the defended model, which attackers then adapt to: --model defended:FILE.yaml"
-            raise ConfigError(
-                "attacks under a budget go to one model, and the policy has defences", where=config.policy, fix=fix
-            )
         if budget_of(policy).money and not config.chat.prices:
             fix = "--set chat.prices=IN/OUT"
             raise ConfigError("a budget of money needs prices", where=f"{config.policy}: budget", fix=fix)
@@ -622,6 +653,9 @@ class ScanPlan:
             for attack in attacks
         }
         adapted = {(attack.name, defence) for attack in policy.attacks for defence, _ in attack.behind}
+        if asks_under_budget(policy):
+            # Whoever asks until its budget ends can do so behind a defence; who asks once has nothing to adapt.
+            adapted |= {(attack, spec.name) for attack in attacks if attack != NONE for spec in policy.defences}
         items |= {
             f"{key}/{spec.name}{'/adaptive' * adaptive}": replace(item, defence=spec.name, adaptive=adaptive)
             for spec in policy.defences
@@ -745,7 +779,8 @@ class Scan(Job[ScanConfig, ScanPlan, ScanPlan]):
     def schema_of(self, config: ScanConfig) -> pa.Schema:
         """Return the columns of answers, with those of defences or of attacks under a budget if there are any."""
         policy = load_policy(config)
-        return ATTACKED if asks_under_budget(policy) else row_schema(_DEFENDED, SCANNED) if policy.defences else SCANNED
+        schema = ATTACKED if asks_under_budget(policy) else SCANNED
+        return row_schema(_DEFENDED, schema) if policy.defences else schema
 
     def weights(self, config: ScanConfig) -> dict[str, str]:
         """Return the digests of the models, and of the policy with its files of prompts."""
