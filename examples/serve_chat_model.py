@@ -33,12 +33,19 @@ def reply(messages: list[dict[str, str]]) -> str:
 def completion(model: ChatModel, request: dict[str, Any]) -> dict[str, Any]:
     """Return a chat completion of OpenAI's protocol; raise ConfigError if the model takes no such messages."""
     chat = tuple(Message(message["role"], message["content"]) for message in request["messages"])
-    decoding = ChatDecoding(temperature=request.get("temperature", 0.0), max_tokens=request.get("max_tokens", 128))
+    first_tokens = request.get("top_logprobs", 0) if request.get("logprobs") else 0
+    decoding = ChatDecoding(
+        temperature=request.get("temperature", 0.0), max_tokens=request.get("max_tokens", 128), first_tokens=first_tokens
+    )
     (answer,) = model.answer([chat], decoding=decoding, seeds=[request.get("seed", 0)])
     message = {"role": "assistant", "content": answer.text}
     # As vLLM calls it; without it an answer that was lost to thinking would look empty.
     message |= {"reasoning_content": answer.reasoning} if answer.reasoning else {}
-    choice = {"message": message, "finish_reason": answer.finish_reason}
+    choice: dict[str, Any] = {"message": message, "finish_reason": answer.finish_reason}
+    if answer.first_tokens:
+        likeliest = [{"token": token, "logprob": nats} for token, nats in answer.first_tokens]
+        first = next((pair for pair in likeliest if answer.text.startswith(pair["token"])), likeliest[0])
+        choice["logprobs"] = {"content": [{**first, "top_logprobs": likeliest}]}
     return {"choices": [choice], "usage": {"prompt_tokens": answer.num_prompt_tokens, "completion_tokens": answer.num_tokens}}
 
 

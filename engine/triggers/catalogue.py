@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from parley.engine.triggers.methods.method import Method
 
 
-EVOLUTION, ATTACKER = TEXT_METHODS = ("evolution", "attacker")
-"""Methods that read replies alone, from words to words: `methods/evolution.py` and `methods/writing.py`."""
+EVOLUTION, ATTACKER, PRS, QCG = TEXT_METHODS = ("evolution", "attacker", "prs", "qcg")
+"""Methods from words to words. `methods/evolution.py` and `methods/writing.py` read replies alone; `methods/prs.py` and
+`methods/qcg.py` also the log probabilities of their first tokens."""
 searches = Registry("search", "parley.searches")
 searches.register(
     "gibbs-enum",
@@ -87,7 +88,12 @@ def make_method(name: str, settings: SearchSettings | None = None) -> Method:
 
 RECIPES = {"mac": ("gcg", (f"search.momentum={MOMENTUM_MAC}",)), "he2018": ("gibbs-enum", ())}
 """Recipes with names of their own: the method and the settings of each."""
-_SECTIONS = {EVOLUTION: ("evolution", "fitness"), ATTACKER: ("writing", "fitness")}
+_SECTIONS = {
+    EVOLUTION: ("evolution", "fitness"),
+    ATTACKER: ("writing", "fitness"),
+    PRS: ("evolution", "fitness", "prs"),
+    QCG: ("evolution", "fitness", "qcg"),
+}
 """Settings of a line by method; of those that read losses `_OF_LOSSES`."""
 _OF_LOSSES = ("search", "objective")
 _LINE = re.compile(r"\s*([^\[\],]+?)\s*(?:\[([^\[\]]*)\]\s*)?(?:,|$)")

@@ -17,6 +17,7 @@ stopped.
 Fitness is the objective of searches by replies alone:
 
     target      the similarity of the reply's beginning and the target, letter by letter (`evolution.closeness`)
+    first-token how likely the reply begins with the target's first token, 1 / (1 - nats): needs log probabilities of the model
     similarity  the cosine of their vectors by a bi-encoder, from 0 (opposite) to 1: other words that say the same count
     rating      a chat model's rating of the reply by the request, 0 to 100; PAIR's score (Chao et al. 2023)
 
@@ -29,6 +30,7 @@ any reply.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -51,14 +53,18 @@ Fitness = Callable[[Sequence[str], str, str | None], list[ReplyRating]]
 """Return the fitness of replies, by their target and its request."""
 
 
+FitnessBy = Literal["target", "first-token", "similarity", "rating"]
+
+
 @dataclass(frozen=True, kw_only=True)
 class FitnessSettings(Configuration):
     """The fitness of an input, for searches that see replies alone."""
 
     topic: ClassVar[str] = "search text"
 
-    by: Literal["target", "similarity", "rating"] = "target"
-    """target (letters), similarity (vectors), or rating (a chat model's)."""
+    by: FitnessBy = "target"
+    """target (letters; of prs and qcg first-token), first-token (its log probability), similarity (vectors), or rating (a chat
+    model's)."""
     encoder: str = ""
     """similarity: hf:FOLDER of a bi-encoder, as sentence-transformers writes it."""
     judge: str = ""
@@ -105,6 +111,16 @@ def load_fitness(settings: FitnessSettings, chat: ChatModelSettings, answers: Pa
     if settings.by == "similarity":
         return _similarity(settings.encoder)
     return lambda replies, target, prompt: [ReplyRating(closeness(reply, target)) for reply in replies]
+
+
+def likelihood_rating(nats: float) -> ReplyRating:
+    """Return the fitness of a log probability in nats: 1 where it is certain, 0 where it is not shown."""
+    return ReplyRating(1 / (1 - nats))
+
+
+def rated_nats(fitness: float) -> float:
+    """Return the log probability of a fitness of `likelihood_rating`; a success, which adds 1, has nats above 0."""
+    return 1 - 1 / fitness if fitness > 0 else -math.inf
 
 
 def load_fluency(settings: FitnessSettings, chat: ChatModelSettings) -> Callable[[str], float]:

@@ -32,6 +32,8 @@ def visible(text: str, keep: str = "") -> str:
 
 def is_blank(text: str) -> bool:
     """Return whether a text holds only blanks and characters without a shape, such as a zero-width space."""
+    if text[:1].isalnum():
+        return False
     return all(character.isspace() or unicodedata.category(character) in _HIDDEN_CATEGORIES for character in text)
 
 

@@ -66,7 +66,7 @@ def short_address(name: str) -> str:
 
 
 def server_of(name: str) -> tuple[str, str]:
-    """Return the URL of completions, and the model, of the address of a server.
+    """Return the URL of completions, and the model, of the address of a server; a URL that ends in /completions stays so.
 
     Raises:
         ConfigError: it has no URL or no model, or holds a password or a query, which would be written into runs.
@@ -88,4 +88,4 @@ def server_of(name: str) -> tuple[str, str]:
     if not model:
         raise ConfigError("the address of a server names no model", got=shown.rstrip("#"), fix=fix)
     path = parts.path.rstrip("/")
-    return f"{parts.scheme}://{parts.netloc}{path if path.endswith(_COMPLETIONS) else path + _COMPLETIONS}", model
+    return f"{parts.scheme}://{parts.netloc}{path if path.endswith('/completions') else path + _COMPLETIONS}", model

@@ -17,7 +17,6 @@ dictionaries with `role` and `content`, as in OpenAI's protocol; `answer` gets `
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import hashlib
 import inspect
 import itertools
@@ -262,7 +261,9 @@ class ChatAnswers:
             model: address of the model that gave it.
             question: key of the question without its seed, for drawn answers; else empty.
         """
-        document = {"key": key, "model": model, "answer": {**vars(answer), "known": True}}
+        document: dict[str, Any] = {"key": key, "model": model, "answer": {**vars(answer), "known": True}}
+        if not answer.first_tokens:
+            del document["answer"]["first_tokens"]
         document |= {"question": question} if question else {}
         line = json.dumps(document).encode() + b"\n"
         with self._lock:
@@ -485,7 +486,8 @@ def _stored_answer(fields: dict[str, Any]) -> Answer:
     Older versions stored whether an answer ended, and no reason. Text that ended is a reply in both, unless it holds reasoning.
     """
     if "finish_reason" in fields:
-        return Answer(**{**fields, "notes": tuple(fields.get("notes", ()))})
+        first_tokens = tuple((str(token), float(nats)) for token, nats in fields.get("first_tokens", ()))
+        return Answer(**{**fields, "notes": tuple(fields.get("notes", ())), "first_tokens": first_tokens})
     older = dict(fields)
     ended = older.pop("ended", True)
     if not ended or not older["text"].strip() or part_thinking(older["text"]).reasoning:
@@ -522,6 +524,8 @@ def answer_key(name: str, chat: Chat, decoding: ChatDecoding, seed: int | None, 
         depends_on: settings that shape the request or the reading of the answer; empty where all stand as they stood.
     """
     drawn = seed if decoding.temperature > 0 else None
-    parts: list[Any] = [name, [[message.role, message.content] for message in chat], dataclasses.asdict(decoding), drawn]
+    # What is shown beside an answer is part of its key only where it is asked for.
+    how = {setting: value for setting, value in vars(decoding).items() if setting != "first_tokens" or value}
+    parts: list[Any] = [name, [[message.role, message.content] for message in chat], how, drawn]
     parts += [depends_on] if depends_on else []
     return hashlib.blake2b(json.dumps(parts, sort_keys=True).encode(), digest_size=16).hexdigest()

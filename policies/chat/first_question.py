@@ -1,7 +1,8 @@
 """The first question to a target, before all others: a target that cannot be asked ends a run within seconds.
 
 It is asked with a short limit on time and few attempts. `first_answer` returns the answer, and `understood` says what it shows
-of the target: who answers, what became of the system's text, how answers end, who counts tokens, and whether a seed counts.
+of the target: who answers, what became of the system's text, how answers end, who counts tokens, whether a seed counts, and
+which log probabilities a server shows.
 """
 
 from __future__ import annotations
@@ -10,12 +11,22 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from http.client import HTTPException
+from typing import cast
 
 from parley.envs.core.errors import ConfigError, ModelError, RefusedModelError
 from parley.envs.core.registry import nearest
-from parley.policies.chat.addresses import OPENAI, server_of
+from parley.policies.chat.addresses import OPENAI, is_served, server_of
 from parley.policies.chat.connections import Connections, TooManyBytesError
-from parley.policies.chat.model import FOLDED, Answer, Chat, ChatDecoding, ChatModel
+from parley.policies.chat.model import (
+    FOLDED,
+    MOST_FIRST_TOKENS,
+    Access,
+    Answer,
+    Chat,
+    ChatDecoding,
+    ChatModel,
+    ScoringChatModel,
+)
 from parley.policies.chat.refusals import api_key
 from parley.policies.chat.server import NO_SEED, OWN_TEMPERATURE
 from parley.policies.chat.settings import ChatModelSettings
@@ -113,7 +124,25 @@ def understood(model: ChatModel, chat: Chat, answer: Answer, decoding: ChatDecod
     else:
         same, other = (given.text for given in model.answer([chat, chat], decoding=decoding, seeds=[seed, seed + 1]))
         parts.append(_draws(answer.text, same, other))
+    if is_served(model.name) and model.access >= Access.FIRST_TOKENS:
+        parts.append(_logprobs(model, chat, replace(decoding, first_tokens=MOST_FIRST_TOKENS)))
     return "; ".join(parts)
+
+
+def _logprobs(model: ChatModel, chat: Chat, decoding: ChatDecoding) -> str:
+    """Return which log probabilities a server shows of those that its settings declare."""
+    try:
+        (answer,) = model.answer([chat], decoding=decoding, seeds=[0])
+    except ModelError as error:
+        return error.what
+    shown = f"log probabilities of {len(answer.first_tokens)} first tokens"
+    if model.access < Access.SCORES or not answer.is_reply:
+        return shown
+    try:
+        cast("ScoringChatModel", model).score([chat], [answer.text])
+    except ModelError as error:
+        return f"{shown}, but {error.what}"
+    return f"{shown}, and of given replies"
 
 
 def _draws(first: str, same: str, other: str) -> str:

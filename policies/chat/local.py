@@ -22,6 +22,7 @@ from __future__ import annotations
 import copy
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from itertools import chain, groupby
 from operator import itemgetter
 from typing import Any, NamedTuple, TypeVar
@@ -237,9 +238,12 @@ class LocalChatModel:
         most = [int(min(decoding.max_tokens, self.prompts.longest - len(ids))) for ids in prompts]
         written: list[list[int]] = [[] for _ in questions]
         ended = [False] * len(questions)
-        for _ in range(max(most)):
+        first_tokens: list[tuple[tuple[str, float], ...]] = [()] * len(questions)
+        for number in range(max(most)):
             logits_BV, cache = self._next(ids_BP, mask_BP, cache, num_new)
             num_new = 1
+            if decoding.first_tokens and number == 0:
+                first_tokens = self._likeliest(logits_BV, decoding.first_tokens)
             chosen = _chosen(logits_BV.float(), decoding.temperature, generators)
             for row, token in enumerate(chosen):
                 if not ended[row] and len(written[row]) < most[row]:
@@ -251,7 +255,19 @@ class LocalChatModel:
             mask_BP = torch.cat([mask_BP, torch.ones_like(ids_BP[:, :1])], dim=1)
         if keeps:
             self._readings.keep([[*ids, *reply] for ids, reply in zip(prompts, written, strict=True)], cache, mask_BP)
-        return [self._answer(prompt, ids, ended=end) for (prompt, _), ids, end in zip(questions, written, ended, strict=True)]
+        answers = zip(questions, written, ended, first_tokens, strict=True)
+        return [
+            replace(self._answer(prompt, ids, ended=end), first_tokens=likeliest)
+            for (prompt, _), ids, end, likeliest in answers
+        ]
+
+    def _likeliest(self, logits_BV: Tensor, num: int) -> list[tuple[tuple[str, float], ...]]:
+        """Return the likeliest tokens of each row, as texts with their log probabilities."""
+        nats_BK, ids_BK = logits_BV.float().log_softmax(-1).topk(min(num, logits_BV.shape[-1]))
+        return [
+            tuple((decode_marked(self.tokenizer, [token]), value) for token, value in zip(ids, nats, strict=True))
+            for ids, nats in zip(ids_BK.tolist(), nats_BK.tolist(), strict=True)
+        ]
 
     def _next(self, ids_BP: Tensor, mask_BP: Tensor, cache: Any, num_new: int) -> tuple[Tensor, Any]:
         """Return the logits (B, V) behind texts, and the cache, which lacks the last new tokens; only these are read."""

@@ -13,6 +13,7 @@ API ("Expected last role User or Tool ... but got assistant", "Unexpected role '
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -20,7 +21,7 @@ from dataclasses import dataclass, field, fields
 from enum import IntEnum, StrEnum
 from typing import Any, Protocol
 
-from parley.envs.core.config import Configuration, NonNegativeFloat, PositiveInt
+from parley.envs.core.config import Configuration, NonNegativeFloat, NonNegativeInt, PositiveInt
 from parley.envs.core.errors import ConfigError
 from parley.envs.core.play import AgentError
 from parley.envs.core.visible import is_blank, well_formed
@@ -38,11 +39,13 @@ class Access(IntEnum):
 
     TEXT = 1
     """The text of its answers."""
-    SCORES = 2
+    FIRST_TOKENS = 2
+    """The log probabilities of the likeliest first tokens of its answers."""
+    SCORES = 3
     """The log probability of a given reply."""
-    LOGITS = 3
+    LOGITS = 4
     """The logits of every possible next token."""
-    GRADIENTS = 4
+    GRADIENTS = 5
     """The gradients of the logits: its weights are in this process."""
 
 
@@ -75,6 +78,8 @@ class ChatDecoding(Configuration):
     """Temperature of the distribution of tokens; 0 takes the likeliest."""
     max_tokens: PositiveInt = 128
     """Most tokens of an answer."""
+    first_tokens: NonNegativeInt = 0
+    """Likeliest first tokens that are shown with their log probabilities; 0 for none."""
 
 
 class AnswerKind(StrEnum):
@@ -154,6 +159,7 @@ class Answer:
         withheld: text that is no reply: half of a filtered answer, a refusal in a field of its own, the call of a tool as JSON,
             or what a server says of a question that its moderation stopped. Text of an answer that is no reply is moved here.
         notes: deviations from the request, such as `drawn at the server's own temperature`; counted in a run.
+        first_tokens: the likeliest first tokens with their log probabilities in nats, if they were asked for.
 
     Raises:
         ValueError: the finish reason is unknown.
@@ -168,6 +174,7 @@ class Answer:
     reasoning: str = ""
     withheld: str = ""
     notes: tuple[str, ...] = ()
+    first_tokens: tuple[tuple[str, float], ...] = ()
 
     def __post_init__(self) -> None:
         if self.finish_reason not in FINISH_REASONS:
@@ -206,6 +213,25 @@ class Answer:
     def ended(self) -> bool:
         """True if the model came to its end; False for an answer that was cut or filtered."""
         return self.finish_reason not in ("length", "content_filter", "too_long")
+
+
+MOST_FIRST_TOKENS = 20
+"""First tokens that are asked for: OpenAI's protocol shows no more."""
+
+
+def first_token_nats(answer: Answer, target: str) -> float:
+    """Return the log probability that an answer begins with a token that the target begins with, a blank before it aside.
+
+    Args:
+        answer: with its likeliest first tokens.
+        target: a text.
+
+    Returns:
+        Nats, at most 0; minus infinity where none of the shown tokens begins the target.
+    """
+    beginning = target.lstrip()
+    likely = [nats for token, nats in answer.first_tokens if token.strip() and beginning.startswith(token.lstrip())]
+    return min(0.0, math.log(sum(map(math.exp, likely)))) if likely else -math.inf
 
 
 @dataclass(frozen=True)
@@ -289,7 +315,8 @@ def require_access(model: ChatModel, needed: Access, what: str) -> None:
             f"{what} needs {needed.name.lower()} of a model",
             where=model.name,
             got=f"it gives {model.access.name.lower()}",
-            fix="name a model whose weights are here: hf:FOLDER or gguf:FILE",
+            fix="name a model whose weights are here: hf:FOLDER or gguf:FILE; of an openai: server that shows log "
+            f"probabilities --set chat.logprobs={'first' if needed is Access.FIRST_TOKENS else 'reply'}",
         )
 
 

@@ -27,6 +27,7 @@ from parley.policies.chat.settings import LIMITS
 KEYS = ("PARLEY_API_KEY", "OPENAI_API_KEY")
 """Environment variables of a key for all servers, in this order."""
 _OF_HOSTS = f"{KEYS[0]}_"
+_KEYS, _OF_HOSTS_BYTES = frozenset(name.encode() for name in KEYS), _OF_HOSTS.encode()
 _SHORTEST = 8
 """Least length of a key that is removed from texts; servers without keys are given shorter ones, such as `none`."""
 _BEGINNING = 4
@@ -71,10 +72,13 @@ def without_keys(body: bytes) -> bytes:
     return body
 
 
+def holds_keys() -> bool:
+    """Return whether this process has a key that responses may repeat."""
+    return bool(_secrets())
+
+
 def answer_without_keys(answer: Answer) -> Answer:
     """Return an answer without any key of this process, such as one spread over several parts."""
-    if not _secrets():
-        return answer
     text, reasoning, withheld = (
         without_keys(part.encode()).decode() for part in (answer.text, answer.reasoning, answer.withheld)
     )
@@ -89,8 +93,9 @@ def blotted(text: str) -> str:
 
 
 def _secrets() -> list[str]:
-    # Names alone are looked at first: each value that is read is decoded anew, for every answer.
-    named = (os.environ[name].strip() for name in os.environ if name in KEYS or name.startswith(_OF_HOSTS))
+    # Names as bytes: each text that is read is decoded anew, for every answer.
+    names = [name.decode() for name in os.environb if name in _KEYS or name.startswith(_OF_HOSTS_BYTES)]
+    named = (os.environ[name].strip() for name in names if name in os.environ)
     return sorted({key for key in named if len(key) >= _SHORTEST and key.isascii()}, key=len, reverse=True)
 
 
@@ -101,6 +106,13 @@ def _escaped(character: str) -> str:
     return rf"(?:\\*{plain}|\\+u{code:04x}|&#0*{code};|&#x0*{code:x};|%{code:02x})"
 
 
+NUM_LOGPROBS = ("top_logprobs", "logprobs")
+"""Fields that say how many log probabilities are asked for."""
+NO_LOGPROBS = (
+    "ask a server that shows them (vLLM, llama.cpp, OpenAI; of given replies vLLM, or one that takes echo behind "
+    "/completions), a model whose weights are here, or go on with text alone: --set chat.logprobs=no"
+)
+"""A fix for a server that shows no log probabilities."""
 _SHOWN = 160
 _DEEPEST = 6
 _SAID_AGAIN = 12
@@ -586,7 +598,8 @@ def error_of(refusal: Refusal, reading: RefusalReading, where: str, url: str, pr
     if reading.kind is RefusalKind.BUSY:
         return AgainError(error, refusal.wait_s, is_busy=refusal.status in (429, 503, 529))
     changeable = (RefusalKind.FIELD, RefusalKind.SYSTEM, RefusalKind.TURNS, RefusalKind.NO_ROOM)
-    return UnsuitedError(reading, error) if reading.kind in changeable else error
+    is_fewer = reading.kind is RefusalKind.VALUE and reading.field in NUM_LOGPROBS
+    return UnsuitedError(reading, error) if reading.kind in changeable or is_fewer else error
 
 
 def _told(refusal: Refusal, reading: RefusalReading, url: str) -> tuple[type[ParleyError], str, str]:
@@ -617,6 +630,8 @@ def _told(refusal: Refusal, reading: RefusalReading, url: str) -> tuple[type[Par
                 "the messages are longer than the model reads",
                 "ask less, or what the server's model takes",
             )
+        case RefusalKind.FIELD if field in (*NUM_LOGPROBS, "prompt_logprobs", "echo"):
+            return RefusedModelError, "the server shows no log probabilities", NO_LOGPROBS
         case RefusalKind.FIELD:
             return ModelError, f"the server takes no field {field}", f'--set chat.extra={{"{field}": null}} leaves it out'
         case RefusalKind.VALUE:

@@ -19,26 +19,31 @@ import ssl
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from http.client import HTTPException
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from parley.envs.core.errors import ModelError, ParleyError, RefusedModelError
+from parley.envs.core.errors import ConfigError, ModelError, ParleyError, RefusedModelError
 from parley.policies.chat.addresses import server_of
 from parley.policies.chat.completions import HalfAnswerError, answer_of
 from parley.policies.chat.connections import MOST_BYTES, Connections, ConnectTimeoutError, TooManyBytesError
 from parley.policies.chat.limits import RequestLimits, StoppedError
+from parley.policies.chat.logprobs import scored_reply, with_first_tokens
 from parley.policies.chat.model import (
     FOLDED,
     MERGED,
+    MOST_FIRST_TOKENS,
     Access,
     Answer,
     AnswerKind,
     Chat,
     ChatDecoding,
     ChatUsage,
+    Message,
+    ReplyScore,
     fold_system,
     merged,
 )
@@ -52,6 +57,7 @@ from parley.policies.chat.refusals import (
     api_key,
     blotted,
     error_of,
+    holds_keys,
     without_keys,
 )
 from parley.policies.chat.settings import LIMITS, ChatModelSettings
@@ -63,6 +69,9 @@ NO_SEED = "drawn without a seed"
 NO_LIMIT = "without a limit of tokens"
 SHORTENED = "allowed fewer tokens than were asked for, for the messages leave no more room"
 _DRAWN_BY = ("temperature", "seed")
+_FEWER_FIRST_TOKENS = (5, 1)
+"""First tokens that are asked for where a server refuses more."""
+_ACCESS = {"no": Access.TEXT, "first": Access.FIRST_TOKENS, "reply": Access.SCORES}
 
 
 @dataclass(frozen=True)
@@ -76,6 +85,7 @@ class RequestShape:
         merges_turns: whether neighbours of one role are one message.
         extra: more fields.
         refused: fields for the limit that were refused.
+        most_first_tokens: log probabilities of first tokens that are asked for at most.
     """
 
     limit_field: str = LIMITS[0]
@@ -84,6 +94,7 @@ class RequestShape:
     merges_turns: bool = False
     extra: Mapping[str, Any] = field(default_factory=dict)
     refused: frozenset[str] = frozenset()
+    most_first_tokens: int = MOST_FIRST_TOKENS
 
     @classmethod
     def of(cls, settings: ChatModelSettings) -> RequestShape:
@@ -111,6 +122,8 @@ class RequestShape:
             body[self.limit_field] = decoding.max_tokens
         if seed is not None and "seed" not in self.left_out:
             body["seed"] = seed % 2**63
+        if decoding.first_tokens:
+            body |= {"logprobs": True, "top_logprobs": min(decoding.first_tokens, self.most_first_tokens)}
         return body
 
     def notes(self, chat: Chat, seed: int | None) -> tuple[str, ...]:
@@ -133,6 +146,9 @@ class RequestShape:
             return replace(self, folds_system=True, merges_turns=True) if "system" in roles else None
         if reading.kind is RefusalKind.TURNS:
             return replace(self, merges_turns=True)
+        if reading.kind is RefusalKind.VALUE:
+            fewer = next((num for num in _FEWER_FIRST_TOKENS if num < self.most_first_tokens), None)
+            return None if fewer is None else replace(self, most_first_tokens=fewer)
         if reading.kind is not RefusalKind.FIELD or name in self.extra:
             return None
         if name in _DRAWN_BY:
@@ -144,6 +160,8 @@ class RequestShape:
 
     def change(self, reading: RefusalReading) -> str:
         """Return a sentence on what this shape does after a refusal of another one."""
+        if reading.kind is RefusalKind.VALUE:
+            return f"log probabilities of {self.most_first_tokens} first tokens are asked for"
         if reading.kind is RefusalKind.FIELD and reading.field in LIMITS and self.limit_field:
             return f"{self.limit_field} is sent instead"
         if reading.kind is RefusalKind.FIELD:
@@ -168,6 +186,15 @@ _HARMLESS = [{"role": "user", "content": "Hello."}]
 _JITTER = secrets.SystemRandom()
 _NO_WAY = frozenset({errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN, errno.ENETDOWN})
 _UNREACHABLE = (ConnectionRefusedError, socket.gaierror, ssl.SSLCertVerificationError)
+
+
+class _Question(NamedTuple):
+    """A question that waits for a thread: what asks it, its number, and where its outcome goes; None if it was not asked."""
+
+    ask: Callable[[int, threading.Event], Answer]
+    index: int
+    outcomes: queue.SimpleQueue[tuple[int, Answer | Exception | None]]
+    stop: threading.Event
 
 
 class HttpRequest(NamedTuple):
@@ -205,6 +232,7 @@ class AskedChatModel(ABC):
         self._last_failed: ModelError | None = None
         self._num_failed, self._failed_at, self._warned = 0, -math.inf, False
         self._was_reached, self._num_forbidden = False, MAX_FORBIDDEN
+        self._waiting, self._num_asking = deque[_Question](), 0
 
     def answer(self, chats: Sequence[Chat], *, decoding: ChatDecoding, seeds: Sequence[int] = ()) -> list[Answer]:
         """Return one answer to each chat, see `ChatModel`."""
@@ -219,33 +247,41 @@ class AskedChatModel(ABC):
         An error is raised after the answers under way, an interrupt after those that have arrived. The asking threads are not
         waited for: they end with the process, or within the time of one answer.
         """
-        self._require_alive()
         drawn: Sequence[int | None] = seeds if decoding.temperature > 0 and seeds else [None] * len(chats)
-        waiting = queue.SimpleQueue[tuple[int, Chat, int | None]]()
-        for question in zip(range(len(chats)), chats, drawn, strict=True):
-            waiting.put(question)
-        outcomes = queue.SimpleQueue[tuple[int, Answer | Exception] | None]()
-        stop = threading.Event()
-        num_asking = min(self._settings.concurrency, len(chats))
-        for _ in range(num_asking):
-            asking = (waiting, outcomes, stop, decoding)
-            threading.Thread(target=self._ask_all, args=asking, name="parley-chat", daemon=True).start()
+
+        def ask(index: int, stop: threading.Event) -> Answer:
+            return self._ask(chats[index], decoding, drawn[index], stop)
+
+        for index, answer in self._arriving(ask, len(chats)):
+            self.usage.count([answer])
+            yield index, answer
+
+    def _arriving(self, ask: Callable[[int, threading.Event], Answer], num: int) -> Iterator[tuple[int, Answer]]:
+        """Yield what `ask` returns for each number below `num`, several at once, see `arriving`."""
+        self._require_alive()
+        outcomes, stop = queue.SimpleQueue[tuple[int, Answer | Exception | None]](), threading.Event()
+        with self._lock:
+            self._waiting.extend(_Question(ask, index, outcomes, stop) for index in range(num))
+            # Calls of several threads share as many asking threads as there may be questions at once.
+            num_new = min(self._settings.concurrency - self._num_asking, num)
+            self._num_asking += num_new
+        for _ in range(num_new):
+            threading.Thread(target=self._ask_all, name="parley-chat", daemon=True).start()
         failed: list[tuple[int, Exception]] = []
         try:
-            while num_asking:
-                outcome = outcomes.get()
-                if outcome is None:
-                    num_asking -= 1
-                elif isinstance(outcome[1], Answer):
-                    yield self._counted(outcome[0], outcome[1])
-                else:
-                    failed.append((outcome[0], outcome[1]))
+            for _ in range(num):
+                index, outcome = outcomes.get()
+                if isinstance(outcome, Answer):
+                    self._num_failed = 0
+                    yield index, outcome
+                elif outcome is not None:
+                    failed.append((index, outcome))
         except KeyboardInterrupt:
             stop.set()
             while not outcomes.empty():
-                outcome = outcomes.get()
-                if outcome is not None and isinstance(outcome[1], Answer):
-                    yield self._counted(outcome[0], outcome[1])
+                index, outcome = outcomes.get()
+                if isinstance(outcome, Answer):
+                    yield index, outcome
             raise
         finally:
             stop.set()
@@ -257,11 +293,6 @@ class AskedChatModel(ABC):
                 error.indices = tuple(index for index, _ in failed)
             raise error
 
-    def _counted(self, index: int, answer: Answer) -> tuple[int, Answer]:
-        self._num_failed = 0
-        self.usage.count([answer])
-        return index, answer
-
     def _require_alive(self) -> None:
         """Raise ModelError for a while after many failures in a row, each after all attempts."""
         wait_s, last = self._settings.longest_wait_s, self._last_failed
@@ -269,34 +300,43 @@ class AskedChatModel(ABC):
             what = f"the server failed {self._num_failed} times in a row, and is left alone for {wait_s:g} s"
             raise ModelError(what, where=self.name, got=f"{last.what}: {last.got}", fix=last.fix)
 
-    def _ask_all(
-        self,
-        waiting: queue.SimpleQueue[tuple[int, Chat, int | None]],
-        outcomes: queue.SimpleQueue[tuple[int, Answer | Exception] | None],
-        stop: threading.Event,
-        decoding: ChatDecoding,
-    ) -> None:
-        """Ask questions one by one until none waits or one fails; put None when done."""
-        while not stop.is_set():
+    def _ask_all(self) -> None:
+        """Ask waiting questions one by one until there are none; those of a call of which one has failed are left out."""
+        while True:
+            with self._lock:
+                if not self._waiting:
+                    self._num_asking -= 1
+                    return
+                question = self._waiting.popleft()
+            outcome: Answer | Exception | None = None
             try:
-                index, chat, seed = waiting.get_nowait()
-            except queue.Empty:
-                break
-            try:
-                outcomes.put((index, self._ask(chat, decoding, seed, stop)))
+                if not question.stop.is_set():
+                    outcome = question.ask(question.index, question.stop)
             except StoppedError:
-                break
+                pass
             except Exception as error:
-                stop.set()
-                outcomes.put((index, error))
-        outcomes.put(None)
+                question.stop.set()
+                outcome = error
+            question.outcomes.put((question.index, outcome))
 
-    def _ask(self, chat: Chat, decoding: ChatDecoding, seed: int | None, stop: threading.Event) -> Answer:
-        """Return one answer, in as many attempts as are allowed; none begins after `stop` is set."""
+    def _ask(
+        self, chat: Chat, decoding: ChatDecoding, seed: int | None, stop: threading.Event, reply: str | None = None
+    ) -> Answer:
+        """Return one answer, in as many attempts as are allowed; none begins after `stop` is set.
+
+        Args:
+            chat: that is answered.
+            decoding: of the answer.
+            seed: of its draws.
+            stop: ends the attempts.
+            reply: a given reply; its tokens are then the `first_tokens` of the result.
+        """
         failed, wanted = 0, decoding
         while True:
             shape = self._shape
             body = shape.body(self._model, chat, wanted, seed)
+            if reply is not None:
+                body[REPLY] = reply
             era = self.limits.era
             try:
                 with self.limits.request(stop):
@@ -381,15 +421,21 @@ class AskedChatModel(ABC):
             return raw
         try:
             # A server that repeats the key must not bring it into a row.
-            answer = self._answer(without_keys(raw), max_tokens)
+            with_keys = holds_keys()
+            clean = without_keys(raw) if with_keys else raw
+            answer = self._answer(clean, max_tokens)
             self._num_forbidden = 0
-            return answer_without_keys(answer)
+            if REPLY in body:
+                return scored_reply(clean, body[REPLY], self.name)
+            if asked := body.get("top_logprobs"):
+                answer = with_first_tokens(answer, clean, asked, self.name)
+            return answer_without_keys(answer) if with_keys else answer
         except HalfAnswerError as half:
             return self._refused(half.refusal, body)
         except ModelError as error:
-            shown = ModelError(error.what, where=error.where, got=blotted(str(error.got)), fix=error.fix)
+            shown = type(error)(error.what, where=error.where, got=blotted(str(error.got)), fix=error.fix)
             # A page stays a page, and a stream a stream; a cut answer may be whole next time.
-            is_other = "page" in error.what or "stream" in error.what
+            is_other = any(word in error.what for word in ("page", "stream", "log probabilities", "reasoning"))
             raise (shown if is_other else AgainError(shown)) from None
 
     def _refused(self, refusal: Refusal, body: dict[str, Any]) -> Answer:
@@ -431,11 +477,20 @@ class AskedChatModel(ABC):
         return ModelError("the server does not answer in time", where=self.name, got=got, fix=fix)
 
 
+REPLY = "reply"
+"""The part of a request that holds a given reply, of which the log probability is asked for; it is sent as text."""
+
+
 class ServedChatModel(AskedChatModel):
     """A model behind a server.
 
+    `chat.logprobs` declares which log probabilities it shows. Those of first tokens come with its answers (`logprobs` and
+    `top_logprobs`). Those of given replies are asked for by `prompt_logprobs` (vLLM), or by `echo` where the address ends in
+    `/completions`.
+
     Args:
-        name: `openai:URL#MODEL`; the URL is what `/chat/completions` is put behind, such as http://127.0.0.1:8000/v1.
+        name: `openai:URL#MODEL`; the URL is what `/chat/completions` is put behind, such as http://127.0.0.1:8000/v1, or it
+            ends in `/completions` for a server that goes on with texts.
         settings: as of any model that is asked.
         url: another address than that of the name; empty for none.
 
@@ -447,6 +502,61 @@ class ServedChatModel(AskedChatModel):
         url, model = (url, "") if url else server_of(name)
         self._connections = Connections(url)
         super().__init__(name, settings, url=url, model=model, proxy=self._connections.proxy)
+        self._completes = bool(model) and not url.endswith("/chat/completions")
+        self._tokenizer = None
+        if settings.tokenizer and self._completes:
+            from parley.policies.hugging_face.models import read_tokenizer
+
+            self._tokenizer = read_tokenizer(settings.tokenizer, settings)
+        self._is_tried = False
+        self.access = _ACCESS[settings.logprobs] if model else Access.TEXT
+
+    def score(self, chats: Sequence[Chat], replies: Sequence[str]) -> list[ReplyScore]:
+        """Return the log probability of each reply as the answer to its chat, see `ScoringChatModel`.
+
+        Raises:
+            ModelError: the server shows no log probabilities of given texts, or those of other tokens.
+        """
+
+        def ask(index: int, stop: threading.Event) -> Answer:
+            return self._ask(chats[index], ChatDecoding(max_tokens=1), None, stop, replies[index])
+
+        for reply in replies:
+            if not reply.strip():
+                what = "a reply without tokens has no likelihood"
+                raise ConfigError(what, where=self.name, got=repr(reply), fix="say something")
+        if self._completes and not self._is_tried:
+            # A reply that hardly ends there shows whether the server takes its log probabilities from the right places.
+            self._ask((Message("user", "one two"),), ChatDecoding(max_tokens=1), None, threading.Event(), "three four five")
+            self._is_tried = True
+        answers = dict(self._arriving(ask, len(chats)))
+        tokens = (answers[index].first_tokens for index in range(len(chats)))
+        return [ReplyScore(min(0.0, sum(nats for _, nats in each)), len(each)) for each in tokens]
+
+    def _wire(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Return a body as the server reads it: messages, or the text of a prompt behind an address of completions."""
+        reply = body.get(REPLY)
+        sent = {name: value for name, value in body.items() if name != REPLY}
+        if self._completes:
+            sent = {name: value for name, value in sent.items() if name not in ("messages", "logprobs", "top_logprobs")}
+            sent["prompt"] = self._prompt(body) + (reply or "")
+            if "top_logprobs" in body:
+                sent["logprobs"] = body["top_logprobs"]
+            return sent if reply is None else sent | {"echo": True, "logprobs": 1}
+        if reply is None:
+            return sent
+        sent["messages"] = [*body["messages"], {"role": "assistant", "content": reply}]
+        return sent | {"prompt_logprobs": 1, "add_generation_prompt": False, "continue_final_message": True}
+
+    def _prompt(self, body: Mapping[str, Any]) -> str:
+        messages = body["messages"]
+        if self._tokenizer is None:
+            return "".join(f"{message['content']}\n" for message in messages)
+        from parley.policies.chat.templates import write_prompt
+
+        text = write_prompt(self._tokenizer, tuple(Message(**message) for message in messages))
+        # A server writes the token that begins all texts itself.
+        return text.removeprefix(self._tokenizer.bos_token or "")
 
     def _request(self, body: dict[str, Any]) -> HttpRequest:
         """Return the request of a body."""
@@ -454,7 +564,7 @@ class ServedChatModel(AskedChatModel):
         if key := api_key(self._url):
             self._require_no_proxy_reads_it()
             headers["Authorization"] = f"Bearer {key}"
-        return HttpRequest("POST", self._url, json.dumps(body).encode(), headers)
+        return HttpRequest("POST", self._url, json.dumps(self._wire(body)).encode(), headers)
 
     def _exchange(self, body: dict[str, Any]) -> bytes | Answer:
         texts = [message["content"] for message in body["messages"]]
@@ -474,7 +584,9 @@ class ServedChatModel(AskedChatModel):
         self._was_reached = True
         if not 200 <= status < 300:
             wait_s = _seconds(headers.get("Retry-After"))
-            return self._refused(Refusal.of_response(status, without_keys(raw), texts, wait_s), body)
+            # A refusal may be about what is sent to have a reply scored.
+            sent = body | self._wire(body) if REPLY in body else body
+            return self._refused(Refusal.of_response(status, without_keys(raw), texts, wait_s), sent)
         return raw
 
     def _require_no_proxy_reads_it(self) -> None:

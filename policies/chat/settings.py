@@ -103,6 +103,12 @@ class ChatAsking(WeightSettings):
     """JSON that is merged into each request to a server, such as {"top_p": 0.9, "reasoning_effort": "low"} or
     {"chat_template_kwargs": {"enable_thinking": false}}; null leaves a field out: {"temperature": null, "seed": null}. Of
     weights that are here chat_template_kwargs alone counts."""
+    logprobs: Literal["no", "first", "reply"] = "no"
+    """Log probabilities that an openai: server shows: no, first (of the first tokens of its answers), or reply (of given
+    replies, too: prompt_logprobs of vLLM, or echo behind an address that ends in /completions)."""
+    tokenizer: str = ""
+    """Model whose chat template writes prompts for an address that ends in /completions, hf:FOLDER or gguf:FILE; without one
+    the texts of a chat are its lines."""
     thinking: Literal["part", "keep"] = "part"
     """Treatment of reasoning between marks such as <think> in a text: parted from the reply, or kept in it."""
     concurrency: PositiveInt = 8

@@ -249,6 +249,22 @@ def read_placed(name: str | Path, kind: Callable[[Any], str], weights: WeightSet
     return tokenizer, model if weights.device_map else _moved(model, device, name)
 
 
+def read_tokenizer(name: str, weights: WeightSettings = WEIGHTS) -> Any:
+    """Return the tokenizer alone of "hf:FOLDER" or "gguf:FILE"; its template has the date and variables of the settings.
+
+    Raises:
+        ConfigError: a package is missing.
+        CheckpointError: there is no tokenizer.
+    """
+    _, folder, source = _source(folder_of(name))
+    with _readable(folder), without_progress_bars():
+        tokenizer = load_tokenizer(folder, **source)
+        _require_words(tokenizer, folder)
+    tokenizer.name_or_path = name
+    use_options(tokenizer, weights.date, weights.template_variables)
+    return tokenizer
+
+
 def is_encoder_decoder(name: str | Path) -> bool:
     """Return whether a model has an encoder, by its configuration alone; see `read_placed`."""
     return bool(read_config(base_of(model_inside(folder_of(name)))).is_encoder_decoder)

@@ -16,8 +16,9 @@ from typing import Any
 
 from parley.envs.core.errors import ConfigError
 from parley.envs.core.storage.copies import fetched_model
-from parley.policies.chat.addresses import DEFENDED, is_local, is_served
+from parley.policies.chat.addresses import DEFENDED, OPENAI, is_local, is_served
 from parley.policies.chat.model import Access
+from parley.policies.chat.settings import ChatAsking
 from parley.policies.core.responder import is_pretrained
 
 
@@ -68,15 +69,20 @@ class AttackComposition:
         return "\n".join(f"{name:<9}  {text}" for name, text in self.parts.items())
 
 
-def shown_access(model: str, *, by_messages: bool = False) -> Access:
-    """Return how much a model at an address shows; a server and a user's own function show replies alone.
+def shown_access(model: str, chat: ChatAsking | None = None, *, by_messages: bool = False) -> Access:
+    """Return how much a model at an address shows; a server and a user's own function show replies alone without settings.
 
     Args:
         model: the address.
+        chat: settings of asking it, by which a server, or a user's own function, may show log probabilities.
         by_messages: True if it answers messages: a run of a response model then shows replies alone.
     """
     if is_served(model) or model.startswith(DEFENDED) or ".py:" in model:
-        return Access.TEXT
+        if chat is None or not (model.startswith(OPENAI) or ".py:" in model):
+            return Access.TEXT
+        from parley.policies.chat.loading import load_chat_model
+
+        return load_chat_model(model, chat.on("cpu")).access
     answers_alone = by_messages and not (is_local(model) or is_pretrained(fetched_model(model)))
     return Access.TEXT if answers_alone else Access.GRADIENTS
 

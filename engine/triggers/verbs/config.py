@@ -9,18 +9,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from parley.engine.core.runs.documents import read_json, whole, write_document
 from parley.engine.core.runs.parts import ANSWERED, NO_REPLIES, row_schema
 from parley.engine.core.stats.statistics import Row
 from parley.engine.core.verbs.sharded import ShardedConfig
 from parley.engine.core.verbs.transcripts import ASSISTANT, USER, Transcript
-from parley.engine.triggers.catalogue import TEXT_METHODS, searches
+from parley.engine.triggers.catalogue import EVOLUTION, QCG, TEXT_METHODS, searches
 from parley.engine.triggers.methods.evolution import EvolutionSettings, Words
+from parley.engine.triggers.methods.prs import PrsSettings
+from parley.engine.triggers.methods.qcg import QcgSettings
 from parley.engine.triggers.methods.settings import SearchSettings
 from parley.engine.triggers.methods.writing import WritingSettings
-from parley.engine.triggers.success import FitnessSettings, SuccessSettings
+from parley.engine.triggers.success import FitnessBy, FitnessSettings, SuccessSettings
 from parley.engine.triggers.targets import TargetList, prototypes
 from parley.envs.core.config import (
     Configuration,
@@ -116,7 +118,7 @@ def require_method(name: str) -> None:
     """
     if name in TEXT_METHODS:
         fix = "parley search text, or parley search methods to tell it beside others"
-        raise ConfigError(f"{name} reads replies alone, which has a verb of its own", where="--method", got=name, fix=fix)
+        raise ConfigError(f"{name} searches by replies, which has a verb of its own", where="--method", got=name, fix=fix)
     if name not in searches and ".py:" not in name:
         what = f"no method of search is called {name!r}{nearest(name, searches)}"
         raise ConfigError(what, fix=f"methods: {', '.join(searches)}, or path/file.py:Class")
@@ -278,11 +280,19 @@ class TextSearchConfig(ShardedConfig):
     start: str = ""
     """Words that evolution starts from, as many as search.num_words; drawn at random when empty."""
     attacker: str = ""
-    """A chat model that writes the inputs and reads their replies, by its address; when empty words evolve."""
+    """A chat model that writes the inputs and reads their replies, by its address; when empty --method proposes words."""
+    method: Literal["evolution", "prs", "qcg"] = "evolution"
+    """evolution (reads replies), or prs and qcg, which read the log probability of the target's first token, too."""
+    proxy: str = ""
+    """qcg: a chat model with scores that orders inputs before they are asked about, hf:FOLDER or gguf:FILE."""
     search: EvolutionSettings = field(default_factory=EvolutionSettings)
     """Settings of the evolution, and the number of replies of any search."""
     writing: WritingSettings = field(default_factory=WritingSettings)
     """Settings of an attacker that writes inputs."""
+    prs: PrsSettings = field(default_factory=PrsSettings)
+    """Settings of prs."""
+    qcg: QcgSettings = field(default_factory=QcgSettings)
+    """Settings of qcg."""
     fitness: FitnessSettings = field(default_factory=FitnessSettings)
     """The fitness of an input."""
     success: SuccessSettings = field(default_factory=SuccessSettings)
@@ -298,10 +308,31 @@ class TextSearchConfig(ShardedConfig):
             what, got = f"evolution starts from {self.search.num_words} words", f"{num} words, --attacker {self.attacker!r}"
             fix = f"as many words as inputs have (num_words={num}), and no attacker, which writes its own first inputs"
             raise ConfigError(what, where="--start", got=got, fix=fix)
+        if self.attacker and self.method != EVOLUTION:
+            fix = "leave one of --attacker and --method out"
+            raise ConfigError("an attacker writes all inputs", where="--method", got=self.method, fix=fix)
+        if (self.method == QCG) != bool(self.proxy):
+            what, fix = "a proxy orders the inputs of qcg", "give both --method qcg and --proxy hf:FOLDER, or neither"
+            raise ConfigError(what, where="--proxy", got=f"--method {self.method}, --proxy {self.proxy!r}", fix=fix)
         if self.start and not self.allows(tuple(self.start.split())):
             raise ConfigError(
                 "the text to start from is forbidden", where="--start", got=self.start, fix="start from other words"
             )
+
+    @property
+    def fitness_by(self) -> FitnessBy:
+        """Return the kind of fitness; methods that read log probabilities look at those by default."""
+        return "first-token" if self.method != EVOLUTION and self.fitness.by == "target" else self.fitness.by
+
+    @property
+    def reads_logprobs(self) -> bool:
+        """Return True if the fitness of an input is the log probability of the target's first token."""
+        return self.fitness_by == "first-token"
+
+    @property
+    def asking(self) -> ChatAsking:
+        """Return the settings of asking the model; a server shows what the search reads."""
+        return replace(self.chat, logprobs="first") if self.reads_logprobs and self.chat.logprobs == "no" else self.chat
 
     def allows(self, words: Words) -> bool:
         """Return True if an input has no forbidden text, and all its words fit the alphabet."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any, Literal, cast
 
 from parley.engine.core.runs.documents import SUMMARY
 from parley.engine.core.runs.run_folder import RunFolder
@@ -20,9 +21,11 @@ from parley.engine.core.tables.table import EstimateTable
 from parley.engine.core.verbs.composite import Composite, Stage, run_stages
 from parley.engine.core.verbs.job import TABLE_FILE, Reporter, Result, Summary
 from parley.engine.core.verbs.sharded import RESUME_SAFE, ShardedConfig, session
-from parley.engine.triggers.catalogue import ATTACKER, EVOLUTION, TEXT_METHODS, MethodLine, read_lines
+from parley.engine.triggers.catalogue import ATTACKER, EVOLUTION, PRS, QCG, TEXT_METHODS, MethodLine, read_lines
 from parley.engine.triggers.methods.composition import shown_access
 from parley.engine.triggers.methods.evolution import EvolutionSettings
+from parley.engine.triggers.methods.prs import PrsSettings
+from parley.engine.triggers.methods.qcg import QcgSettings
 from parley.engine.triggers.methods.settings import RelaxationSettings, SearchSettings
 from parley.engine.triggers.methods.writing import WritingSettings
 from parley.engine.triggers.metrics.hits import successful_reply, unread_failure
@@ -62,12 +65,14 @@ class MethodsConfig(SearchingConfig):
     targets: str = ""
     """A file of (prompt, target) pairs (CSV, JSONL), or of sentences, one a line."""
     method: str = f"gcg,gibbs-enum,random,{EVOLUTION}"
-    """Methods, separated by commas: those of parley search, its recipes mac and he2018, evolution, and attacker (a model that
-    writes, --attacker); NAME[search.KEY=VALUE] is a line with a setting of its own."""
+    """Methods, separated by commas: those of parley search, its recipes mac and he2018, evolution, prs, qcg (--proxy), and
+    attacker (a model that writes, --attacker); NAME[search.KEY=VALUE] is a line with a setting of its own."""
     budget: NumItems = 200
     """Inputs that each method may try for a target."""
     hit: str = "o-greedy"
     """Type of hit that ends a search by losses, as of parley search."""
+    proxy: str = ""
+    """qcg: the chat model with scores that orders inputs, hf:FOLDER or gguf:FILE."""
     attacker: str = ""
     """The chat model that writes inputs and reads their replies, by its address."""
     words: str = ""
@@ -77,7 +82,11 @@ class MethodsConfig(SearchingConfig):
     hugging_face: HuggingFaceSettings = field(default_factory=lambda: HuggingFaceSettings(end=False))
     """Loading and prompts of the model; replies have to begin with their targets, or to be them if end is true."""
     evolution: EvolutionSettings = field(default_factory=EvolutionSettings)
-    """Settings of evolution; its replies are the budget."""
+    """Settings of evolution, and of inputs of all methods by replies; their replies are the budget."""
+    prs: PrsSettings = field(default_factory=PrsSettings)
+    """Settings of prs."""
+    qcg: QcgSettings = field(default_factory=QcgSettings)
+    """Settings of qcg."""
     fitness: FitnessSettings = field(default_factory=FitnessSettings)
     """The fitness of an input, for the methods that read replies alone."""
     writing: WritingSettings = field(default_factory=WritingSettings)
@@ -85,9 +94,12 @@ class MethodsConfig(SearchingConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if (ATTACKER in (line.method for line in self.lines)) != bool(self.attacker):
-            fix = f"name both {ATTACKER} in --method and --attacker ADDRESS, or neither"
-            raise ConfigError("an attacker model writes where one is named", got=f"--attacker {self.attacker!r}", fix=fix)
+        for method, option in {ATTACKER: "attacker", QCG: "proxy"}.items():
+            if (method in (line.method for line in self.lines)) != bool(address := getattr(self, option)):
+                fix = f"name both {method} in --method and --{option} ADDRESS, or neither"
+                raise ConfigError(
+                    f"{method} needs a model of its own, and no other method", got=f"--{option} {address!r}", fix=fix
+                )
         relaxation, usual = self.search.relaxation, RelaxationSettings()
         limits = (self.search.restarts, self.search.max_candidates, self.evolution.max_queries)
         if (*limits, relaxation.rounds, relaxation.steps) != (1, 0, EvolutionSettings().max_queries, usual.rounds, usual.steps):
@@ -109,14 +121,20 @@ class MethodsConfig(SearchingConfig):
 
     def of(self, line: MethodLine) -> MethodsConfig:
         """Return the same for one line alone, with its settings."""
-        alone = replace(self, method=line.method, attacker=self.attacker if line.method == ATTACKER else "")
+        models: dict[str, Any] = {
+            "attacker": self.attacker if line.method == ATTACKER else "",
+            "proxy": self.proxy if line.method == QCG else "",
+        }
+        alone = replace(self, method=line.method, **models)
         return assign(alone, line.settings, f"--method {line.label}:")
 
 
 def _access(method: str) -> Access:
     from parley.engine.triggers.catalogue import make_method
 
-    return Access.TEXT if method in TEXT_METHODS else make_method(method).access
+    if method in TEXT_METHODS:
+        return Access.FIRST_TOKENS if method in (PRS, QCG) else Access.TEXT
+    return make_method(method).access
 
 
 def _require_fit(config: MethodsConfig) -> None:
@@ -127,10 +145,11 @@ def _require_fit(config: MethodsConfig) -> None:
         raise ConfigError("no model is named", where="--model", fix="--model hf:FOLDER, gguf:FILE, openai:URL#MODEL")
     if not config.targets:
         raise ConfigError("no list of targets is named", where="--targets", fix="--targets FILE.csv, .jsonl or .txt")
-    shown = shown_access(config.model)
+    by_logprobs = any(line.method in (PRS, QCG) for line in config.lines) and config.chat.logprobs == "no"
+    shown = shown_access(config.model, replace(config.chat, logprobs="first") if by_logprobs else config.chat)
     if unseen := [name for name in dict.fromkeys(line.method for line in config.lines) if _access(name) > shown]:
         named = ", ".join(f"{name} ({_access(name).name.lower()})" for name in unseen)
-        what = f"methods read more than replies, which are all that the model shows: {named}"
+        what = f"methods read more than the model shows, which is {shown.name.lower()}: {named}"
         raise ConfigError(what, where="--model", got=config.model, fix=f"--method {EVOLUTION}, or {ATTACKER} with --attacker")
     if config.methods and not is_hugging_face(config.model):
         fix = "hf:FOLDER or gguf:FILE; parley search compare compares methods on Parley's own networks"
@@ -180,8 +199,21 @@ class SearchMethods(Composite[MethodsConfig, MethodsConfig, MethodsConfig]):
                 **shared(config, ShardedConfig),
                 **{
                     name: getattr(config, name)
-                    for name in ("model", "targets", "limit", "words", "writing", "fitness", "success", "chat")
+                    for name in (
+                        "model",
+                        "targets",
+                        "limit",
+                        "words",
+                        "writing",
+                        "fitness",
+                        "success",
+                        "chat",
+                        "prs",
+                        "qcg",
+                        "proxy",
+                    )
                 },
+                method=cast(Literal["prs", "qcg", "evolution"], config.method if config.method in (PRS, QCG) else EVOLUTION),
                 target_file=settings.target_file,
                 template=settings.template or "",
                 end=settings.end,

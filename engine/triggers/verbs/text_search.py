@@ -23,7 +23,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice, pairwise
 from math import inf
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from parley.engine.core.ray.record import Counts, Rows
 from parley.engine.core.ray.worker import Shard, TurnResult, TurnWorker, UnderWay
@@ -35,12 +35,22 @@ from parley.engine.core.tables.table import EstimateTable
 from parley.engine.core.verbs.job import ATTACK, TABLE_FILE, Job, Reporter, Result, Summary
 from parley.engine.core.verbs.sharded import RESUME_SAFE, Sharded, Tally, rows_apart, run_items
 from parley.engine.core.verbs.transcripts import TranscriptRule
+from parley.engine.triggers.catalogue import EVOLUTION, PRS, QCG
 from parley.engine.triggers.methods.composition import AttackComposition, settings_told, shown_access
 from parley.engine.triggers.methods.evolution import NO_FITNESS, Evolution, EvolutionSettings, Proposals, RatedReply, Words
+from parley.engine.triggers.methods.prs import Prs
+from parley.engine.triggers.methods.qcg import Qcg
 from parley.engine.triggers.methods.writing import Writing, asked_for_words, read_words
 from parley.engine.triggers.metrics.hits import VERIFIED, successful_reply, unread_failure
 from parley.engine.triggers.metrics.text import TEXT_ITEMS, TEXT_METRICS, ShownInput, shown_inputs, text_metrics, text_table
-from parley.engine.triggers.success import BEFORE_TARGET, enough_tokens, load_fitness, load_fluency
+from parley.engine.triggers.success import (
+    BEFORE_TARGET,
+    enough_tokens,
+    likelihood_rating,
+    load_fitness,
+    load_fluency,
+    rated_nats,
+)
 from parley.engine.triggers.targets import Target, TargetList, from_file, has_prompts, malicious, read_pairs, target_seed
 from parley.engine.triggers.verbs.config import (
     MAL,
@@ -59,7 +69,20 @@ from parley.envs.core.errors import ConfigError, ModelError
 from parley.envs.core.seeds import derive_seed
 from parley.policies.chat.addresses import absolute_address
 from parley.policies.chat.answers import answers_arriving
-from parley.policies.chat.model import ANSWERS_FOLDER, MODERATED, Access, Answer, AnswerKind, Chat, ChatDecoding, ChatModel
+from parley.policies.chat.model import (
+    ANSWERS_FOLDER,
+    MODERATED,
+    MOST_FIRST_TOKENS,
+    Access,
+    Answer,
+    AnswerKind,
+    Chat,
+    ChatDecoding,
+    ChatModel,
+    ScoringChatModel,
+    first_token_nats,
+    require_access,
+)
 from parley.policies.chat.questions import WrittenLine, written_lines
 from parley.policies.chat.verdicts import ReplyRating, ReplyVerdict
 from parley.policies.hugging_face import ANY
@@ -81,13 +104,17 @@ def text_composition(config: TextSearchConfig) -> AttackComposition:
     if config.attacker:
         written = settings_told(config.writing, "streams", "memory", "max_words", "temperature")
         method_text = f"{config.attacker} writes: {written}, max_queries={config.search.max_queries}"
+    elif config.method != EVOLUTION:
+        told = settings_told(getattr(config, config.method), *vars(getattr(config, config.method)))
+        method_text = f"{config.method}: {told}, {settings_told(config.search, 'num_words', 'max_queries')}"
+        method_text += f", proxy={config.proxy}" if config.proxy else ""
     parts = {name: getattr(config, name) for name in ("template", "words", "start", "forbidden", "alphabet", "end")}
     return AttackComposition(
         victim=config.model,
-        shows=shown_access(config.model, by_messages=True),
+        shows=shown_access(config.model, config.asking, by_messages=True),
         method=method_text,
-        reads=Access.TEXT,
-        objective=f"fitness {settings_told(config.fitness, 'by')}, until a success",
+        reads=Access.FIRST_TOKENS if config.reads_logprobs else Access.TEXT,
+        objective=f"fitness {settings_told(replace(config.fitness, by=config.fitness_by), 'by')}, until a success",
         prompts=f"{config.targets}: {', '.join(f'{name}={value}' for name, value in parts.items() if value and value != ANY)}",
         success=settings_told(config.success, "by"),
     )
@@ -124,6 +151,11 @@ def slot_texts(template: Chat, words: Words) -> list[str]:
     num = num_slots(template)
     ends = [len(words) * slot // num for slot in range(num + 1)]
     return [" ".join(words[start:end]) for start, end in pairwise(ends)]
+
+
+def probability_of(fitness: float) -> float:
+    """Return the probability of the target's first token by the fitness of an input."""
+    return math.exp(min(0.0, rated_nats(fitness)))
 
 
 UNRATED = ReplyRating(0.0)
@@ -200,7 +232,7 @@ class TextSearchWorker(TurnWorker[Target, Rows]):
         from parley.policies.chat.loading import load_chat_model
 
         self.search_task, self.config = search_task, search_task.plan.config
-        chat, answers = self.config.chat.on(self.config.device), Path(search_task.answers)
+        chat, answers = self.config.asking.on(self.config.device), Path(search_task.answers)
         self._model: ChatModel = load_chat_model(absolute_address(self.config.model), chat, answers=answers)
         self.template = messages_of(self.config, has_prompts=search_task.plan.targets.has_prompts)
         self._success = judges_of_replies(self.config.success, chat, answers)[self.config.end]
@@ -210,6 +242,10 @@ class TextSearchWorker(TurnWorker[Target, Rows]):
         self._usual_queries: list[int] = []
         attacker = self.config.attacker
         self._attacker = load_chat_model(absolute_address(attacker), chat, answers=answers) if attacker else None
+        self._proxy: Any = load_chat_model(absolute_address(self.config.proxy), chat) if self.config.proxy else None
+        self._decoding = ChatDecoding(
+            max_tokens=self._num_tokens, first_tokens=MOST_FIRST_TOKENS if self.config.reads_logprobs else 0
+        )
         self.drop()
 
     def drop(self) -> None:
@@ -247,7 +283,7 @@ class TextSearchWorker(TurnWorker[Target, Rows]):
 
     def arriving(self, chats: Sequence[Chat]) -> Iterator[tuple[int, Answer]]:
         """Return an iterator of the model's likeliest answers as they come."""
-        return answers_arriving(self._model, chats, decoding=ChatDecoding(max_tokens=self._num_tokens))
+        return answers_arriving(self._model, chats, decoding=self._decoding)
 
     def drawn(self, chats: Sequence[Chat], temperature: float, seeds: Sequence[int]) -> list[Answer]:
         """Return answers that are drawn."""
@@ -264,8 +300,20 @@ class TextSearchWorker(TurnWorker[Target, Rows]):
         """Return the search that proposes inputs for a target."""
         settings, attacker = self.config.writing, self._attacker
         if attacker is None:
-            words, start = self.search_task.plan.words, tuple(self.config.start.split())
-            return Evolution(self.config.search, words, seed, start=start, allows=self.config.allows)
+            words, search = self.search_task.plan.words, self.config.search
+            sizes: dict[str, Any] = {"num_words": search.num_words, "max_queries": search.max_queries}
+            bounds: dict[str, Any] = {"start": tuple(self.config.start.split()), "allows": self.config.allows}
+            if self.config.method == PRS:
+                return Prs(self.config.prs, words, seed, probability=probability_of, **sizes, **bounds)
+            if self.config.method == QCG:
+                text = " ".join(target.words)
+
+                def likelihoods(inputs: Sequence[Words]) -> list[float]:
+                    scores = self._proxy.score([self.chat(target, words) for words in inputs], [text] * len(inputs))
+                    return [score.nats for score in scores]
+
+                return Qcg(self.config.qcg, words, seed, likelihoods=likelihoods, **sizes, **bounds)
+            return Evolution(search, words, seed, **bounds)
         decoding = ChatDecoding(max_tokens=settings.max_tokens, temperature=settings.temperature)
 
         def write(questions: Sequence[tuple[Sequence[Chat], int]]) -> list[WrittenLine]:
@@ -281,6 +329,20 @@ class TextSearchWorker(TurnWorker[Target, Rows]):
         shown = "\n\n".join(f"[{message.role}] {message.content}" for message in self.chat(target, ("[WORDS]",)))
         max_queries, text = self.config.search.max_queries, " ".join(target.words)
         return Writing(settings, max_queries, target=text, shown=shown, write=write, seed=seed)
+
+    def rated(self, answers: Mapping[Words, Answer], target: Target) -> list[ReplyRating]:
+        """Return the fitness of the replies to some inputs."""
+        text = " ".join(target.words)
+        if not self.config.reads_logprobs:
+            return self.fitness([answer.text for answer in answers.values()], text, target.prompt) if answers else []
+        nats = [first_token_nats(answer, text) for answer in answers.values()]
+        if answers and not any(answer.first_tokens for answer in answers.values()):
+            # A model of one's own, which scores texts.
+            scores = cast("ScoringChatModel", self._model).score(
+                [self.chat(target, words) for words in answers], [text] * len(answers)
+            )
+            nats = [score.nats / score.num_tokens for score in scores]
+        return list(map(likelihood_rating, nats))
 
     def judged(self, answer: Answer, target: Target) -> ReplyVerdict:
         """Return the verdict on an answer."""
@@ -398,10 +460,8 @@ class _TextSearch:
 
     def _judged(self, answers: dict[Words, Answer], *, controls: bool) -> dict[Words, _JudgedReply]:
         """Return answers with their verdicts; answers that are no reply, and controls, are not rated."""
-        rated = [] if controls else [words for words, answer in answers.items() if answer.is_reply]
-        texts = [answers[words].text for words in rated]
-        ratings = self.worker.fitness(texts, " ".join(self.target.words), self.target.prompt) if texts else []
-        by_words = dict(zip(rated, ratings, strict=True))
+        rated = {words: answer for words, answer in answers.items() if answer.is_reply and not controls}
+        by_words = dict(zip(rated, self.worker.rated(rated, self.target), strict=True))
         return {
             words: _JudgedReply(
                 answer,
@@ -524,8 +584,13 @@ class SearchText(Job[TextSearchConfig, TextSearchPlan, TextSearchPlan]):
         judges_of_replies(config.success, config.chat.on("cpu"), None)
         load_fitness(config.fitness, config.chat.on("cpu"))
         load_fluency(config.fitness, config.chat.on("cpu"))
-        for address in filter(None, (config.model, config.attacker)):
-            load_chat_model(address, config.chat.on("cpu"))
+        model = load_chat_model(config.model, config.asking.on("cpu"))
+        if config.reads_logprobs:
+            require_access(model, Access.FIRST_TOKENS, "search by the log probability of a target's first token")
+        if config.attacker:
+            load_chat_model(config.attacker, config.chat.on("cpu"))
+        if config.proxy:
+            require_access(load_chat_model(config.proxy, config.chat.on("cpu")), Access.SCORES, "the order of a proxy")
         return TextSearchPlan(config, targets, words)
 
     def work(self, run: RunFolder, prepared: TextSearchPlan, reporter: Reporter) -> TextSearchPlan:
@@ -549,7 +614,9 @@ class SearchText(Job[TextSearchConfig, TextSearchPlan, TextSearchPlan]):
         )
 
     def models(self, config: TextSearchConfig) -> Mapping[str, str]:
-        return {"model": config.model, **({"attacker": config.attacker} if config.attacker else {})}
+        return {
+            name: address for name in ("model", "attacker", "proxy") if (address := getattr(config, name)) or name == "model"
+        }
 
     def num_rows(self, config: TextSearchConfig, path: Path) -> int:
         return num_targets(path)

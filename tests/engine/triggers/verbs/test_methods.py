@@ -148,3 +148,17 @@ def test_what_cannot_work_is_refused_before_anything_is_loaded(tmp_path: Path) -
     ):
         with pytest.raises(ConfigError):
             asked(tmp_path, "hf:nowhere", **changes)
+
+
+def test_methods_by_first_tokens_have_lines_beside_the_others(tmp_path: Path, folder: Path) -> None:
+    config = asked(tmp_path, f"hf:{folder}", method="prs,qcg,evolution", proxy=f"hf:{folder}")
+    result = run(config, tmp_path / "run", Silent())
+    (table,) = result.tables.values()
+    reads = {row[0]: row[1] for row in table.rows}
+    assert (reads["prs"], reads["qcg"], reads["evolution"]) == ("first_tokens", "first_tokens", "text")
+    for name in ("prs", "qcg", "evolution"):
+        assert 0 < result.metrics[f"{name} | tried"].value <= 9
+    with pytest.raises(ConfigError, match=r"which is text: prs \(first_tokens\)"):
+        run(asked(tmp_path, "cmd:cat", method="prs"), tmp_path / "none", Silent())
+    with pytest.raises(ConfigError, match="qcg needs a model of its own"):
+        asked(tmp_path, f"hf:{folder}", method="qcg")

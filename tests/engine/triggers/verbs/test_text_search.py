@@ -405,3 +405,47 @@ def test_what_cannot_work_is_refused_before_anything_is_asked(tmp_path: Path) ->
             run(replace(config, **changes), tmp_path / "run", Silent())
     assert not (tmp_path / "run").exists()
     assert not (tmp_path / "model.asked").exists()
+
+
+SCORED = """
+from parley.policies.chat.model import ReplyScore
+
+
+class Model:
+    def reply(self, messages):
+        return "hello there" if self.likelihood(messages[-1]["content"]) == 0 else "no"
+
+    def likelihood(self, text):
+        return -abs(3 - sum(map(text.split().count, ("please", "kindly"))))
+
+    def score(self, chats, replies):
+        return [ReplyScore(float(self.likelihood(chat[-1].content)), 1) for chat in chats]
+"""
+
+
+@pytest.mark.parametrize("method", ["prs", "qcg"])
+def test_log_probabilities_lead_to_an_input_where_replies_tell_nothing(tmp_path: Path, method: str) -> None:
+    (tmp_path / "scored.py").write_text(SCORED)
+    proxy = f"{tmp_path}/scored.py:Model" if method == "qcg" else ""
+    config = asked(tmp_path, model=f"{tmp_path}/scored.py:Model", method=method, proxy=proxy)
+    (tmp_path / "words.txt").write_text("please kindly now then here")
+    notes = Listening()
+    run(config, tmp_path / "run", notes)
+    for row in rows(tmp_path / "run"):
+        assert (row["verified"], row["reply"]) == (True, "hello there")
+        assert row["queries"] < 201
+        assert row["fitness"] == 2.0, "certain, and a success"
+    report = report_from_run(tmp_path / "run").read_text()
+    assert f"{method}: " in report
+    assert "reads first_tokens" in report
+    with pytest.raises(ConfigError, match="needs first_tokens of a model"):
+        run(replace(config, model=f"{tmp_path}/model.py:model"), tmp_path / "none", Silent())
+
+
+def test_methods_by_log_probabilities_take_the_models_that_they_need(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="a proxy orders"):
+        asked(tmp_path, method="qcg")
+    with pytest.raises(ConfigError, match="a proxy orders"):
+        asked(tmp_path, method="prs", proxy="hf:x")
+    with pytest.raises(ConfigError, match="an attacker writes all"):
+        asked(tmp_path, method="prs", attacker="hf:x")
