@@ -724,6 +724,8 @@ class Scan(Job[ScanConfig, ScanPlan, ScanPlan]):
 
     def work(self, run: RunFolder, prepared: ScanPlan, reporter: Reporter) -> ScanPlan:
         answers = run.path / ANSWERS_FOLDER
+        # The first table of rows makes pyarrow import pandas, for half a second; here a server is waited for meanwhile.
+        threading.Thread(target=pa.array, args=([0],), daemon=True).start()
         _ask_first(prepared, answers, reporter)
         task = ScanTask(prepared.config, prepared.policy, str(answers.absolute()))
         run_items(run, task, prepared.items, prepared.config, reporter, "asking")
