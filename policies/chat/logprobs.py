@@ -25,13 +25,13 @@ _LEAST = -9999.0
 """Nats that vLLM writes for minus infinity; what is below is none."""
 
 
-def with_first_tokens(answer: Answer, raw: bytes, asked: int, where: str) -> Answer:
+def with_first_tokens(answer: Answer, raw: bytes, num_tokens: int, where: str) -> Answer:
     """Return an answer with its likeliest first tokens, the likeliest first.
 
     Args:
         answer: of a response; one that is no reply has none.
         raw: the response.
-        asked: number of tokens that were asked for.
+        num_tokens: number of tokens that were asked for.
         where: address of the model.
 
     Raises:
@@ -54,7 +54,7 @@ def with_first_tokens(answer: Answer, raw: bytes, asked: int, where: str) -> Ans
         what, fix = "the first tokens are those of the model's reasoning", "ask a model that does not think, or turn it off"
         raise RefusedModelError(what, where=where, got=f"{thought[:40]!r} before {answer.text[:40]!r}", fix=fix)
     tokens = tuple(sorted(shown.items(), key=lambda pair: -pair[1]))
-    notes = (FEWER,) if len(tokens) < asked else ()
+    notes = (FEWER,) if len(tokens) < num_tokens else ()
     return replace(answer, first_tokens=tokens, notes=(*answer.notes, *notes))
 
 

@@ -427,8 +427,8 @@ class AskedChatModel(ABC):
             self._num_forbidden = 0
             if REPLY in body:
                 return scored_reply(clean, body[REPLY], self.name)
-            if asked := body.get("top_logprobs"):
-                answer = with_first_tokens(answer, clean, asked, self.name)
+            if num_first := body.get("top_logprobs"):
+                answer = with_first_tokens(answer, clean, num_first, self.name)
             return answer_without_keys(answer) if with_keys else answer
         except HalfAnswerError as half:
             return self._refused(half.refusal, body)
@@ -530,8 +530,8 @@ class ServedChatModel(AskedChatModel):
             self._ask((Message("user", "one two"),), ChatDecoding(max_tokens=1), None, threading.Event(), "three four five")
             self._is_tried = True
         answers = dict(self._arriving(ask, len(chats)))
-        tokens = (answers[index].first_tokens for index in range(len(chats)))
-        return [ReplyScore(min(0.0, sum(nats for _, nats in each)), len(each)) for each in tokens]
+        replies_read = (answers[index].first_tokens for index in range(len(chats)))
+        return [ReplyScore(min(0.0, sum(nats for _, nats in tokens)), len(tokens)) for tokens in replies_read]
 
     def _wire(self, body: dict[str, Any]) -> dict[str, Any]:
         """Return a body as the server reads it: messages, or the text of a prompt behind an address of completions."""

@@ -105,8 +105,9 @@ def text_composition(config: TextSearchConfig) -> AttackComposition:
         written = settings_told(config.writing, "streams", "memory", "max_words", "temperature")
         method_text = f"{config.attacker} writes: {written}, max_queries={config.search.max_queries}"
     elif config.method != EVOLUTION:
-        told = settings_told(getattr(config, config.method), *vars(getattr(config, config.method)))
-        method_text = f"{config.method}: {told}, {settings_told(config.search, 'num_words', 'max_queries')}"
+        settings = getattr(config, config.method)
+        method_text = f"{config.method}: {settings_told(settings, *vars(settings))}"
+        method_text += f", {settings_told(config.search, 'num_words', 'max_queries')}"
         method_text += f", proxy={config.proxy}" if config.proxy else ""
     parts = {name: getattr(config, name) for name in ("template", "words", "start", "forbidden", "alphabet", "end")}
     return AttackComposition(

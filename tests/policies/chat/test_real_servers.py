@@ -70,7 +70,8 @@ def test_a_real_server_is_scanned(server: str, packages: str, shows: str, parley
         Path("policy.yaml").write_text(POLICY)
         address = f"openai:http://127.0.0.1:{port}/v1#{model}"
         slowly = "--set chat.concurrency=1 --set chat.logprobs=reply --set chat.first_timeout_s=60"
-        status, screen, _ = parley(f"scan policy.yaml --model {address} {slowly} --run run")
+        status, out, err = parley(f"scan policy.yaml --model {address} {slowly} --run run")
+        screen = " ".join(f"{out} {err}".split())
         assert status == 0, screen
         assert "Paris" in screen
         assert shows in screen
