@@ -44,7 +44,7 @@ def completion(model: ChatModel, request: dict[str, Any]) -> dict[str, Any]:
     choice: dict[str, Any] = {"message": message, "finish_reason": answer.finish_reason}
     if answer.first_tokens:
         likeliest = [{"token": token, "logprob": nats} for token, nats in answer.first_tokens]
-        first = next((pair for pair in likeliest if answer.text.startswith(pair["token"])), likeliest[0])
+        first = next((pair for pair in likeliest if answer.text.startswith(str(pair["token"]))), likeliest[0])
         choice["logprobs"] = {"content": [{**first, "top_logprobs": likeliest}]}
     return {"choices": [choice], "usage": {"prompt_tokens": answer.num_prompt_tokens, "completion_tokens": answer.num_tokens}}
 

@@ -192,7 +192,7 @@ class _Question(NamedTuple):
     """A question that waits for a thread: what asks it, its number, and where its outcome goes; None if it was not asked."""
 
     ask: Callable[[int, threading.Event], Answer]
-    index: int
+    number: int
     outcomes: queue.SimpleQueue[tuple[int, Answer | Exception | None]]
     stop: threading.Event
 
@@ -311,13 +311,13 @@ class AskedChatModel(ABC):
             outcome: Answer | Exception | None = None
             try:
                 if not question.stop.is_set():
-                    outcome = question.ask(question.index, question.stop)
+                    outcome = question.ask(question.number, question.stop)
             except StoppedError:
                 pass
             except Exception as error:
                 question.stop.set()
                 outcome = error
-            question.outcomes.put((question.index, outcome))
+            question.outcomes.put((question.number, outcome))
 
     def _ask(
         self, chat: Chat, decoding: ChatDecoding, seed: int | None, stop: threading.Event, reply: str | None = None

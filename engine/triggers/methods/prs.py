@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from parley.engine.triggers.methods.evolution import NO_FITNESS, Member, Proposals, RatedReply, Words
 from parley.envs.core.config import Configuration, PositiveInt
@@ -32,6 +33,8 @@ _TRIES = 64
 @dataclass(frozen=True, kw_only=True)
 class PrsSettings(Configuration):
     """Settings of the random search."""
+
+    topic: ClassVar[str] = "search text"
 
     max_changed: PositiveInt = 4
     """Neighbouring words that a step changes at most."""

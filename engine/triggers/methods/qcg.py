@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from parley.engine.triggers.methods.evolution import NO_FITNESS, Proposals, Words
 from parley.envs.core.config import Configuration, PositiveInt
@@ -33,6 +34,8 @@ Likelihoods = Callable[[Sequence[Words]], Sequence[float]]
 @dataclass(frozen=True, kw_only=True)
 class QcgSettings(Configuration):
     """Settings of a search in a proxy's order."""
+
+    topic: ClassVar[str] = "search text"
 
     candidates: PositiveInt = 128
     """Inputs that the proxy reads at each step."""
