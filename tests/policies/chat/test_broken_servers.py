@@ -18,7 +18,7 @@ from parley.policies.chat.model import ChatDecoding, Message
 from parley.policies.chat.settings import ChatModelSettings
 from tests.policies.chat.fake_server import completion
 
-QUICK = ChatModelSettings(first_wait_s=0.0, max_attempts=2, timeout_s=1.5, concurrency=2)
+QUICK = ChatModelSettings(max_attempts=2, timeout_s=1.5, concurrency=2)
 GREEDY = ChatDecoding(max_tokens=8)
 BODY = completion("hello")
 LENGTH = b"Content-Length: %d\r\n" % len(BODY)

@@ -32,7 +32,7 @@ from parley.policies.chat.settings import ChatModelSettings
 from tests.policies.chat.fake_server import Said, completion, serving
 
 CHAT = (Message("user", "hello"),)
-SETTINGS = ChatModelSettings(first_wait_s=0.0, logprobs="reply")
+SETTINGS = ChatModelSettings(logprobs="reply")
 FIRST = ChatDecoding(max_tokens=8, first_tokens=MOST_FIRST_TOKENS)
 
 
