@@ -128,7 +128,7 @@ def test_a_given_reply_is_scored_by_prompt_log_probabilities() -> None:
             model.score([CHAT], ["no"])
         with pytest.raises(ConfigError, match="no likelihood"):
             model.score([CHAT], [" "])
-    asked = server.asked[0]
+    asked = next(body for body in server.asked if body["messages"][-1]["content"] == "Yes sir")
     assert asked["messages"] == [{"role": "user", "content": "hello"}, {"role": "assistant", "content": "Yes sir"}]
     assert (asked["prompt_logprobs"], asked["add_generation_prompt"], asked["continue_final_message"]) == (1, False, True)
     with serving(vllm([])) as silent, pytest.raises(RefusedModelError, match="no log probabilities of a given reply"):
