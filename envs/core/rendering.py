@@ -1,15 +1,33 @@
-"""The base class of Gymnasium environments that render episodes as text."""
+"""Environments of text: the base class of those that render episodes, and the spaces of those that are played by text."""
 
 from __future__ import annotations
 
+import string
 import sys
 from abc import abstractmethod
 from typing import Any, ClassVar, TypeVar
 
 import gymnasium
+from gymnasium import spaces
 
 from parley.envs.core.errors import ConfigError, ScenarioError
 from parley.envs.core.registry import nearest
+from parley.envs.core.visible import visible
+
+LONGEST_SEEN, LONGEST_SAID = 16_384, 2_048
+
+
+def text_spaces() -> tuple[spaces.Text, spaces.Text]:
+    """Return the spaces of observations and actions that are texts of printable ASCII and line breaks."""
+    characters = string.ascii_letters + string.digits + string.punctuation + " \n"
+    observations, actions = (spaces.Text(longest, min_length=0, charset=characters) for longest in (LONGEST_SEEN, LONGEST_SAID))
+    return observations, actions
+
+
+def shown_text(text: str) -> str:
+    """Return a text as an observation: characters beyond ASCII are `?`, and of a longer one the end is shown."""
+    return visible(text, keep="\n").encode("ascii", "replace").decode()[-LONGEST_SEEN:]
+
 
 ObservedT = TypeVar("ObservedT")
 ActionT = TypeVar("ActionT")

@@ -8,7 +8,6 @@ people, language models and scripts.
 from __future__ import annotations
 
 import re
-import string
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
@@ -19,8 +18,7 @@ from gymnasium import spaces
 from parley.envs.core.errors import ConfigError, ScenarioError
 from parley.envs.core.play import Utterances
 from parley.envs.core.registry import nearest
-from parley.envs.core.rendering import TextRenderedEnv
-from parley.envs.core.visible import visible
+from parley.envs.core.rendering import TextRenderedEnv, shown_text, text_spaces
 from parley.envs.negotiation.agents import as_agent, require_same_game
 from parley.envs.negotiation.domain import PAD_ID, Domain, Scenario, Vocabulary
 from parley.envs.negotiation.game import OVER, SELECT, SPEAK, NegotiationGame, Rules, render_dialogue
@@ -103,6 +101,11 @@ def side_reward(game: NegotiationGame, side: int, kind: str) -> float:
     """Return a side's reward at the end of the first dialogue; 0 before the end."""
     points, other_points = game.points[0, side], game.points[0, 1 - side]
     return float(points if kind == "points" else points - other_points)
+
+
+def side_to_act(game: NegotiationGame) -> int | None:
+    """Return the side to speak or choose in the first dialogue, side 0 to choose first; None at the end."""
+    return next((side for side in (0, 1) if game.rows_to_speak(side).size or game.rows_to_choose(side).size), None)
 
 
 def outcome(game: NegotiationGame) -> dict[str, Any]:
@@ -310,8 +313,6 @@ class NegotiationEnv(OneSide[dict[str, Any], dict[str, Any]]):
         act(game, self.side, action, self.action_space)  # type: ignore[arg-type]  # it is the one above
 
 
-CHARACTERS = string.ascii_letters + string.digits + string.punctuation + " \n"
-LONGEST_SEEN, LONGEST_SAID = 16_384, 2_048
 NO_DEAL = "no deal"
 
 
@@ -360,8 +361,7 @@ class NegotiationTextEnv(OneSide[str, str]):
     """
 
     def _spaces(self) -> tuple[spaces.Text, spaces.Text]:
-        seen, spoken = (spaces.Text(longest, min_length=0, charset=CHARACTERS) for longest in (LONGEST_SEEN, LONGEST_SAID))
-        return seen, spoken
+        return text_spaces()
 
     def _seen(self, game: NegotiationGame) -> str:
         domain, counts = game.domain, game.scenarios[0].counts
@@ -370,8 +370,7 @@ class NegotiationTextEnv(OneSide[str, str]):
             lines.append("say something, or <selection> to end the talk")
         elif game.phase[0] == SELECT:
             lines.append(f"choose what you get: {domain.answer_form(counts)}; or {NO_DEAL}")
-        text = visible("\n\n".join(lines), keep="\n").encode("ascii", "replace").decode()
-        return text[-LONGEST_SEEN:]
+        return shown_text("\n\n".join(lines))
 
     def _act(self, game: NegotiationGame, action: str) -> None:
         if not isinstance(action, str):

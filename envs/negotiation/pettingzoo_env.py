@@ -1,23 +1,22 @@
 """Both sides of the negotiation game as PettingZoo environments in which agents act in turn (AEC): by words, and by acts.
 
-Spaces, observations and rewards come from `env.py` and `acts.py`; this file has only PettingZoo's interface, and
-`parallel_acts`, its parallel form. The library is an extra:
+Spaces, observations and rewards come from `env.py` and `acts.py`, PettingZoo's interface from `envs/core/turns_aec.py`;
+`parallel_acts` is the parallel form. The library is an extra:
 `pip install --constraint constraints.txt --editable ".[pettingzoo]"`.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 from gymnasium import spaces
-from gymnasium.utils import seeding
-from pettingzoo import AECEnv, ParallelEnv
+from pettingzoo import ParallelEnv
 from pettingzoo.utils.conversions import turn_based_aec_to_parallel
 
-from parley.envs.core.errors import ConfigError, ScenarioError
+from parley.envs.core.errors import ScenarioError
+from parley.envs.core.turns_aec import TurnsAEC
 from parley.envs.negotiation.acts import ActsSeat
 from parley.envs.negotiation.domain import PAD_ID, Scenario, Vocabulary
 from parley.envs.negotiation.env import (
@@ -30,6 +29,7 @@ from parley.envs.negotiation.env import (
     observe,
     outcome,
     side_reward,
+    side_to_act,
 )
 from parley.envs.negotiation.game import SELECT, NegotiationGame, Rules, render_dialogue
 from parley.envs.negotiation.scripted.wording import bargainer_vocabulary
@@ -38,12 +38,12 @@ PLAYERS = ("player_0", "player_1")
 """The agents' names; an agent's index is its side of the game."""
 
 
-class NegotiationAEC(AECEnv[str, Any, Any]):
+class NegotiationAEC(TurnsAEC):
     """Two agents divide items by talking, one utterance or selection per step.
 
     `agent_selection` is the agent to act: the side to speak, and after the talk side 0 and side 1 to choose, unseen by the
     other. Both get their reward after both have chosen. `infos` are empty until then, and have the outcome afterwards
-    (`env.outcome`).
+    (`env.outcome`). `speak_action` and `choose_action` of `env.py` write actions.
 
     Args:
         vocabulary: the words of both; None for the scripted bargainers' words.
@@ -56,12 +56,7 @@ class NegotiationAEC(AECEnv[str, Any, Any]):
         ConfigError: an argument is out of range.
     """
 
-    metadata: ClassVar[dict[str, Any]] = {
-        "name": "negotiation_v1",
-        "render_modes": ["ansi", "human"],
-        "render_fps": 1,
-        "is_parallelizable": False,
-    }
+    metadata: ClassVar[dict[str, Any]] = {**TurnsAEC.metadata, "name": "negotiation_v1"}
 
     def __init__(
         self,
@@ -71,103 +66,37 @@ class NegotiationAEC(AECEnv[str, Any, Any]):
         rules: Rules | None = None,
         render_mode: str | None = None,
     ) -> None:
-        super().__init__()
         check_arguments("NegotiationAEC", reward, scenarios)
-        if render_mode not in (None, *self.metadata["render_modes"]):
-            raise ConfigError("unknown render mode", where="NegotiationAEC", got=repr(render_mode), fix="ansi, human or None")
         self.vocabulary = vocabulary or bargainer_vocabulary()
-        self.scenarios, self.reward, self.rules, self.render_mode = scenarios, reward, rules or Rules(), render_mode
-        self.possible_agents = list(PLAYERS)
-        # One object per agent for its whole life, because it seeds samples.
-        self.observation_spaces: dict[str, spaces.Space[Any]] = {
-            agent: observation_space(self.vocabulary, self.rules) for agent in PLAYERS
-        }
-        self.action_spaces: dict[str, spaces.Space[Any]] = {
-            agent: action_space(self.vocabulary, self.rules) for agent in PLAYERS
-        }
+        self.scenarios, self.reward, self.rules = scenarios, reward, rules or Rules()
+        observations, actions = (
+            (make(self.vocabulary, self.rules), make(self.vocabulary, self.rules)) for make in (observation_space, action_space)
+        )
+        super().__init__(PLAYERS, observations, actions, render_mode)
         self._words = action_space(self.vocabulary, self.rules)
-        self._rng, _ = seeding.np_random()
-        self._game: NegotiationGame | None = None
 
-    def observation_space(self, agent: str) -> spaces.Space[Any]:
-        """Return the observation space of an agent."""
-        return self.observation_spaces[agent]
+    def _begin(self, rng: np.random.Generator) -> NegotiationGame:
+        dialogue_seed = int(rng.integers(2**63))
+        scenario = draw_scenario(rng, self.scenarios, self.vocabulary.domain)
+        return NegotiationGame([scenario], [dialogue_seed], self.vocabulary, self.rules)
 
-    def action_space(self, agent: str) -> spaces.Space[Any]:
-        """Return the action space of an agent; `speak_action` and `choose_action` of `env.py` write actions."""
-        return self.action_spaces[agent]
+    def _side_to_act(self) -> int | None:
+        return side_to_act(self._game)
 
-    def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
-        """Start a dialogue.
+    def _seen(self, side: int) -> Any:
+        return observe(self._game, side)
 
-        Args:
-            seed: starts the generator of this dialogue and all later ones.
-            options: ignored.
-        """
-        if seed is not None:
-            self._rng, _ = seeding.np_random(seed)
-        dialogue_seed = int(self._rng.integers(2**63))
-        scenario = draw_scenario(self._rng, self.scenarios, self.vocabulary.domain)
-        self._game = NegotiationGame([scenario], [dialogue_seed], self.vocabulary, self.rules)
-        self.agents = list(PLAYERS)
-        self.rewards = dict.fromkeys(PLAYERS, 0.0)
-        self._cumulative_rewards = dict.fromkeys(PLAYERS, 0.0)
-        self.terminations, self.truncations = dict.fromkeys(PLAYERS, False), dict.fromkeys(PLAYERS, False)
-        self.infos: dict[str, dict[str, Any]] = {agent: {} for agent in PLAYERS}
-        self.agent_selection = self._to_act() or PLAYERS[0]
+    def _act(self, side: int, action: Any) -> None:
+        act(self._game, side, action or {}, self._words)
 
-    def observe(self, agent: str) -> Any:
-        """Return an agent's observation, from its own perspective.
+    def _reward(self, side: int) -> float:
+        return side_reward(self._game, side, self.reward)
 
-        Raises:
-            ScenarioError: no dialogue has begun.
-        """
-        return observe(self._open(), PLAYERS.index(agent))
+    def _outcome(self) -> dict[str, Any]:
+        return outcome(self._game)
 
-    def step(self, action: Any) -> None:
-        """Apply the action of `agent_selection`; None once it has ended.
-
-        Raises:
-            ScenarioError: the action is outside the agent's space, or no dialogue has begun.
-        """
-        game, agent = self._open(), self.agent_selection
-        if self.terminations[agent]:
-            self._was_dead_step(action)
-            return
-        self._cumulative_rewards[agent] = 0.0
-        act(game, PLAYERS.index(agent), action or {}, self._words)
-        following = self._to_act()
-        if following is None:
-            self.terminations = dict.fromkeys(PLAYERS, True)
-            self.rewards = {player: side_reward(game, side, self.reward) for side, player in enumerate(PLAYERS)}
-            self.infos = {player: outcome(game) for player in PLAYERS}
-        self.agent_selection = following or PLAYERS[0]
-        self._accumulate_rewards()
-        if self.render_mode == "human":
-            self.render()
-
-    def render(self) -> str | None:
-        """Return the dialogue so far as text, with nothing hidden."""
-        text = render_dialogue(self._open(), 0)
-        if self.render_mode == "ansi":
-            return text
-        sys.stderr.write(text + "\n\n")
-        return None
-
-    def close(self) -> None:
-        """Do nothing: there are no resources to close."""
-
-    def _open(self) -> NegotiationGame:
-        if self._game is None:
-            raise ScenarioError("there has been no dialogue yet", where="NegotiationAEC", fix="call reset() first")
-        return self._game
-
-    def _to_act(self) -> str | None:
-        game = self._open()
-        for side, player in enumerate(PLAYERS):
-            if game.rows_to_speak(side).size or game.rows_to_choose(side).size:
-                return player
-        return None
+    def _text(self) -> str:
+        return render_dialogue(self._game, 0)
 
 
 class NegotiationActsAEC(NegotiationAEC):
