@@ -10,6 +10,7 @@ _ENTRY_POINTS = {
     "parley/NegotiationActs-v1": "parley.envs.negotiation.acts:NegotiationActsEnv",
     "parley/ResponseRanking-v1": "parley.envs.ranking.ranking_env:ResponseRankingEnv",
     "parley/MutualFriends-v1": "parley.envs.mutual_friends.env:MutualFriendsEnv",
+    "parley/Secret-v1": "parley.envs.secret.env:SecretEnv",
     "parley/Reply-v1": "parley.envs.generation.reply_env:ReplyEnv",
     "parley/Conversation-v1": "parley.envs.conversation.env:ConversationEnv",
 }

@@ -1,7 +1,8 @@
 """Causal Hugging Face models as learners of replies: lessons, low-rank adapters, and a margin for contrasts.
 
-A lesson is a prompt, with its special tokens spelled out, and a reply. Only the reply and its end are learned. The state of a
-training holds the weights that learn alone: those of the adapters, if the model has any.
+A lesson is a prompt, with its special tokens spelled out, and a reply; a conversation has several of both, and is read once.
+Only replies and their ends are learned. The state of a training holds the weights that learn alone: those of the adapters, if
+the model has any.
 
 Low-rank adapters, through peft (the extra `lora`): Hu et al. 2021 (arXiv 2106.09685). Beside each chosen layer W a product of
 two small matrices is learned, W + (alpha / r) B A, with B = 0 at the start. `merged` adds the product to W, so the result is a
@@ -174,11 +175,13 @@ class ChatLesson:
         prompt: the text before the reply, special tokens spelled out.
         reply: the reply to learn.
         ended: whether it shall end there; False of a reply that was cut.
+        more: texts that follow in the same conversation, each with the reply behind it.
     """
 
     prompt: str
     reply: str
     ended: bool = True
+    more: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -212,19 +215,24 @@ class ChatLessons:
     """
 
     def __init__(self, tokenizer: Any, lessons: Sequence[ChatLesson], end_id: int, longest: float) -> None:
-        self._read: list[tuple[list[int], list[int]]] = []
+        self._read: list[tuple[list[int], list[bool]]] = []
         for lesson in lessons:
-            prompt, reply = (tokenizer(text, add_special_tokens=False).input_ids for text in (lesson.prompt, lesson.reply))
-            reply = [*reply, end_id] if lesson.ended else reply
-            if not prompt or not reply:
-                what = "the prompt" if not prompt else "the reply"
-                raise DataError(f"{what} of a lesson has no tokens", got=repr(lesson.prompt or lesson.reply)[:80])
-            if len(prompt) + len(reply) > longest:
-                got = f"{len(prompt) + len(reply):,} tokens, and the model reads {longest:,}"
+            read: list[int] = []
+            is_own: list[bool] = []
+            for prompt, reply in ((lesson.prompt, lesson.reply), *lesson.more):
+                before, own = (tokenizer(text, add_special_tokens=False).input_ids for text in (prompt, reply))
+                own = [*own, end_id] if lesson.ended else own
+                if not (read or before) or not own:
+                    what = "the prompt" if own else "the reply"
+                    raise DataError(f"{what} of a lesson has no tokens", got=repr(prompt or reply)[:80])
+                read += [*before, *own]
+                is_own += [*[False] * len(before), *[True] * len(own)]
+            if len(read) > longest:
+                got = f"{len(read):,} tokens, and the model reads {longest:,}"
                 fix = "leave such prompts out, or take a shorter reply"
                 raise DataError("a lesson is longer than the model reads", where=repr(lesson.prompt)[:80], got=got, fix=fix)
-            self._read.append((prompt, reply))
-        self.num_targets = np.array([len(reply) for _, reply in self._read], dtype=np.int64)
+            self._read.append((read, is_own))
+        self.num_targets = np.array([sum(is_own) for _, is_own in self._read], dtype=np.int64)
 
     def __len__(self) -> int:
         return len(self._read)
@@ -233,17 +241,16 @@ class ChatLessons:
         """Return the lessons at `indices` (B,)."""
         chosen = [self._read[index] for index in indices.tolist()]
         # Nothing is read after the last token.
-        longest = max(len(prompt) + len(reply) for prompt, reply in chosen) - 1
-        first = min(len(prompt) for prompt, _ in chosen) - 1
+        longest = max(len(read) for read, _ in chosen) - 1
+        first = min(is_own.index(True) for _, is_own in chosen) - 1
         ids_BL = torch.zeros((len(chosen), longest), dtype=torch.int64)
         mask_BL, targets_BL = torch.zeros_like(ids_BL), torch.zeros_like(ids_BL)
         real_BL = torch.zeros_like(ids_BL, dtype=torch.bool)
-        for row, (prompt, reply) in enumerate(chosen):
-            read = torch.tensor([*prompt, *reply])
-            end = len(read) - 1
+        for row, (ids, is_own) in enumerate(chosen):
+            read, end = torch.tensor(ids), len(ids) - 1
             ids_BL[row, :end], mask_BL[row, :end] = read[:-1], 1
             targets_BL[row, :end] = read[1:]
-            real_BL[row, len(prompt) - 1 : end] = True
+            real_BL[row, :end] = torch.tensor(is_own[1:])
         return ChatBatch(ids_BL, mask_BL, targets_BL[:, first:], real_BL[:, first:])
 
 

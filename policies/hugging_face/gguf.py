@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 from safetensors import safe_open
 
-from parley.envs.core.errors import CheckpointError, StorageError
+from parley.envs.core.errors import CheckpointError, StorageError, file_digest
 from parley.envs.core.storage.copies import turn_of
 from parley.envs.corpora.arrow import cache_root
 
@@ -206,6 +206,8 @@ def _no_progress_bar() -> Iterator[None]:
 
 
 ADAPTER, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
+BASE_DIGEST = "base.json"
+"""File beside an adapter with the digest of the base that it was trained on."""
 _CONFIG = "config.json"
 _FOLDER_FIX = 'write the folder of the base there: "base_model_name_or_path": "/path/of/the/base"'
 _warned: set[Path] = set()
@@ -241,6 +243,14 @@ def base_of(folder: Path) -> Path:
     raise CheckpointError(what, where=folder / ADAPTER, got=f"base_model_name_or_path {name!r}", fix=fix)
 
 
+def weights_digest(folder: Path) -> str:
+    """Return one digest of the weights in a folder of `save_pretrained`."""
+    digests = sha256()
+    for path in sorted(folder.glob("*.safetensors")):
+        digests.update(f"{path.name} {file_digest(path)}\n".encode())
+    return digests.hexdigest()
+
+
 def tokenizer_folder(folder: Path, base: Path) -> Path:
     """Return the folder of the tokenizer: the adapter's if it has one, else the base's."""
     has_tokenizer = any((folder / name).is_file() for name in ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt"))
@@ -262,6 +272,14 @@ def with_adapter(model: Any, folder: Path) -> Any:
 
     require_peft()
     from peft import PeftModel
+
+    base = base_of(folder)
+    if (recorded := folder / BASE_DIGEST).is_file():
+        digest = json.loads(recorded.read_text(encoding="utf-8"))["digest"]
+        if digest != (present := weights_digest(base)):
+            got = f"weights {present[:12]} in {base}, and it was trained on {digest[:12]}"
+            fix = f"put that base back, or {_FOLDER_FIX}"
+            raise CheckpointError("the adapter was trained on another base", where=folder, got=got, fix=fix)
 
     try:
         with warnings.catch_warnings():

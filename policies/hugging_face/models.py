@@ -12,7 +12,10 @@ Shapes: B or R inputs, N searched positions, P positions around them, T tokens o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -21,7 +24,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from parley.envs.core.errors import CheckpointError, ConfigError, ParleyError, how_to_install
+from parley.envs.core.errors import CheckpointError, ConfigError, ParleyError, how_to_install, sync
 from parley.envs.core.storage.copies import fetched_file, fetched_model
 from parley.envs.core.storage.uris import HUGGING_FACE
 from parley.policies.chat.addresses import GGUF
@@ -30,12 +33,14 @@ from parley.policies.chat.settings import WeightSettings
 from parley.policies.chat.templates import options_of, prints_date, say_once, use_options
 from parley.policies.core.responder import model_inside
 from parley.policies.hugging_face.gguf import (
+    BASE_DIGEST,
     base_of,
     in_precision,
     is_adapter_alone,
     plain_folder,
     tell_of_adapter,
     tokenizer_folder,
+    weights_digest,
     with_adapter,
     without_adapter,
 )
@@ -302,6 +307,59 @@ def require_package(package: str, name: str) -> None:
     if find_spec(package) is None:
         fix = how_to_install(GGUF_EXTRA)
         raise ConfigError(f"this needs the package {package}, which is not installed", where=name, fix=fix)
+
+
+def write_pretrained(
+    model: Any, tokenizer: Any, folder: Path, documents: Mapping[str, str] | None = None, **options: Any
+) -> None:
+    """Write model and tokenizer aside, then move them into place.
+
+    Args:
+        model: of transformers, or adapters of peft.
+        tokenizer: of the model.
+        folder: the place.
+        documents: further files, by name.
+        options: of `save_pretrained` of the model.
+
+    Raises:
+        CheckpointError: the disk refuses.
+    """
+    aside = folder.with_name(f".{folder.name}.{os.getpid()}.partial")
+    try:
+        shutil.rmtree(aside, ignore_errors=True)
+        with without_progress_bars():
+            model.save_pretrained(aside, **options)
+        tokenizer.save_pretrained(aside)
+        for name, text in (documents or {}).items():
+            (aside / name).write_text(text, encoding="utf-8")
+        for part in aside.iterdir():
+            sync(part)
+        shutil.rmtree(folder, ignore_errors=True)
+        aside.rename(folder)
+        sync(folder.parent)
+    except OSError as error:
+        shutil.rmtree(aside, ignore_errors=True)
+        fix = "free disk space or choose another folder"
+        raise CheckpointError("the model cannot be written", where=folder, got=str(error), fix=fix) from None
+
+
+def write_adapter(model: Any, tokenizer: Any, base: str | Path, folder: Path) -> None:
+    """Write adapters alone, with the folder and the digest of their base.
+
+    Args:
+        model: the base with its adapters.
+        tokenizer: of the base.
+        base: name of the base, as of `read_placed`; no adapter itself.
+        folder: the place.
+
+    Raises:
+        CheckpointError: the disk refuses.
+    """
+    at = model_inside(folder_of(base)).absolute()
+    model.active_peft_config.base_model_name_or_path = str(at)
+    documents = {BASE_DIGEST: json.dumps({"digest": weights_digest(at)})}
+    # With "auto" peft looks for the base on a hub.
+    write_pretrained(model, tokenizer, folder, documents, save_embedding_layers=False)
 
 
 def require_config(folder: Path) -> None:

@@ -32,6 +32,8 @@ from parley.envs.negotiation.agents import agents
 from parley.envs.negotiation.corpora.catalogue import corpora
 from parley.envs.negotiation.domain import domains
 from parley.envs.ranking.corpora import candidate_corpora
+from parley.envs.secret.players import attackers as secret_attackers
+from parley.envs.secret.players import defenders as secret_defenders
 from parley.policies.chat.addresses import chat_models
 from parley.policies.chat.loading import CHAT_MODEL_KINDS
 from parley.policies.chat.settings import ChatSeat
@@ -46,8 +48,8 @@ class CheckArguments:
     """The part to check."""
 
     part: Annotated[conf.Positional[str], conf.arg(metavar="PART")]
-    """path/file.py:Name of an agent, a player of MutualFriends, a corpus, a strategy or rule, a responder, a ranker,
-    a method of attacks on rankers, a judge, a chat model, a model or method of trigger search."""
+    """path/file.py:Name of an agent, a player of MutualFriends or the secret game, a corpus, a strategy or rule, a responder,
+    a ranker, a method of attacks on rankers, a judge, a chat model, a model or method of trigger search."""
     json: Annotated[conf.FlagCreatePairsOff[bool], conf.arg(help_behavior_hint="")] = False
     """Print one JSON object on standard output."""
 
@@ -94,6 +96,8 @@ def run_list(verb: Verb, arguments: Sequence[str]) -> int:
     show_table(console, "Agents, beside run and checkpoint folders", ("name", "what it is"), [*parts["agents"].items()])
     bots = [*parts["friends agents"].items()]
     show_table(console, "Bots that look for common friends, beside runs and checkpoints", ("name", "what it does"), bots)
+    players = [*parts["secret attackers"].items(), *parts["secret defenders"].items()]
+    show_table(console, "Attackers and defenders of the secret game", ("name", "what it does"), players)
     show_table(console, "Games of negotiation, beside --scenarios random:", ("name", "what it is"), [*parts["games"].items()])
     show_table(console, "Corpora of negotiations", ("name", "what it is"), [*parts["corpora"].items()])
     pairs = [*parts["pair corpora"].items()]
@@ -163,6 +167,8 @@ def listing() -> dict[str, Any]:
         "rankers": {name: rankers.summary(name) for name in rankers} | RANKER_KINDS,
         "rank attacks": {name: rank_attacks.summary(name) for name in rank_attacks},
         "moves": {name: (inspect.getdoc(move) or "").splitlines()[0].rstrip(".") for name, move in moves.items()},
+        "secret attackers": {name: secret_attackers.summary(name) for name in secret_attackers},
+        "secret defenders": {name: secret_defenders.summary(name) for name in secret_defenders},
         "chat models": {name: chat_models.summary(name) for name in chat_models} | CHAT_MODEL_KINDS,
         "judges": {name: judges.summary(name) for name in judges} | JUDGE_KINDS,
         "decoders": {name: rule.summary for name, rule in RULES.items()},

@@ -205,6 +205,14 @@ OTHERS = (
         "parley play friends --partner mine.py:Bot",
     ),
     Verb.of(
+        "play secret",
+        "make a defender say its secret word yourself",
+        "parley.engine.secret.verbs.play:run_play_secret",
+        "parley play secret",
+        "parley play secret --defender decoder-filter --seed 7",
+        "parley play secret --defender gguf:SmolLM2-135M-Instruct.gguf",
+    ),
+    Verb.of(
         "play ranking",
         "edit candidate replies yourself, and see scores, ranks and the importance of words move",
         "parley.engine.ranking.verbs.play:run_play_ranking",

@@ -75,6 +75,7 @@ CHAPTERS = (
     "parley.engine.generation.page:JudgedSystems",
     "parley.engine.mutual_friends.page:HardenedFriends",
     "parley.engine.mutual_friends.page:MutualFriendsChapter",
+    "parley.engine.secret.page:Secrets",
     "parley.engine.core.page.sweeps:Sweeps",
     "parley.engine.core.page.trainings:Trainings",
     # Last: runs that no other chapter knows.

@@ -71,7 +71,7 @@ class TurnsMultiAgentEnv(MultiAgentEnv):
         name: tuple[Key, ...] = (self.stream_name, *self._stream, self._last_seed, self._num_dialogues)
         self._num_dialogues += 1
         self._begin(name)
-        return self._first()
+        return self.first_observation()
 
     def step(
         self, action_dict: Mapping[str, Any]
@@ -108,7 +108,8 @@ class TurnsMultiAgentEnv(MultiAgentEnv):
         ended = dict.fromkeys((*self.sides, "__all__"), over)
         return observations, rewards, ended, dict.fromkeys(ended, False), infos
 
-    def _first(self) -> Observed:
+    def first_observation(self) -> Observed:
+        """Return the observation of the agent to act first, and its empty information."""
         side = self._to_act()
         assert side is not None, "a dialogue begins with somebody's turn"
         return {self.sides[side]: self._seen(side)}, {self.sides[side]: {}}

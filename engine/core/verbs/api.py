@@ -63,6 +63,7 @@ KINDS = (
     "parley.envs.generation.game:REPLY_JUDGE",
     "parley.envs.mutual_friends.conformance:CHAT_CORPUS",
     "parley.envs.mutual_friends.conformance:FRIEND",
+    "parley.envs.secret.conformance:SECRET_PLAYER",
     "parley.policies.conformance:RESPONDER",
     "parley.policies.conformance:RANKER",
     "parley.policies.conformance:JUDGE",

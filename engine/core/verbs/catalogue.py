@@ -343,6 +343,15 @@ ENTRIES = (
         reports=True,
     ),
     Entry.of(
+        "evaluate secret",
+        "who makes a defender say its secret word, and who stays useful: attackers against defenders, scripted or chat models",
+        "parley.engine.secret.verbs.evaluate:EVALUATE_SECRET",
+        "parley evaluate secret                        # scripted players, in seconds",
+        "parley evaluate secret quick --defenders gguf:SmolLM2-135M-Instruct.gguf,naive",
+        "parley evaluate secret --attackers openai:http://127.0.0.1:8000/v1#llama --defenders mine.py:Bot --workers 2",
+        reports=True,
+    ),
+    Entry.of(
         "perturb audit",
         "how much strategies change, how it reads, and lines of each for a person to label",
         "parley.engine.perturb.verbs.audit:PERTURB_AUDIT",

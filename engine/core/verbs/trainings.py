@@ -87,6 +87,14 @@ TRAININGS = (
         "parley train target --set opponents.partner_share=0.25 --set reinforce.dialogues=40000",
     ),
     Entry.of(
+        "train chat",
+        "fit an adapter of a chat model to a seat of the secret game, from scripted play (extra lora)",
+        "parley.engine.secret.verbs.train_chat:TRAIN_CHAT",
+        "parley train chat --base gguf:SmolLM2-135M-Instruct.gguf --role defender",
+        "parley train chat --base hf:models/chat --role attacker --dialogues 2000 --run runs/attacker",
+        "parley train chat quick --base hf:models/chat  # 80 dialogues",
+    ),
+    Entry.of(
         "train seq2seq",
         "fit a sequence-to-sequence dialogue model to pairs of utterance and reply",
         "parley.engine.responders.seq2seq:TRAIN_SEQ2SEQ",

@@ -73,7 +73,7 @@ class NegotiationMultiAgentEnv(TurnsMultiAgentEnv):
     def start(self, game: NegotiationGame) -> Observed:
         """Start a given dialogue with this vocabulary and these rules; returns what `reset` does."""
         self._game = game
-        return self._first()
+        return self.first_observation()
 
     def _begin(self, name: tuple[Key, ...]) -> None:
         scenario = draw_scenario(stream(self._seed, "scenario", *name), self.scenarios, self.vocabulary.domain)

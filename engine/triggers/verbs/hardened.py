@@ -14,9 +14,7 @@ Lessons and found triggers: `lessons.py`. The metrics, `figures`, are likelihood
 
 from __future__ import annotations
 
-import os
 import shlex
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -57,7 +55,7 @@ from parley.engine.triggers.verbs.lessons import (
     training_lessons,
     validation_lessons,
 )
-from parley.envs.core.errors import CheckpointError, ConfigError, DataError, RunError, sync
+from parley.envs.core.errors import ConfigError, DataError, RunError
 from parley.envs.core.storage.copies import CHECKPOINT
 from parley.envs.core.storage.uris import HUGGING_FACE, display_path
 from parley.envs.corpora.arrow import data_root, root_words
@@ -280,6 +278,7 @@ class TrainHardened(Job[TrainHardenedConfig, HardenedBy, Summary]):
         """Make the lessons, measure, train (resuming exactly), store the model, and measure it."""
         from parley.policies.chat.predictor import ContrastObjective, merged
         from parley.policies.core.fitting.loop import Fit
+        from parley.policies.hugging_face.models import write_pretrained
 
         config, tokenizer, model = prepared.config, prepared.tokenizer, prepared.model
         with threads(config.threads):
@@ -310,7 +309,7 @@ class TrainHardened(Job[TrainHardenedConfig, HardenedBy, Summary]):
             model = model.eval().requires_grad_(False)
             # What is measured is what is stored.
             model = model.to(prepared.stored_as)
-            _save_pretrained(model, tokenizer, run.path / CHECKPOINT)
+            write_pretrained(model, tokenizer, run.path / CHECKPOINT)
             after, replies = figures(model.float(), tokenizer, lessons, config, reporter, said_before)
         _write_replies(run, lessons, said_before, replies)
         metrics = after | {name + BEFORE: figure for name, figure in before.items()}
@@ -404,31 +403,6 @@ def _before(
     estimates, replies = figures(prepared.model, prepared.tokenizer, lessons, prepared.config, reporter, None)
     run.event(_BEFORE, figures={name: figure.to_json() for name, figure in estimates.items()}, replies=replies)
     return estimates, replies
-
-
-def _save_pretrained(model: Any, tokenizer: Any, folder: Path) -> None:
-    """Write model and tokenizer aside, then move them into place.
-
-    Raises:
-        CheckpointError: the disk refuses.
-    """
-    from parley.policies.hugging_face.models import without_progress_bars
-
-    aside = folder.with_name(f".{folder.name}.{os.getpid()}.partial")
-    try:
-        shutil.rmtree(aside, ignore_errors=True)
-        with without_progress_bars():
-            model.save_pretrained(aside)
-        tokenizer.save_pretrained(aside)
-        for part in aside.iterdir():
-            sync(part)
-        shutil.rmtree(folder, ignore_errors=True)
-        aside.rename(folder)
-        sync(folder.parent)
-    except OSError as error:
-        shutil.rmtree(aside, ignore_errors=True)
-        fix = "free disk space or choose another folder"
-        raise CheckpointError("the model cannot be written", where=folder, got=str(error), fix=fix) from None
 
 
 def _write_replies(run: RunFolder, lessons: LessonSplits, before: Mapping[str, str], after: Mapping[str, str]) -> None:

@@ -244,6 +244,7 @@ CONTRACTS = {
     "ScanTask": "scan/test_scan.py",
     "SearchRoster": "negotiation/verbs/test_whitebox.py",
     "SearchTask": "triggers/verbs/test_search.py",
+    "SecretMatches": "secret/test_evaluate.py",
     "TacticTrials": "negotiation/verbs/test_tactic.py",
     "TalkTriggerRoster": "negotiation/verbs/test_trigger.py",
     "TextSearchTask": "triggers/verbs/test_text_search.py",
