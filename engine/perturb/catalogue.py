@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from parley.engine.perturb.strategies.draws import seeds_of
 from parley.engine.perturb.strategies.texts import Edits, Texts
-from parley.engine.perturb.strategy import ByEdits, Expectation, PerturbSettings, Strategy
+from parley.engine.perturb.strategy import RANDOM_WORDS, ByEdits, Expectation, PerturbSettings, RandomWords, Strategy
 from parley.envs.core.conformance import Kind, expect, same_alone
 from parley.envs.core.errors import ConfigError
 from parley.envs.core.registry import Registry, made_part, nearest
@@ -260,9 +260,10 @@ def require_names(chosen: str, *more: str) -> None:
     """
     allowed = (*strategies, *GROUPS, *more)
     for name in names(chosen):
-        if name not in allowed and ".py:" not in name:
+        if name.removesuffix(RANDOM_WORDS) not in allowed and ".py:" not in name:
             what = f"no perturbation strategy is called {name!r}{nearest(name, allowed)}"
-            raise ConfigError(what, fix=f"strategies: {', '.join(allowed)}, or path/file.py:Name")
+            fix = f"strategies: {', '.join(allowed)}, or path/file.py:Name; NAME{RANDOM_WORDS} is the control of one"
+            raise ConfigError(what, fix=fix)
 
 
 def left_out(chosen: str, settings: PerturbSettings) -> tuple[str, ...]:
@@ -275,16 +276,21 @@ def build(chosen: Sequence[str], settings: PerturbSettings, resources: Resources
     """Build the strategies of those names.
 
     Args:
-        chosen: registered names, or `path/file.py:NAME` of a `build` function, a class that needs no arguments or a strategy.
+        chosen: registered names, or `path/file.py:NAME` of a `build` function, a class that needs no arguments or a strategy;
+            with `RANDOM_WORDS` behind it, its control.
         settings: the user's.
         resources: what strategies share.
 
     Raises:
         ConfigError: no such strategy, with the nearest name; or the named object is no strategy.
-        DataError: data that a strategy needs are missing.
+        DataError: data that a strategy needs are missing, or there are no words for a control.
     """
-    members = ("name", "expectation", "perturb")
-    return [made_part(strategies.kind, name, strategies.get(name), members, settings, resources) for name in chosen]
+    members, built = ("name", "expectation", "perturb"), list[Strategy]()
+    for name in chosen:
+        inner = name.removesuffix(RANDOM_WORDS)
+        strategy: Strategy = made_part(strategies.kind, inner, strategies.get(inner), members, settings, resources)
+        built.append(strategy if inner == name else RandomWords(strategy, resources.common))
+    return built
 
 
 DEFAULT = PerturbSettings()

@@ -22,8 +22,9 @@ from typing import ClassVar, Literal, Protocol
 
 import numpy as np
 
-from parley.engine.perturb.strategies.texts import Edits, FlatContexts
+from parley.engine.perturb.strategies.texts import Edits, FlatContexts, num_changed, spans
 from parley.envs.core.config import Configuration, PositiveFloat, PositiveInt, PositiveShare
+from parley.envs.core.errors import DataError
 from parley.envs.core.seeds import stream
 from parley.envs.corpora.pairs.turns import Turns, Utterance
 
@@ -142,3 +143,46 @@ class OnUtterances(ABC):
     @abstractmethod
     def utterance(self, words: Utterance, rng: np.random.Generator) -> Utterance:
         """Return the perturbed utterance; `words` holds at least one word."""
+
+
+RANDOM_WORDS = ":random-words"
+"""Ending of the name of a strategy's control."""
+
+
+class RandomWords:
+    """The control of a strategy: random words replace as many words of each utterance as the strategy changes.
+
+    Args:
+        strategy: that is controlled; with its seeds the numbers of words are equal.
+        common: words to draw from, two or more.
+
+    Raises:
+        DataError: there are fewer.
+    """
+
+    def __init__(self, strategy: Strategy, common: Sequence[str]) -> None:
+        self.name, self.expectation = f"{strategy.name}{RANDOM_WORDS}", strategy.expectation
+        if len(common) < 2:
+            fix = "name a model or a corpus, whose words are drawn"
+            raise DataError("a control has no words to draw from", where=self.name, got=f"{len(common)} words", fix=fix)
+        self._strategy, self._common = strategy, common
+
+    def perturb(self, contexts: Sequence[Turns], seeds: Sequence[int]) -> list[Turns]:
+        """Return contexts with random words; the seeds are those of the strategy."""
+        after = self._strategy.perturb(contexts, seeds)
+        return [
+            tuple(
+                tuple(self._drawn(words, changed, rng) for words, changed in zip(turn, changed_turn, strict=True))
+                for turn, changed_turn in zip(turns, changed_turns, strict=True)
+            )
+            for turns, changed_turns, rng in zip(contexts, after, (stream(seed, self.name) for seed in seeds), strict=True)
+        ]
+
+    def _drawn(self, before: Utterance, after: Utterance, rng: np.random.Generator) -> Utterance:
+        words = list(before)
+        number = min(len(words), num_changed(spans(((before,),), ((after,),))))
+        for position in sorted(rng.permutation(len(words))[:number].tolist()):
+            drawn = int(rng.integers(len(self._common)))
+            # A word is not replaced by itself.
+            words[position] = self._common[drawn - (self._common[drawn] == words[position])]
+        return tuple(words)

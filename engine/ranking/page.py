@@ -25,10 +25,11 @@ from parley.engine.core.tables.table import figure
 from parley.engine.core.verbs.campaign import CONTROL, RESULT, START
 from parley.engine.perturb.replies.catalogue import rules as known_rules
 from parley.engine.perturb.strategies.texts import pieces, spans_of_words
+from parley.engine.perturb.strategy import RANDOM_WORDS
 from parley.engine.ranking.metrics.campaign import ATTACKS, GAIN, GAIN_BEYOND_CONTROL, HELD
 from parley.engine.ranking.metrics.campaign import RANKERS as HARDENED
 from parley.engine.ranking.metrics.erasure import figure_1
-from parley.engine.ranking.metrics.ranking import CHANGE, CLEAN, RankedRows, describe, first_place, metric_of
+from parley.engine.ranking.metrics.ranking import CHANGE, CLEAN, CONTEXT, RankedRows, describe, first_place, metric_of
 from parley.engine.ranking.metrics.searched import (
     AHEAD,
     BASELINE,
@@ -46,6 +47,7 @@ from parley.engine.ranking.metrics.searched import (
     rank_movement,
 )
 from parley.engine.ranking.verbs.attack import ATTACK_RANKING, BUDGET, GOAL
+from parley.engine.ranking.verbs.hardened import ATTACK, POOL, RANKING, SEARCHED, TRAIN_HARDENED_RANKER, metric_name
 from parley.engine.ranking.verbs.minmax import MINMAX_RANKING
 from parley.engine.ranking.verbs.prepared import not_scored
 from parley.engine.ranking.verbs.ranking import EVALUATE_RANKING, RANKERS, RULES, SEVERAL, SIZE
@@ -112,7 +114,11 @@ class Rankings(_OfContexts):
         sentence = f"{best} puts a right reply first in {number(SHARE, clean[best].value)} of the contexts"
         marks, details, warnings = {f"{best}, {CLEAN}": clean[best]}, [], list[str]()
         for keeps_labels in (True, False):
-            rules = [rule for rule, keeps in run.read(RankedRows).rules.items() if keeps is keeps_labels]
+            rules = [
+                rule
+                for rule, keeps in run.read(RankedRows).rules.items()
+                if keeps is keeps_labels and not rule.endswith(RANDOM_WORDS)
+            ]
             shares = {rule: share for rule in rules if (share := _first_place(run, best, rule)).n}
             marks |= {f"{best}, {rule}": share for rule, share in shares.items()}
             if worst := _worst(run, best, shares, keeps_labels):
@@ -284,7 +290,7 @@ class AttackedContext(NamedTuple):
 
     Args:
         row: of the context.
-        changed: texts of changed replies by index.
+        changed: texts of changed replies by index, of a changed context at `CONTEXT`.
         ranks: of all replies before and after the attack, by ranker.
         about: index of the attacked reply.
         fooled: True if a right ranking became wrong, or if the rest of a spoiled right reply is still first.
@@ -299,6 +305,18 @@ class AttackedContext(NamedTuple):
     fooled: bool
     num_changed: int
     remarks: Sequence[str] = ()
+
+    @property
+    def turns(self) -> Iterator[Markup]:
+        """The turns of the context, changed words marked."""
+        after = self.changed.get(CONTEXT, "\n".join(self.row["context"])).split("\n")
+        for turn, changed in zip(self.row["context"], after, strict=True):
+            same = turn == changed
+            yield (
+                line("{}", turn or "(says nothing)")
+                if same
+                else marked(pieces(spans_of_words(turn, changed), "before", "after"))
+            )
 
 
 def drafted(run: Run, number: int, rule: str) -> AttackedContext | None:
@@ -353,7 +371,7 @@ def _item(draft: AttackedContext) -> Item:
         body=joined(
             [
                 badges([*badge, *((remark, None) for remark in draft.remarks)]),
-                paragraphs(turn or "(says nothing)" for turn in row["context"]),
+                paragraphs(draft.turns),
                 sides(["candidate", *(f"rank by {ranker}" for ranker in draft.ranks)], candidates),
                 _importance(row, first, about),
             ]
@@ -570,4 +588,46 @@ class HardenedRankers(Hardenings):
             unit="dialogues",
             marks=held,
             details=[comparison(metrics[gain], other) for other, gain in gains.items() if gain in metrics],
+        )
+
+
+class HardenedEncoders(Chapter):
+    """The chapter of hardened encoders of Hugging Face."""
+
+    name, title, unit = "hardened-encoders", "Hardened encoders", "contexts"
+    jobs = (TRAIN_HARDENED_RANKER.name,)
+    in_tables, open_tables = True, True
+    curves = tuple(
+        CurveSource(kind, what, "nats", {"training": "train_loss", "validation": "validation_loss"})
+        for kind, what in (("epoch", "loss"), (f"{CONTROL} epoch", "loss of the control"))
+    )
+    stages: ClassVar = {
+        TRAIN_HARDENED_RANKER.name: Stages(
+            {RANKING: "groups of candidates", POOL: "all right replies", ATTACK: "a fresh search"}, others="hidden"
+        )
+    }
+    terms: ClassVar = {
+        r"\bcontrol\b": ("Control", "the same encoder, trained as long on contexts as they are."),
+        r"\brandom words\b": ("Random words", "as many words of the same questions replaced at random."),
+    }
+
+    def verdict_of(self, run: Run) -> Verdict | None:
+        """Answer with the fresh search; what the hardening cost without an attack is a detail."""
+        if not run.metrics:
+            return None
+        names = ("", "before", "control")
+        searched, clean = ({name: run.metrics[metric_name(of, name)] for name in names} for of in (SEARCHED, CLEAN))
+        held, whole = ({name: number(SHARE, share.value) for name, share in shares.items()} for shares in (searched, clean))
+        gains = {"before the hardening": "gain", "in the control, trained as long on contexts as they are": "beyond"}
+        return Verdict(
+            sentence=f"Under a fresh search the right reply stays first in {held['']} of the contexts, "
+            f"before {held['before']}, control {held['control']}.",
+            metric=_HELD,
+            number=searched[""],
+            unit="dialogues",
+            marks={name or "after": share for name, share in searched.items()},
+            details=[
+                *(comparison(run.metrics[metric_name(SEARCHED, ending)], other) for other, ending in gains.items()),
+                f"Without an attack: {whole['']}, before {whole['before']}, control {whole['control']}.",
+            ],
         )

@@ -34,7 +34,7 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from parley.envs.core.errors import CheckpointError, ConfigError, DataError, how_to_install
 from parley.envs.core.seeds import derive_seed
@@ -63,13 +63,14 @@ def require_peft() -> None:
     _peft()
 
 
-def adapted(model: Any, settings: LoraSettings, seed: int) -> Any:
+def adapted(model: Any, settings: LoraSettings, seed: int, task: str | None = "CAUSAL_LM") -> Any:
     """Return the model with fresh adapters, the only weights of it that learn.
 
     Args:
-        model: of transformers, a causal one; its layers are exchanged in place.
+        model: of transformers; its layers are exchanged in place.
         settings: of the adapters.
         seed: of their first weights.
+        task: peft's name of the kind of model; None for encoders.
 
     Raises:
         ConfigError: peft is not installed, the model has no layer of those names, or they are embeddings that are tied.
@@ -77,7 +78,7 @@ def adapted(model: Any, settings: LoraSettings, seed: int) -> Any:
     peft = _peft()
     modules = [name.strip() for name in settings.modules.split(",") if name.strip()]
     config = peft.LoraConfig(
-        task_type="CAUSAL_LM",
+        task_type=task,
         r=settings.rank,
         lora_alpha=settings.alpha,
         lora_dropout=settings.dropout,
@@ -133,11 +134,15 @@ def merged(model: Any, where: str | None = None) -> Any:
 
 @torch.inference_mode()
 def _probe_logits(model: Any) -> torch.Tensor:
-    """Return the logits of a few tokens of all parts of the vocabulary."""
+    """Return the logits, or the states, of a few tokens of all parts of the vocabulary."""
     layer = model.get_input_embeddings()
     num, device = layer.weight.shape[0], layer.weight.device
     ids = torch.linspace(0, num - 1, _PROBE, device=device).long()[None]
     more = {"decoder_input_ids": ids} if model.config.is_encoder_decoder else {}
+    if not getattr(model, "can_generate", lambda: False)():
+        # An encoder has no cache, and perhaps no head.
+        read = model(input_ids=ids)
+        return (read.logits if "logits" in read else read.last_hidden_state).clone()
     logits: torch.Tensor = model(input_ids=ids, use_cache=False, **more).logits
     return logits.clone()
 
@@ -254,7 +259,28 @@ class ChatLessons:
         return ChatBatch(ids_BL, mask_BL, targets_BL[:, first:], real_BL[:, first:])
 
 
-class ChatPredictor(Predictor[ChatBatch]):
+class LearningWeights(nn.Module):
+    """A module whose state is the weights that learn alone."""
+
+    def state_dict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:  # type: ignore[override]  # torch has overloads
+        """Return the weights that learn, by name."""
+        return dict(self._learning())
+
+    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
+        """Set the weights that learn.
+
+        Raises:
+            KeyError: a weight that learns is not in it.
+        """
+        with torch.no_grad():
+            for name, parameter in self._learning():
+                parameter.copy_(state_dict[name])
+
+    def _learning(self) -> Iterator[tuple[str, Tensor]]:
+        return ((name, parameter) for name, parameter in self.named_parameters() if parameter.requires_grad)
+
+
+class ChatPredictor(LearningWeights, Predictor[ChatBatch]):
     """A causal model of transformers, or one with adapters.
 
     Args:
@@ -285,23 +311,6 @@ class ChatPredictor(Predictor[ChatBatch]):
         """Return the sum of `nll`, from the model's own forward, because its head may scale logits and has no bias."""
         nll = self.nll(batch).sum()
         return Loss(nll, nll)
-
-    def state_dict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:  # type: ignore[override]  # torch has overloads
-        """Return the weights that learn, by name."""
-        return dict(self._learning())
-
-    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
-        """Set the weights that learn.
-
-        Raises:
-            KeyError: a weight that learns is not in it.
-        """
-        with torch.no_grad():
-            for name, parameter in self._learning():
-                parameter.copy_(state_dict[name])
-
-    def _learning(self) -> Iterator[tuple[str, Tensor]]:
-        return ((name, parameter) for name, parameter in self.named_parameters() if parameter.requires_grad)
 
 
 @torch.inference_mode()

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
 from parley.envs.core.errors import ConfigError
+from parley.envs.core.storage.copies import fetched_model
+from parley.envs.core.storage.uris import HUGGING_FACE
+from parley.envs.corpora.pairs.turns import Turn
 from parley.policies.chat.addresses import is_chat_address, is_local
 from parley.policies.chat.settings import DEFAULT, MAX_REPLY_TOKENS, ChatModelSettings
 from parley.policies.core.responder import Responder, kinds, load_trained
@@ -17,6 +21,7 @@ def load_responder(
     *,
     answers: Path | None = None,
     max_tokens: int = MAX_REPLY_TOKENS,
+    replies: Sequence[Turn] = (),
 ) -> Responder:
     """Return the response model of a name.
 
@@ -26,6 +31,7 @@ def load_responder(
         chat: settings of loading or asking a Hugging Face or chat model, with its device.
         answers: folder of a run in which a chat model's answers are kept, so that it is asked nothing twice; None keeps none.
         max_tokens: of a reply of a Hugging Face or chat model at most.
+        replies: that a Hugging Face encoder, such as a bi-encoder, answers with.
 
     Returns:
         The model; one of Parley's own is a `TrainableResponder` on the CPU, in evaluation mode.
@@ -36,6 +42,10 @@ def load_responder(
     """
     if ".py:" in str(name):
         return _own_responder(str(name), chat, answers, max_tokens)
+    if is_encoder(str(name)):
+        from parley.policies.ranking.answering import load_encoder_responder
+
+        return load_encoder_responder(fetched_model(str(name).removeprefix(HUGGING_FACE)), replies, chat.device)
     if is_local(str(name)):
         from parley.policies.hugging_face.responder import load_local_responder
 
@@ -46,6 +56,15 @@ def load_responder(
 
         return ChatResponder(load_chat_model(str(name), chat, answers=answers), max_tokens)
     return load_trained(name)
+
+
+def is_encoder(name: str) -> bool:
+    """Return whether a name stands for a bi-encoder, a cross-encoder or a classifier of Hugging Face."""
+    if not name.startswith(HUGGING_FACE):
+        return False
+    from parley.policies.ranking.answering import encoder_kind
+
+    return bool(encoder_kind(fetched_model(name.removeprefix(HUGGING_FACE))))
 
 
 def _own_responder(name: str, chat: ChatModelSettings, answers: Path | None, max_tokens: int) -> Responder:

@@ -324,15 +324,32 @@ def write_pretrained(
     Raises:
         CheckpointError: the disk refuses.
     """
-    aside = folder.with_name(f".{folder.name}.{os.getpid()}.partial")
-    try:
-        shutil.rmtree(aside, ignore_errors=True)
+
+    def write(aside: Path) -> None:
         with without_progress_bars():
             model.save_pretrained(aside, **options)
         tokenizer.save_pretrained(aside)
         for name, text in (documents or {}).items():
             (aside / name).write_text(text, encoding="utf-8")
-        for part in aside.iterdir():
+
+    write_aside(folder, write)
+
+
+def write_aside(folder: Path, write: Callable[[Path], None]) -> None:
+    """Write a folder aside, then move it into place.
+
+    Args:
+        folder: to write; an older one goes.
+        write: writes the files into a folder that may not be there.
+
+    Raises:
+        CheckpointError: the disk refuses.
+    """
+    aside = folder.with_name(f".{folder.name}.{os.getpid()}.partial")
+    try:
+        shutil.rmtree(aside, ignore_errors=True)
+        write(aside)
+        for part in aside.rglob("*"):
             sync(part)
         shutil.rmtree(folder, ignore_errors=True)
         aside.rename(folder)

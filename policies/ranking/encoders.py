@@ -146,7 +146,7 @@ _SIDE_BY_SIDE = 64
 """Number of texts read at once on a device that is no CPU."""
 _NO_LIMIT = 10**9
 _NUM_KEPT = 4096
-"""Number of context vectors that a bi-encoder keeps, because an attack asks about its contexts again and again."""
+"""Vectors of contexts, and of replies, that a bi-encoder keeps: attacks ask about contexts, and pools about replies, again."""
 
 
 class _Cut(NamedTuple):
@@ -188,7 +188,7 @@ class CrossEncoder(LimitedRanker):
         prompt: str = "",
         by_template: bool = False,
     ) -> None:
-        self._model, self._tokenizer = model.eval().requires_grad_(False), tokenizer
+        self.model, self._tokenizer = model.eval().requires_grad_(False), tokenizer
         self._activation, self._prompt = activation or torch.nn.Identity(), prompt
         self._template = PairTemplate(tokenizer, prompt) if by_template else None
         if model.config.num_labels not in (1, 2):
@@ -211,13 +211,24 @@ class CrossEncoder(LimitedRanker):
     @torch.inference_mode()
     def score_all(self, pairs: Sequence[Pair]) -> list[np.ndarray]:
         """Return the logit of a right reply behind the activation; of two logits, the difference."""
-        rows = [self._read(context, reply) for context, candidates in pairs for reply in candidates]
-        scores = np.empty(len(rows))
-        for block, read in _alike(rows, self._model.device):
-            logits_BK = self._activation(self._model(**read).logits.double())
-            scores[block] = (logits_BK[:, -1] - logits_BK[:, 0] if logits_BK.shape[1] == 2 else logits_BK[:, 0]).cpu()
+        scores = self._logits(pairs, self._activation).cpu().numpy()
         edges = np.cumsum([0, *(len(candidates) for _, candidates in pairs)])
         return [scores[start:end] for start, end in pairwise(edges)]
+
+    def learned_scores(self, pairs: Sequence[Pair]) -> list[Tensor]:
+        """Return the log-odds of each pair's candidates (C,) float64, with gradients."""
+        scores_P = self._logits(pairs, torch.nn.Identity(), _SIDE_BY_SIDE)
+        return list(scores_P.split([len(candidates) for _, candidates in pairs]))
+
+    def _logits(self, pairs: Sequence[Pair], activation: torch.nn.Module, together: int = 0) -> Tensor:
+        """Return the scores of all candidates in a row (P,) float64; `together` as of `_alike`."""
+        rows = [self._read(context, reply) for context, candidates in pairs for reply in candidates]
+        blocks, scores = list[int](), [torch.zeros(0, dtype=torch.float64, device=self.model.device)]
+        for block, read in _alike(rows, self.model.device, together):
+            logits_BK = activation(self.model(**read).logits.double())
+            scores.append(logits_BK[:, -1] - logits_BK[:, 0] if logits_BK.shape[1] == 2 else logits_BK[:, 0])
+            blocks += block
+        return torch.cat(scores)[np.argsort(blocks)]
 
     def unread(self, context: Context, candidates: Sequence[Utterance]) -> Unread:
         """Return how many turns are left out or cut for some candidate, and how many replies lose their end."""
@@ -304,13 +315,14 @@ class BiEncoder(LimitedRanker):
         default_prompt: str = "",
         truncate: int | None = None,
     ) -> None:
-        self._model, self._tokenizer = model.eval().requires_grad_(False), tokenizer
-        self._modules, self._cosine, self._prompts = tuple(modules), cosine, prompts
+        self.model, self._tokenizer = model.eval().requires_grad_(False), tokenizer
+        self._modules, self.cosine, self._prompts = tuple(modules), cosine, prompts
         self._default_prompt, self._truncate = default_prompt, truncate
         self._longest = _most_tokens(tokenizer, model, longest)
         self._num_marks = tokenizer.num_special_tokens_to_add()
         self._read_context = lru_cache(maxsize=_NUM_KEPT)(self._newest)
         self._kept: dict[str, Tensor] = {}
+        self._kept_replies: dict[str, Tensor] = {}
         self._ids: dict[str, int] = {}
         self._words: tuple[str, ...] = ()
 
@@ -319,9 +331,10 @@ class BiEncoder(LimitedRanker):
         context_texts = [self._read_context(context).text for context, _ in pairs]
         self._keep(context_texts)
         replied = [[self._prompts[1] + detokenise(reply) for reply in candidates] for _, candidates in pairs]
-        of_replies = self._vectors(list(dict.fromkeys(chain.from_iterable(replied))), "right", self._prompts[1])
+        texts = list(dict.fromkeys(chain.from_iterable(replied)))
+        self._kept_replies = self._with_vectors(self._kept_replies, texts, "right", self._prompts[1])
         return [
-            np.array([float(self._kept[text] @ of_replies[reply]) for reply in replies])
+            np.array([float(self._kept[text] @ self._kept_replies[reply]) for reply in replies])
             for text, replies in zip(context_texts, replied, strict=True)
         ]
 
@@ -344,7 +357,7 @@ class BiEncoder(LimitedRanker):
         """
         read_context, pieces = self._read_context(context).text, list(written(reply))
         self._keep([read_context])
-        layer, embedded = self._model.get_input_embeddings(), dict[str, Tensor]()
+        layer, embedded = self.model.get_input_embeddings(), dict[str, Tensor]()
 
         def follow(layer: object, given: object, vectors_1LD: Tensor) -> Tensor:
             embedded["vectors_1LD"] = vectors_1LD.detach().requires_grad_()
@@ -353,7 +366,7 @@ class BiEncoder(LimitedRanker):
         text = self._prompts[1] + "".join(piece for pair in pieces for piece in pair)
         row = self._read(text, "right", self._prompts[1], return_offsets_mapping=True)
         spans_L: Any = row.pop("offset_mapping")
-        read = {name: torch.tensor([ids], device=self._model.device) for name, ids in row.items()}
+        read = {name: torch.tensor([ids], device=self.model.device) for name, ids in row.items()}
         with torch.enable_grad(), layer.register_forward_hook(follow):
             score = (self._pooled(read, self._prompt_tokens(self._prompts[1]))[0] * self._kept[read_context].clone()).sum()
             (gradient_1LD,) = torch.autograd.grad(score, embedded["vectors_1LD"])
@@ -391,7 +404,7 @@ class BiEncoder(LimitedRanker):
 
     def _embedded(self, words: Sequence[str]) -> Tensor:
         """Return embeddings (W, D); a word of several tokens has the mean of theirs."""
-        layer, device = self._model.get_input_embeddings(), self._model.device
+        layer, device = self.model.get_input_embeddings(), self.model.device
         if self._words and words is self._words:
             rows_WD: Tensor = layer(torch.tensor([self._ids[word] for word in words], device=device))
             return rows_WD
@@ -414,10 +427,14 @@ class BiEncoder(LimitedRanker):
         return len(self._tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]) + self._num_marks
 
     def _keep(self, texts: Sequence[str]) -> None:
-        new = [text for text in dict.fromkeys(texts) if text not in self._kept]
-        if len(self._kept) + len(new) > _NUM_KEPT:
-            self._kept = {text: self._kept[text] for text in {*texts} - {*new}}
-        self._kept |= self._vectors(new, "left", self._prompts[0])
+        self._kept = self._with_vectors(self._kept, texts, "left", self._prompts[0])
+
+    def _with_vectors(self, kept: dict[str, Tensor], texts: Sequence[str], cut: str, prompt: str) -> dict[str, Tensor]:
+        """Return kept vectors with those of texts; too many older ones are left out."""
+        new = [text for text in dict.fromkeys(texts) if text not in kept]
+        if len(kept) + len(new) > _NUM_KEPT:
+            kept = {text: kept[text] for text in {*texts} - {*new}}
+        return kept | self._vectors(new, cut, prompt)
 
     def _read(self, text: str, cut: str, prompt: str, **also: bool) -> Read:
         """Return a text's tokens, cut on a side if they are too many; its prompt stays."""
@@ -439,21 +456,39 @@ class BiEncoder(LimitedRanker):
 
     def _pooled(self, read: dict[str, Tensor], num_prompt: int) -> Tensor:
         """Return the vectors (B, E) float64 of texts of equally long prompts, on the CPU."""
-        out = self._model(**read)
+        out = self.model(**read)
         features: dict[str, Any] = {TOKENS: out.last_hidden_state.double()}
-        if getattr(self._model.config, "output_hidden_states", False):
+        if getattr(self.model.config, "output_hidden_states", False):
             features[LAYERS] = out.hidden_states
         for module in self._modules:
             module(features, num_prompt)
         vectors_BE: Tensor = features[VECTOR][:, : self._truncate].cpu()
-        return F.normalize(vectors_BE, dim=1) if self._cosine else vectors_BE
+        return F.normalize(vectors_BE, dim=1) if self.cosine else vectors_BE
 
     @torch.inference_mode()
     def _vectors(self, texts: Sequence[str], cut: str, prompt: str) -> dict[str, Tensor]:
         """Return the vector (E,) float64 of each text, cut on a side if it is too long."""
+        return self._encoded(texts, cut, prompt)
+
+    def learned_vectors(self, contexts: Sequence[Context], replies: Sequence[Utterance]) -> tuple[Tensor, Tensor]:
+        """Return the vectors of contexts (B, E) and of replies (R, E), float64, with gradients."""
+        asked = [self._read_context(context).text for context in contexts]
+        replied = [self._prompts[1] + detokenise(reply) for reply in replies]
+        of_contexts, of_replies = (
+            self._encoded(list(dict.fromkeys(texts)), cut, prompt, _SIDE_BY_SIDE)
+            for texts, cut, prompt in zip((asked, replied), ("left", "right"), self._prompts, strict=True)
+        )
+        return torch.stack([of_contexts[text] for text in asked]), torch.stack([of_replies[text] for text in replied])
+
+    def forget(self) -> None:
+        """Forget the vectors that are kept, because the weights have changed."""
+        self._kept, self._kept_replies = {}, {}
+
+    def _encoded(self, texts: Sequence[str], cut: str, prompt: str, together: int = 0) -> dict[str, Tensor]:
+        """Return the vector of each text; `together` as of `_alike`."""
         rows, num_prompt = [self._read(text, cut, prompt) for text in texts], self._prompt_tokens(prompt)
         vectors: dict[str, Tensor] = {}
-        for block, read in _alike(rows, self._model.device):
+        for block, read in _alike(rows, self.model.device, together):
             vectors |= {texts[row]: vector_E for row, vector_E in zip(block, self._pooled(read, num_prompt), strict=True)}
         return vectors
 
@@ -470,9 +505,15 @@ def context_text(context: Context) -> str:
     return "\n".join(map(detokenise, context))
 
 
-def _alike(rows: Sequence[Read], device: torch.device) -> Iterator[tuple[list[int], dict[str, Tensor]]]:
-    """Yield texts of equally many tokens, side by side: their rows, and the model's arguments."""
-    together = 1 if device.type == "cpu" else _SIDE_BY_SIDE
+def _alike(rows: Sequence[Read], device: torch.device, together: int = 0) -> Iterator[tuple[list[int], dict[str, Tensor]]]:
+    """Yield texts of equally many tokens, side by side: their rows, and the model's arguments.
+
+    Args:
+        rows: the texts.
+        device: of the model.
+        together: texts that are read at once at most; 0 for one on a CPU, `_SIDE_BY_SIDE` elsewhere.
+    """
+    together = together or (1 if device.type == "cpu" else _SIDE_BY_SIDE)
     order = sorted(range(len(rows)), key=lambda i: len(rows[i]["input_ids"]))
     for _, same in groupby(order, key=lambda i: len(rows[i]["input_ids"])):
         alike = list(same)
@@ -511,7 +552,7 @@ def load_hugging_face_ranker(folder: Path, device: str = "cpu") -> CrossEncoder 
     """Return the ranker of a folder; nothing is downloaded, no code in it is run, weights are safetensors.
 
     Args:
-        folder: as `save_pretrained`, or sentence-transformers, wrote it.
+        folder: as `save_pretrained`, or sentence-transformers, wrote it; or a run that holds it as its checkpoint.
         device: torch device.
 
     Raises:
@@ -519,6 +560,7 @@ def load_hugging_face_ranker(folder: Path, device: str = "cpu") -> CrossEncoder 
         CheckpointError: there is no such folder, or it holds no ranker, one that wants code of its own to be run, one whose
             parts are not known here, or not all weights.
     """
+    folder = model_inside(folder)
     modules = _modules(folder)
     with reading(folder):
         settings = read_settings(folder / _SETTINGS)
@@ -537,6 +579,12 @@ def load_hugging_face_ranker(folder: Path, device: str = "cpu") -> CrossEncoder 
     if len(modules) > 1:
         _refuse(folder / _MODULES, ", ".join(module.kind for module in modules), "a cross-encoder of one transformer")
     return _cross_encoder(folder, transformer, settings, is_listed=bool(modules), device=device)
+
+
+def transformer_folder(folder: Path) -> Path:
+    """Return the folder of the transformer in the folder of a ranker."""
+    modules = _modules(folder)
+    return modules[0].folder if modules else folder
 
 
 def is_causal(folder: Path) -> bool:

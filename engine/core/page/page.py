@@ -69,6 +69,7 @@ CHAPTERS = (
     "parley.engine.perturb.page:Perturbations",
     "parley.engine.perturb.page:Audits",
     "parley.engine.ranking.page:HardenedRankers",
+    "parley.engine.ranking.page:HardenedEncoders",
     "parley.engine.ranking.page:Rankings",
     "parley.engine.ranking.page:RankerAttacks",
     "parley.engine.generation.page:TrainedGenerators",

@@ -193,6 +193,7 @@ def run_fit(
     reporter: Reporter,
     measure: Callable[[], Mapping[str, float]] = dict,
     say: Callable[[Any], str] = perplexities,
+    kind: str = "epoch",
 ) -> None:
     """Run the rest of a fit; every epoch becomes an event of the run.
 
@@ -202,6 +203,7 @@ def run_fit(
         reporter: receives messages and progress.
         measure: returns figures of the model after an epoch, by name, for the event.
         say: returns an epoch in words.
+        kind: of the events.
     """
     tell_precision(fit, folder, reporter)
     if fit.history or fit.batches_done:
@@ -210,7 +212,7 @@ def run_fit(
 
     def on_epoch(epoch: EpochRow) -> None:
         figures = measure()
-        folder.event("epoch", **epoch.as_row(), **figures)
+        folder.event(kind, **epoch.as_row(), **figures)
         figures_text = "".join(f", {name.replace('_', ' ')} {value:.3f}" for name, value in figures.items())
         reporter.say(f"epoch {epoch.number:2d} ({epoch.stage}): {say(epoch)}{figures_text}, {epoch.seconds:.0f} s")
 

@@ -183,6 +183,14 @@ TRAININGS = (
         "parley train matcher --start runs/matcher --against iiw,search --run runs/matcher-hardened",
     ),
     Entry.of(
+        "train hardened-ranker",
+        "harden a Hugging Face bi-encoder or cross-encoder; before, after and control in one table",
+        "parley.engine.ranking.verbs.hardened:TRAIN_HARDENED_RANKER",
+        "parley train hardened-ranker --model hf:BIENCODER --corpus faq.csv#shares=70:15:15",
+        "parley train hardened-ranker full --model hf:CROSSENCODER --against character-noise,misspellings,iiw",
+        "parley train hardened-ranker --model hf:BIENCODER --corpus ubuntu_irc --limit 2000 --set fit.max_epochs=1",
+    ),
+    Entry.of(
         "train editor",
         "train a policy that edits replies to mislead a frozen ranker (RLlib)",
         "parley.engine.ranking.verbs.editor:TRAIN_EDITOR",

@@ -89,6 +89,7 @@ CLEAN = "clean"
 PERTURBED_SHARE = "perturbed_share"
 CHANGE_RATE, TOUCHED_CHANGE_RATE = "change_rate", "change_rate_touched"
 DIFFERENT = "different_replies"
+RIGHT, RIGHT_CHANGE = "right_replies", "right_replies_change"
 ACTIVITY, ENTITY = "activity_f1", "entity_f1"
 CONTEXT_SIMILARITY, REPLY_SIMILARITY, BLEU = "context_similarity", "reply_similarity", "bleu"
 GAIN, P_VALUE = "_gain", "_p"
@@ -107,6 +108,8 @@ _KINDS: dict[str, Metric] = {
     TOUCHED_CHANGE_RATE: Metric(
         "changed replies, touched contexts", _EITHER, "the same over the contexts in which something was changed", "share"
     ),
+    RIGHT: Metric("right replies", "higher: better", "share of replies that are the recorded one; of encoders alone", "share"),
+    RIGHT_CHANGE: Metric("right replies, change", "higher: better", "less the share behind the same contexts as they are"),
     DIFFERENT: Metric("different replies", "", "to contexts as they are; few: it hardly reads them", "count", main=True),
     ACTIVITY: Metric("activity F1", _BETTER, f"{_F1_OVER}, 0 to 1", "rate", main=True),
     ENTITY: Metric("entity F1", _BETTER, f"{_F1_OVER}, 0 to 1; 0 where it has no entity", "rate", main=True),
@@ -161,12 +164,15 @@ def base_metrics(strategies: Sequence[str]) -> list[str]:
     return [*(f"{PERTURBED_SHARE}.{name}" for name in strategies), f"{DIFFERENT}.{BASE}.{CLEAN}", *of_strategies, *f1]
 
 
-def robustness_metrics(rows: Sequence[Row], num_resamples: int = NUM_TEST_RESAMPLES) -> dict[str, Estimate]:
+def robustness_metrics(
+    rows: Sequence[Row], num_resamples: int = NUM_TEST_RESAMPLES, *, exact: bool = False
+) -> dict[str, Estimate]:
     """Return all metrics of rows, without kinds for which no row has a number.
 
     Args:
         rows: those with status "error" are left out with a warning.
         num_resamples: of the significance tests.
+        exact: whether a reply is right if it is the recorded one, and wrong otherwise, as of a bot that retrieves replies.
     """
     examples = finished(rows)
     if len(examples) < len(rows):
@@ -188,6 +194,14 @@ def robustness_metrics(rows: Sequence[Row], num_resamples: int = NUM_TEST_RESAMP
         else:
             replied = [reply["reply"] for reply in strategy_replies if not is_no_reply(reply)]
             metrics[f"{DIFFERENT}.{where}"] = count(len(set(replied)), len(replied))
+        if exact:
+            right, before = (
+                [reply["reply"] == row["truth"] for reply, row in zip(of, examples, strict=True)]
+                for of in (strategy_replies, replies[model, ""])
+            )
+            metrics[f"{RIGHT}.{where}"] = rate(sum(right), len(right))
+            if strategy:
+                metrics[f"{RIGHT_CHANGE}.{where}"] = rate_difference(right, before)
         if without := sum(map(is_no_reply, strategy_replies)):
             metrics[f"{NO_REPLY_SHARE}.{where}"] = rate(without, len(strategy_replies))
         for kind in (ACTIVITY, ENTITY, CONTEXT_SIMILARITY, REPLY_SIMILARITY, BLEU):
@@ -298,10 +312,12 @@ _NOTE_F1 = (
     "maximum. n: examples whose true reply has an activity in every utterance."
 )
 _NOTE_SIMILARITY = (
+    Column("right", f"{RIGHT}.{{model}}.{{situation}}", PERCENT, optional=True),
+    Column("right, change", f"{RIGHT_CHANGE}.{{model}}.{{situation}}", PERCENT, signed=True, optional=True),
     "Cosine similarity of the mean embeddings (the model's own) of clean and perturbed contexts, and of the model's replies to "
     "them; BLEU of the two replies. Changed replies: share unlike the reply to the clean context, of all examples and of "
     "those whose context was touched; touched: share of contexts in which something was changed. Brackets: 95 % intervals. "
-    f"Star: p < 0.05 against the untrained model on the same contexts. {_TESTS}"
+    f"Star: p < 0.05 against the untrained model on the same contexts. {_TESTS}",
 )
 _NOTE_UNITS = (
     "F1 in percent, brackets: 95 % intervals. Both models answer the same contexts; words that may enter them are those of the "

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, get_args
 
-from parley.engine.perturb.catalogue import Resources
+from parley.engine.perturb.catalogue import Resources, strategies
 from parley.engine.perturb.replies.settings import ReplySettings
-from parley.engine.perturb.replies.shapes import Attacks, Rule, RuleResources
+from parley.engine.perturb.replies.shapes import Attacks, Rule, RuleResources, build_questions
 from parley.engine.perturb.strategy import PerturbSettings
 from parley.envs.core.conformance import Kind, expect, same_alone
 from parley.envs.core.errors import ConfigError
@@ -47,34 +47,39 @@ SEVEN = ("iiw", "rsw", "sow", "rlw-half", "rlw-1", "rnpv", "ngr")
 """Those of the paper's tables 3 and 4."""
 GROUPS = {"all": SEVEN}
 """Names that stand for several rules."""
+QUESTIONS = {"questions": ("character-noise", "random-swap", "stopword-dropout", "data-paraphrase")}
+"""The name that stands for strategies on contexts that need no further data."""
 
 
-def rule_names(chosen: str) -> tuple[str, ...]:
+def rule_names(chosen: str, *, questions: bool = False) -> tuple[str, ...]:
     """Return the rules that a list of names and groups names, once each.
 
     Args:
         chosen: separated by commas.
+        questions: whether strategies on contexts may be named, too.
 
     Raises:
         ConfigError: none is named, or one is unknown, with the nearest name.
     """
     parts = [part.strip() for part in chosen.split(",") if part.strip()]
-    rules_named = tuple(dict.fromkeys(name for part in parts for name in GROUPS.get(part, (part,))))
+    groups = GROUPS | QUESTIONS if questions else GROUPS
+    rules_named = tuple(dict.fromkeys(name for part in parts for name in groups.get(part, (part,))))
     if not rules_named:
         raise ConfigError("no reply rule is named", got=repr(chosen), fix=f"rules: {', '.join(rules)}; or all")
     for name in rules_named:
-        if name not in rules and ".py:" not in name:
-            allowed = [*GROUPS, *rules]
+        if name not in rules and ".py:" not in name and not (questions and name in strategies):
+            allowed = [*groups, *rules, *(strategies if questions else ())]
             what = f"no reply rule is called {name!r}{nearest(name, allowed)}"
             raise ConfigError(what, fix=f"rules: {', '.join(allowed)}, or path/file.py:Name")
     return rules_named
 
 
 def build_rules(chosen: Sequence[str], resources: RuleResources) -> list[Rule]:
-    """Build the rules of those names.
+    """Build the rules of those names; behind a strategy on contexts stands its control.
 
     Args:
-        chosen: registered names, or `path/file.py:NAME` of a `build` function, a class that needs no arguments or a rule.
+        chosen: registered names of rules and strategies, or `path/file.py:NAME` of a `build` function, a class that needs no
+            arguments or a rule.
         resources: what rules share.
 
     Raises:
@@ -82,7 +87,13 @@ def build_rules(chosen: Sequence[str], resources: RuleResources) -> list[Rule]:
         DataError: data that a rule needs are missing.
     """
     members = ("name", "attacks", "keeps_labels", "apply")
-    return [made_part(rules.kind, name, rules.get(name), members, resources) for name in chosen]
+    built: list[Rule] = []
+    for name in chosen:
+        if name in strategies and name not in rules:
+            built += build_questions(name, resources)
+        else:
+            built.append(made_part(rules.kind, name, rules.get(name), members, resources))
+    return built
 
 
 def _group(key: str, context: str, *replies: str, fixed: int | None = None) -> CandidateGroup:

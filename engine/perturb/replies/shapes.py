@@ -29,6 +29,9 @@ Strategies on contexts (`engine/perturb/catalogue.py`), turned on right replies.
 
 None of Li et al. 2019; both are of English alone.
 
+Other strategies change the question: the turns of the context. Replies stay, so the right one stays right. Beside each stands
+its control: as many random words of the training contexts in the same turns (`RandomWords`).
+
 RSW: words of the right reply by synonyms (Replace Words by Synonyms).
 
 Source: Li et al. 2019, section 3.2: WordNet from NLTK, neither stop words nor named entities; the reply stays right.
@@ -52,7 +55,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal, NamedTuple, Protocol
 
@@ -63,10 +66,10 @@ from parley.engine.perturb.catalogue import build as build_strategies
 from parley.engine.perturb.replies.language import ReplyLanguage, TermCounts, is_word
 from parley.engine.perturb.replies.settings import ReplySettings, SynonymChoice
 from parley.engine.perturb.strategies.draws import uniforms
-from parley.engine.perturb.strategies.texts import Edits, FlatContexts, running
-from parley.engine.perturb.strategy import ByEdits, Expectation
+from parley.engine.perturb.strategies.texts import Edits, FlatContexts, num_changed, running, spans
+from parley.engine.perturb.strategy import ByEdits, Expectation, RandomWords, Strategy
 from parley.envs.core.errors import ConfigError
-from parley.envs.corpora.pairs.turns import Utterance
+from parley.envs.corpora.pairs.turns import Turns, Utterance
 from parley.envs.ranking.groups import CandidateGroup, Context
 
 LanguageCode = Literal["en", "zh"]
@@ -268,12 +271,73 @@ def build_negation(resources: RuleResources) -> PerturbedReplies:
     return _english("negation", "add-negation", resources)
 
 
-def _english(name: str, strategy: str, resources: RuleResources) -> PerturbedReplies:
+def _require_english(name: str, resources: RuleResources) -> None:
     if resources.code != "en":
         raise ConfigError(f"{name} knows English alone", got=resources.code, fix="leave it out of the rules")
+
+
+def _english(name: str, strategy: str, resources: RuleResources) -> PerturbedReplies:
+    _require_english(name, resources)
     (built,) = build_strategies([strategy], resources.shared.settings, resources.shared)
     assert isinstance(built, ByEdits), f"{strategy} says what it changes"
     return PerturbedReplies(name, built)
+
+
+_NUM_USUAL = 1000
+"""Words that a control draws from, the most frequent ones."""
+
+
+class ChangedQuestion:
+    """A strategy on contexts as a rule: turns of the context change, replies stay.
+
+    Args:
+        strategy: one after which a good model answers as before, or its control.
+
+    Raises:
+        ConfigError: the answer should change.
+    """
+
+    attacks: Attacks = "context"
+    keeps_labels = True
+
+    def __init__(self, strategy: Strategy) -> None:
+        self.name, self._strategy = strategy.name, strategy
+        if strategy.expectation is not Expectation.SHOULD_NOT_CHANGE:
+            fix = "parley evaluate robustness measures how often the reply changes"
+            raise ConfigError(
+                "the strategy changes what is asked: the right reply is no longer right", where=self.name, fix=fix
+            )
+
+    def apply(self, groups: Sequence[CandidateGroup], seeds: Sequence[int]) -> list[Attacked]:
+        """Return the groups with changed contexts; no candidate counts as changed."""
+        after = self._strategy.perturb([_turns(group.context) for group in groups], seeds)
+        return [_asked(group, tuple(words for (words,) in turns)) for group, turns in zip(groups, after, strict=True)]
+
+
+def words_changed(before: Context, after: Context) -> int:
+    """Count the changed words of a context."""
+    return num_changed(spans(_turns(before), _turns(after)))
+
+
+def _turns(context: Context) -> Turns:
+    return tuple((words,) for words in context)
+
+
+def _asked(group: CandidateGroup, context: Context) -> Attacked:
+    return Attacked(replace(group, context=context), (0,) * len(group.candidates))
+
+
+def build_questions(name: str, resources: RuleResources) -> list[ChangedQuestion]:
+    """Build a strategy on contexts as a rule, and its control.
+
+    Raises:
+        ConfigError: there is no such strategy, the right reply would not stay right, or the language is not English.
+        DataError: data of the strategy, or words of training contexts, are missing.
+    """
+    _require_english(name, resources)
+    (strategy,) = build_strategies([name], resources.shared.settings, resources.shared)
+    words = [word for word, _ in resources.counts.term.most_common() if is_word(word)][:_NUM_USUAL]
+    return [ChangedQuestion(strategy), ChangedQuestion(RandomWords(strategy, words))]
 
 
 _REPLACED = ("noun", "verb", "adjective", "adverb")

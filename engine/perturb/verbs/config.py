@@ -206,8 +206,8 @@ class RobustnessConfig(PerturbedConfig):
     """The evaluated model, and the perturbations of its contexts."""
 
     model: str = "runs/seq2seq"
-    """Response model: a run or checkpoint (parley train seq2seq, parley train vhred), hf:FOLDER, gguf:FILE,
-    openai:URL#MODEL, or path/file.py:Name."""
+    """Response model: a run or checkpoint (parley train seq2seq, parley train vhred), hf:FOLDER (a chat model; a
+    bi-encoder, which answers from all replies of the corpus; a classifier), gguf:FILE, openai:URL#MODEL, path/file.py:Name."""
     trained: str = ""
     """Runs of parley train adversarial on this model, separated by commas; each meets the strategies it was trained against."""
     beside: str = ""

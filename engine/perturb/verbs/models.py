@@ -28,14 +28,14 @@ from parley.engine.core.verbs.job import Reporter, drawn
 from parley.engine.perturb import catalogue
 from parley.engine.perturb.catalogue import Resources
 from parley.engine.perturb.metrics.table import BASE, BESIDE, CONTROL, ModelSize
-from parley.engine.perturb.strategy import Expectation, Strategy
+from parley.engine.perturb.strategy import RANDOM_WORDS, Expectation, Strategy
 from parley.engine.perturb.verbs.config import PerturbedConfig, RobustnessConfig
 from parley.envs.core.errors import CheckpointError, ConfigError, DataError
 from parley.envs.core.seeds import derive_seed, stream
 from parley.envs.core.storage.uris import display_path
 from parley.envs.corpora.pairs.compiled import PairCorpus, load_pairs
 from parley.envs.corpora.pairs.contexts import examples
-from parley.envs.corpora.pairs.turns import EOT, Example, Turns
+from parley.envs.corpora.pairs.turns import EOT, Example, Turn, Turns
 from parley.envs.corpora.pairs.vocabulary import SPECIALS, PairVocabulary
 from parley.policies.core.responder import GREEDY, DecoderSettings, require_decoder, stored_kind
 
@@ -45,8 +45,8 @@ if TYPE_CHECKING:
 
 
 def perturbation_seed(seed: int, strategy: str, key: str) -> int:
-    """Return the seed of a strategy on an example, derived from the master seed."""
-    return derive_seed(seed, "perturb", strategy, key)
+    """Return the seed of a strategy on an example, derived from the master seed; its control has the same."""
+    return derive_seed(seed, "perturb", strategy.removesuffix(RANDOM_WORDS), key)
 
 
 def perturbed_contexts(strategy: Strategy, shard: Shard[Example], seed: int) -> list[Turns]:
@@ -106,6 +106,12 @@ def chosen_examples(config: PerturbedConfig, name: str, turns: int, reporter: Re
     if turns > 1 and all(len(example.context) == 1 for example in chosen):
         reporter.say(f"the dialogues of {name} have one turn of context; {turns} could be read")
     return chosen, corpus
+
+
+def recorded_replies(config: RobustnessConfig) -> list[Turn]:
+    """Return the distinct replies of all splits of a corpus, which a retrieval bot answers with."""
+    corpus = load_pairs(config.corpus, config.data_root, every_word=True)
+    return list(dict.fromkeys(example.reply for split in corpus.splits for example in examples(corpus, split, 1, 1)))
 
 
 RANDOM_SOURCE = "random-source"
@@ -249,6 +255,7 @@ class ModelSpecs:
         corpus: that the base was fitted to; empty when it does not say.
         decoder: how they choose their replies.
         sizes: of the base and of the model beside it, by label; empty without one.
+        is_encoder: whether the base is an encoder of Hugging Face, whose reply is right or wrong.
     """
 
     models: tuple[ModelSpec, ...]
@@ -257,6 +264,7 @@ class ModelSpecs:
     corpus: str
     decoder: DecoderSettings = GREEDY
     sizes: Mapping[str, ModelSize] = field(default_factory=dict)
+    is_encoder: bool = False
 
     @property
     def words(self) -> Container[str] | None:
@@ -292,7 +300,7 @@ def open_models(config: RobustnessConfig) -> ModelSpecs:
         CheckpointError: a model is not there, damaged, of another kind, of another vocabulary, or trained was not what it is
             said to be.
     """
-    from parley.policies.core.responders import load_responder
+    from parley.policies.core.responders import is_encoder, load_responder
 
     decoder = located(DecoderSettings.parse(config.decoder))
     if not config.is_ours:
@@ -302,7 +310,8 @@ def open_models(config: RobustnessConfig) -> ModelSpecs:
         base = ModelSpec(BASE, absolute_name(config.model))
         model = load_responder(base.name, config.chat.on(config.device))
         require_decoder(model, decoder, config.model)
-        return ModelSpecs((base,), getattr(model, "turns", OWN_TURNS), None, "", decoder)
+        turns = getattr(model, "turns", OWN_TURNS)
+        return ModelSpecs((base,), turns, None, "", decoder, is_encoder=is_encoder(base.name))
     folder = require_checkpoint(config.model, "--model", "parley train seq2seq").absolute()
     responder = cast("TrainableResponder", load_responder(folder))
     require_decoder(responder, decoder, config.model)

@@ -1,10 +1,10 @@
 """Evaluation under perturbations: `parley evaluate robustness` (Niu & Bansal 2018, arXiv 1809.02079, tables 2, 4 and 9).
 
 A response model answers the contexts of a dialogue corpus as they were recorded and as every strategy edits them; models that
-were trained against strategies answer the clean contexts and those of their strategies; a model beside it answers the
-same contexts, such as one that reads pieces of words. A shard is a few examples with all of
-their replies; what a worker makes of them is one row each, and depends on nothing but the
-configuration.
+were trained against strategies answer the clean contexts and those of their strategies; a model beside it answers the same
+contexts, such as one that reads pieces of words. A Hugging Face bi-encoder answers with the best of all replies of the corpus,
+a classifier with a label (`policies/ranking/answering.py`). A shard is a few examples with all of their replies; what a worker
+makes of them is one row each, and depends on nothing but the configuration.
 
 Rows are those of `engine.perturb.verbs.config.ROBUSTNESS`. A model answers each context once: where a strategy changed
 nothing, the reply is the one to the clean context.
@@ -54,6 +54,7 @@ from parley.engine.perturb.verbs.models import (
     models_of,
     open_models,
     perturbed_contexts,
+    recorded_replies,
     report_left_out,
 )
 from parley.envs.core.errors import ConfigError, DataError
@@ -147,8 +148,9 @@ class RobustnessWorker:
         self.strategies: list[Strategy] = build(config.strategy_names, config.perturb, shared)
         self.activities = Activities.open(shared) if asking.scored else None
         chat, answers = config.chat.on(config.device), Path(asking.answers) if asking.answers else None
+        replies = recorded_replies(config) if models.is_encoder else ()
         self.models = [
-            (model, load_responder(model.name, chat, answers=answers, max_tokens=config.chat.max_tokens))
+            (model, load_responder(model.name, chat, answers=answers, max_tokens=config.chat.max_tokens, replies=replies))
             for model in models.models
         ]
         if config.is_ours:
@@ -359,7 +361,11 @@ class EvaluateRobustness(ItemsJob[RobustnessConfig, QueryTask, Example]):
             f"robustness of {config.model} on {config.corpus or models.corpus}",
             f"{len(evaluation.items):,} {config.split} examples, {len(evaluation.facts[STRATEGIES])} strategies, "
             f"replies by {config.decoder}, seed {config.seed}.",
-            {**robustness_metrics(rows), **_unknown_word_shares(models, rows), **_reference_scores(evaluation, rows)},
+            {
+                **robustness_metrics(rows, exact=models.is_encoder),
+                **_unknown_word_shares(models, rows),
+                **_reference_scores(evaluation, rows),
+            },
             evaluation.facts,
         )
 

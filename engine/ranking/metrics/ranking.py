@@ -16,6 +16,7 @@ import numpy as np
 
 from parley.engine.core.stats.pairs import ItemFigures, ItemMetrics
 from parley.engine.core.stats.statistics import Estimate, Metric, Row, clustered_rate, count, finished, lost, mean_count
+from parley.engine.perturb.strategy import RANDOM_WORDS
 from parley.engine.ranking.metrics.erasure import KeptPoint, WordReading, kept_points
 from parley.engine.ranking.metrics.ranks import (
     KS,
@@ -39,8 +40,12 @@ from parley.envs.ranking.groups import CandidateKind
 
 CLEAN = "clean"
 """The rule where there is none."""
+CONTEXT = -1
+"""The place of the context among the changed candidates of a row."""
 CHANGE, P_VALUE = "_change", "_p"
 """Endings of `first_place`: minus the value on the same clean contexts, and the p-value of that difference."""
+BEYOND, BEYOND_P = "_beyond", "_beyond_p"
+"""Endings too: minus the value under the control of a strategy on questions, random words, and the p-value."""
 LESS, LESS_P = "_less", "_less_p"
 """Endings too: minus the value of another ranker on the same contexts, and the p-value (`engine/ranking/metrics/table.py`)."""
 TIES_RIGHT, TIES_WRONG = "_ties_right", "_ties_wrong"
@@ -154,10 +159,15 @@ class RankedRows:
             np.array([number for number, _ in positions], dtype=np.int64),
             np.array([score for _, scores in scored for score in scores], dtype=np.float64),
             np.array([label for number, _ in scored for label in self.rows[number]["labels"]], dtype=bool),
-            np.array([self.changed.get((key, rule), {}).get(position, 0) for key, position in positions], dtype=np.int64),
+            np.array([self._num_changed(key, rule, position) for key, position in positions], dtype=np.int64),
             np.array([kind for number, _ in scored for kind in self.rows[number]["kinds"]], dtype=str),
             self.rules.get(rule, True),
         )
+
+    def _num_changed(self, key: int, rule: str, position: int) -> int:
+        """Count the changed words of a candidate, or of its context."""
+        changed = self.changed.get((key, rule), {})
+        return changed.get(CONTEXT) or changed.get(position, 0)
 
     def measured(self, model: str, rule: str, ties: Ties = "expected") -> GroupMetrics:
         """Compute the metrics of a ranker under a rule or `CLEAN`, one value per context."""
@@ -249,6 +259,11 @@ def ranking_metrics(ranked: RankedRows) -> dict[str, Estimate]:
                 test = compared(here, before, ranked.clusters)[at_first]
                 metrics[f"{first}{CHANGE}.{model}.{rule}"] = test.difference
                 metrics[f"{first}{P_VALUE}.{model}.{rule}"] = count(test.p_value, test.difference.n)
+                if (control := f"{rule}{RANDOM_WORDS}") in ranked.rules:
+                    beside = only(ranked.measured(model, control), at_first)
+                    test = compared(here, beside, ranked.clusters)[at_first]
+                    metrics[f"{first}{BEYOND}.{model}.{rule}"] = test.difference
+                    metrics[f"{first}{BEYOND_P}.{model}.{rule}"] = count(test.p_value, test.difference.n)
     return metrics
 
 
@@ -319,6 +334,8 @@ _ENDINGS: Mapping[str, Metric] = {
     ),
     # Before P_VALUE, which ends it too.
     LESS_P: Metric(", p of the difference", "", "of two rankers, paired bootstrap over dialogues, two-sided"),
+    BEYOND: Metric(", beyond random words", "", "less the figure with as many random words in the same questions, mean"),
+    BEYOND_P: Metric(", p beyond random words", "", "paired bootstrap over dialogues, two-sided"),
     CHANGE: Metric(", change", "", "less the figure of the same contexts as they are, mean over contexts"),
     P_VALUE: Metric(", p of the change", "", "paired bootstrap over dialogues, two-sided"),
     TIES_RIGHT: Metric(", ties right", "", "if the relevant one of tied replies were always first", "rate"),

@@ -50,7 +50,7 @@ from parley.engine.core.tables.table import (
     num_measured,
     number,
 )
-from parley.engine.ranking.metrics.ranking import CLEAN, RankedRows, context_task
+from parley.engine.ranking.metrics.ranking import CLEAN, CONTEXT, RankedRows, context_task
 from parley.engine.ranking.metrics.ranks import GroupMetrics, compared
 
 
@@ -72,7 +72,9 @@ def rank_movement(ranked: RankedRows, model: str, rule: str) -> np.ndarray:
     moved = np.zeros((size, size), dtype=np.int64)
     before = dict(ranked.scores.get((model, CLEAN), ()))
     for index, scores in ranked.scores.get((model, rule), ()):
-        if indices := list(ranked.changed[index, rule]) if index in before else []:
+        changed = list(ranked.changed[index, rule]) if index in before else []
+        # Of a changed question, its right replies.
+        if indices := np.flatnonzero(ranked.rows[index]["labels"]).tolist() if CONTEXT in changed else changed:
             ranks = [
                 np.ceil(expected_ranks(group_scores)[indices]).astype(np.int64) - 1 for group_scores in (before[index], scores)
             ]

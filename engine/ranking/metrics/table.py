@@ -31,6 +31,7 @@ from parley.engine.core.stats.statistics import NOTHING, Estimate, count
 from parley.engine.core.tables.table import (
     ABSENT,
     DECIMAL,
+    PERCENT,
     PUBLISHED,
     STAR_NOTE,
     THOUSANDTHS,
@@ -44,8 +45,11 @@ from parley.engine.core.tables.table import (
     published_cell,
     read_published,
 )
+from parley.engine.perturb.strategy import RANDOM_WORDS
 from parley.engine.ranking.metrics.erasure import KS as KEPT_KS
 from parley.engine.ranking.metrics.ranking import (
+    BEYOND,
+    BEYOND_P,
     BY_KIND,
     CHANGE,
     CLEAN,
@@ -190,11 +194,22 @@ class EvaluationInfo:
         return _LONG if self.several or self.corpus == "douban" else _SHORT
 
     @property
+    def questions(self) -> list[str]:
+        """The strategies that change the question, without their controls."""
+        return [rule for rule in self.rules if f"{rule}{RANDOM_WORDS}" in self.rules]
+
+    @property
+    def reply_rules(self) -> dict[str, bool]:
+        """The rules that change replies, as in `rules`."""
+        changed = {name for rule in self.questions for name in (rule, f"{rule}{RANDOM_WORDS}")}
+        return {rule: keeps for rule, keeps in self.rules.items() if rule not in changed}
+
+    @property
     def situations(self) -> list[tuple[str, str, str]]:
-        """No rule, then each rule: its name, the heading of its first place, and the metric of that."""
+        """No rule, then each rule on replies: its name, the heading of its first place, and the metric of that."""
         return [
             (rule, f"{rule} {title(self.first, self.size, adversarial=not keeps)}", metric_of(self.first, keeps))
-            for rule, keeps in {CLEAN: True, **self.rules}.items()
+            for rule, keeps in {CLEAN: True, **self.reply_rules}.items()
         ]
 
 
@@ -205,9 +220,9 @@ def overview(metrics: Metrics, info: EvaluationInfo) -> EstimateTable:
         for rule, heading, kind in info.situations
     ]
     note = f"{info.first_title}: how often a right reply is first, a tie being worth its share.{_BRACKETS}"
-    if info.rules:
+    if info.reply_rules:
         note += _NOTE_RULES.format(first=info.first_title) + STAR_NOTE
-    untouched = {rule: metrics[f"{UNTOUCHED}.{rule}"].value for rule in info.rules}
+    untouched = {rule: metrics[f"{UNTOUCHED}.{rule}"].value for rule in info.reply_rules}
     if shares := [f"{rule} {100 * share:.1f} %" for rule, share in untouched.items() if share > 0]:
         note += f" Untouched contexts, {_UNTOUCHED[info.untouched]}: {', '.join(shares)}."
     if (unranked := metrics.get(UNRANKED, NOTHING)).value > 0:
@@ -219,8 +234,9 @@ def overview(metrics: Metrics, info: EvaluationInfo) -> EstimateTable:
 
 def tables(metrics: Metrics, info: EvaluationInfo) -> dict[str, EstimateTable]:
     """Return all metrics of unchanged candidates, and tables 3 to 6, by their headings; tables without rows are left out."""
-    tables = {"Candidates as they are": _attacked(metrics, info, (), True, _ALL)}
-    keeping, spoiling = ([rule for rule, keeps in info.rules.items() if keeps is wanted] for wanted in (True, False))
+    tables = {"Changed questions": _questions(metrics, info)} if info.questions else {}
+    tables["Candidates as they are"] = _attacked(metrics, info, (), True, _ALL)
+    keeping, spoiling = ([rule for rule, keeps in info.reply_rules.items() if keeps is wanted] for wanted in (True, False))
     if keeping:
         tables["Rules that keep labels"] = _attacked(metrics, info, keeping, True, info.columns)
     if spoiling:
@@ -233,6 +249,32 @@ def tables(metrics: Metrics, info: EvaluationInfo) -> dict[str, EstimateTable]:
     for keeps_labels, heading in ((True, "Training against rules that keep labels"), (False, "Training against other rules")):
         tables[heading] = _trained(metrics, info, keeps_labels)
     return {heading: table for heading, table in tables.items() if table.rows}
+
+
+def _questions(metrics: Metrics, info: EvaluationInfo) -> EstimateTable:
+    """Return how often a right reply is first behind changed questions, and behind as many random words."""
+    first = info.first_title
+    columns = [
+        Column(f"{CLEAN} {first}", f"{info.first}.{{model}}.{CLEAN}"),
+        Column(first, f"{info.first}.{{model}}.{{rule}}"),
+        _difference("change", info.first, _CHANGES, "{model}.{rule}"),
+        _difference("change, random words", info.first, _CHANGES, f"{{model}}.{{rule}}{RANDOM_WORDS}"),
+        _difference("beyond random words", info.first, (BEYOND, BEYOND_P), "{model}.{rule}"),
+        Column("untouched", f"{UNTOUCHED}.{{rule}}", PERCENT),
+        Column("words", f"{WORDS}.{{rule}}", _ALONE),
+    ]
+    rows = [
+        TableRow(f"{row.label}, {rule}", {**row.fields, "rule": rule})
+        for row in _models(metrics)
+        if row.label not in info.controls
+        for rule in info.questions
+    ]
+    note = (
+        f"{first} behind questions that a strategy changed; untouched ones are {_UNTOUCHED[info.untouched]}. Change: less "
+        f"{first} of the same questions as they are. Random words: as many in the same turns, drawn from training contexts. "
+        f"Words: changed of a changed question, mean.{_BRACKETS}{STAR_NOTE}"
+    )
+    return metric_table(metrics, "ranker, strategy", rows, columns, note, n=f"{info.first}.{{model}}.{{rule}}")
 
 
 def _models(metrics: Metrics) -> list[TableRow]:

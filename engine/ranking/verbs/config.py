@@ -26,7 +26,7 @@ from parley.engine.perturb.catalogue import Resources
 from parley.engine.perturb.replies.catalogue import build_rules, rule_names
 from parley.engine.perturb.replies.settings import ReplySettings
 from parley.engine.perturb.replies.shapes import Rule, RuleResources
-from parley.engine.perturb.strategy import PerturbSettings
+from parley.engine.perturb.strategy import RANDOM_WORDS, PerturbSettings
 from parley.engine.ranking.attacks.catalogue import attack_names
 from parley.engine.ranking.attacks.settings import AttackDetails, AttackSettings, GoalKind
 from parley.engine.ranking.metrics.ranking import CLEAN
@@ -40,7 +40,7 @@ from parley.envs.corpora.own_files import own_file
 from parley.envs.corpora.pairs.corpora import is_path, pair_corpora
 from parley.envs.corpora.pairs.turns import Utterance
 from parley.envs.ranking.compiled import CandidateCorpus, load_candidates
-from parley.envs.ranking.groups import CandidateGroup, CandidateOptions, CandidateSplit, Context
+from parley.envs.ranking.groups import CandidateGroup, CandidateKind, CandidateOptions, CandidateSplit, Context
 from parley.policies.chat.addresses import absolute_address, is_chat_address, short_address, weights_of
 from parley.policies.chat.settings import DEFAULT, ChatAsking, ChatModelSettings
 from parley.policies.core.responder import CONFIG, reading
@@ -48,6 +48,7 @@ from parley.policies.ranking.ranker import Ranker
 from parley.policies.ranking.rankers import LANGUAGE_MODEL, RESPONSE_MODEL, RESPONSE_ONLY, load_ranker, rankers
 
 if TYPE_CHECKING:
+    from parley.engine.ranking.verbs.hardened import TrainHardenedRankerConfig
     from parley.engine.ranking.verbs.matcher import TrainMatcherConfig
 
 
@@ -81,7 +82,8 @@ class RankersConfig(ShardedConfig):
     """Rankers separated by commas: tfidf, bm25, a run of a matching model, hf:FOLDER, gguf:FILE, openai:URL#MODEL, seq2seq:RUN,
     lm:RUN, or path/file.py:Name."""
     rules: str = "all"
-    """Rules on replies separated by commas: names, path/file.py:Name, all (the seven of Li et al. 2019), or none."""
+    """Rules separated by commas: on replies, by name, path/file.py:Name or all (the seven of Li et al. 2019); strategies of
+    parley perturb on the question, such as character-noise, or questions (four of them); or none."""
     corpus: str = DEFAULT_CORPUS
     """Corpus of candidates or of pairs: a name, a file or folder of label<TAB>turn<TAB>...<TAB>response lines, or
     path/file.py:NAME."""
@@ -89,6 +91,8 @@ class RankersConfig(ShardedConfig):
     """Split of the corpus."""
     limit: NumItemsOrAll = 0
     """At most so many contexts, the seed's choice of them; 0 for all."""
+    pool: bool = False
+    """Rank all right replies of the corpus in each context, as a bot does that answers from them, instead of a drawn group."""
     lexicon: Literal["", "nltk", "built-in"] = ""
     """Tags and synonyms: NLTK's data, or a small lexicon written for this project; when empty the latter for the built-in
     help desk alone."""
@@ -104,7 +108,7 @@ class RankersConfig(ShardedConfig):
         if not self.model_names:
             raise ConfigError("no ranker is named", got=repr(self.model), fix="such as --model tfidf,runs/smn")
         if self.rules != "none":
-            rule_names(self.rules)
+            rule_names(self.rules, questions=True)
 
     @property
     def model_names(self) -> tuple[str, ...]:
@@ -114,7 +118,7 @@ class RankersConfig(ShardedConfig):
     @property
     def rule_names(self) -> tuple[str, ...]:
         """The rules one by one, each once; none of them for "none"."""
-        return () if self.rules == "none" else rule_names(self.rules)
+        return () if self.rules == "none" else rule_names(self.rules, questions=True)
 
     @property
     def lexicon_name(self) -> Lexicon:
@@ -349,6 +353,8 @@ def _checkpoint(name: str) -> Path | None:
 
 
 logger = logging.getLogger(__name__)
+MOST_SCORES = 5_000_000
+"""Replies that are scored behind unchanged questions, with the whole pool of a corpus, at most."""
 _FEW_CONTEXTS = 50
 """A split of a user's file with fewer contexts than this is reported with its share of the file."""
 FEW = 64
@@ -398,7 +404,10 @@ def opened(config: RankersConfig) -> CandidateCorpus:
         DataError: it cannot be read.
     """
     options = config.candidates
-    if config.split == "train":
+    if config.pool:
+        # The wrong replies of groups are not used.
+        options = replace(options, size=2, train_size=2)
+    elif config.split == "train":
         # Groups that are ranked have the same size in every split.
         options = replace(options, train_size=options.size)
     return load_candidates(config.corpus, config.data_root, options=options)
@@ -430,16 +439,56 @@ def chosen_groups(config: RankersConfig, corpus: CandidateCorpus) -> Mapping[str
         logger.warning("%d of %d contexts are of the %s split: %s", len(split), whole, config.split, shares)
     rows = drawn(range(len(split)), config.limit, config.seed, corpus.name)
     cut = split.is_cut.tolist()
-    return {split.key(row): RankedGroup(split[row], int(split.dialogues[row]), is_cut=cut[row]) for row in rows}
+    groups = [split[row] for row in rows]
+    groups = _with_pool(groups, config, corpus) if config.pool else groups
+    return {
+        group.key: RankedGroup(group, int(split.dialogues[row]), is_cut=cut[row])
+        for row, group in zip(rows, groups, strict=True)
+    }
 
 
-def training_splits(config: TrainMatcherConfig, name: str, corpus: CandidateCorpus) -> dict[str, CandidateSplit]:
+def _with_pool(groups: Sequence[CandidateGroup], config: RankersConfig, corpus: CandidateCorpus) -> list[CandidateGroup]:
+    """Return groups whose candidates are all right replies of the corpus; right are those of any group of the same context.
+
+    Raises:
+        DataError: these are too many scores, or all replies are right.
+    """
+    pool: dict[Utterance, None] = {}
+    rights: dict[Context, set[Utterance]] = {group.context: set() for group in groups}
+    for split in corpus.splits.values():
+        utterance = cache(split.utterance_of)
+        for row, reply in split.positives().tolist():
+            words = utterance(reply)
+            pool[words] = None
+            if (context := tuple(map(utterance, split.contexts[row].tolist()))) in rights:
+                rights[context].add(words)
+    candidates, num = tuple(pool), len(groups) * len(pool)
+    if num > MOST_SCORES:
+        fix = f"--limit {MOST_SCORES // len(pool)} contexts or fewer, or --no-pool with candidates.size"
+        raise DataError(f"more than {MOST_SCORES:,} replies would be scored", where=config.corpus, got=f"{num:,}", fix=fix)
+    return [
+        CandidateGroup(
+            group.key,
+            group.context,
+            candidates,
+            labels := tuple(words in rights[group.context] for words in candidates),
+            tuple(CandidateKind.POSITIVE if label else CandidateKind.RANDOM for label in labels),
+            (True,) * len(candidates),
+        )
+        for group in groups
+    ]
+
+
+def training_splits(
+    config: TrainMatcherConfig | TrainHardenedRankerConfig, name: str, corpus: CandidateCorpus, *, right: bool
+) -> dict[str, CandidateSplit]:
     """Return the splits for training, epoch choice and test.
 
     Args:
         config: of the training.
         name: of the corpus, as typed.
         corpus: its candidates.
+        right: whether training contexts without a right reply are left out.
 
     Raises:
         DataError: a split is empty, or has no right reply or no wrong one.
@@ -447,7 +496,7 @@ def training_splits(config: TrainMatcherConfig, name: str, corpus: CandidateCorp
     splits = {split: groups.first(config.limit) for split, groups in corpus.splits.items()}
     require_splits(corpus.name, splits)
     with_right = np.unique(splits["train"].positives()[:, 0])
-    if config.fit.fresh_negatives and len(with_right) < len(splits["train"]):
+    if right and len(with_right) < len(splits["train"]):
         splits["train"] = splits["train"].chosen(with_right)
     for split, groups in splits.items():
         if split != "train" and 0 < config.held_out < len(groups):
@@ -501,7 +550,7 @@ def built_rules(config: RankersConfig, resources: RuleResources) -> list[Rule]:
     """Build the rules of a configuration.
 
     Raises:
-        ConfigError: two of them bear one name, there is none of a name, one does not suit the language or edits contexts.
+        ConfigError: two of them bear one name, there is none of a name, or one does not suit the language.
         DataError: a resource of a rule is missing.
     """
     rules = build_rules(config.rule_names, resources)
@@ -509,10 +558,6 @@ def built_rules(config: RankersConfig, resources: RuleResources) -> list[Rule]:
     if len(set(names)) < len(names):
         what = f"two rules bear one name, or one is called {CLEAN!r}"
         raise ConfigError(what, got=", ".join(names[1:]), fix="rename yours, or name one of them")
-    for rule in rules:
-        if rule.attacks == "context":
-            fix = "parley evaluate robustness asks models about changed contexts"
-            raise ConfigError("a rule edits contexts, and here candidates alone are changed", where=rule.name, fix=fix)
     return rules
 
 
@@ -528,5 +573,8 @@ def group_seed(seed: int, key: str) -> int:
 
 
 def rule_seed(seed: int, rule: str, key: str) -> int:
-    """Derive the seed of a rule on a group from the master seed, the rule's name and the group's key."""
-    return derive_seed(seed, "reply rule", rule, key)
+    """Derive the seed of a rule on a group from the master seed, the rule's name and the group's key.
+
+    The control of a strategy has the seed of the strategy, so that it changes as many words.
+    """
+    return derive_seed(seed, "reply rule", rule.removesuffix(RANDOM_WORDS), key)

@@ -288,7 +288,7 @@ class TrainMatcher(Job[TrainMatcherConfig, MatcherTraining, Summary]):
         started = _started(config) if config.start else None
         name = config.corpus or (started[1] if started else DEFAULT_CORPUS)
         corpus = load_candidates(name, config.data_root, options=config.candidates)
-        splits = training_splits(config, name, corpus)
+        splits = training_splits(config, name, corpus, right=config.fit.fresh_negatives)
         replies = ReplyPool(splits["train"]) if config.fit.fresh_negatives else None
         if replies is not None:
             replies.fresh([0], config.seed)

@@ -34,7 +34,7 @@ from parley.engine.perturb.replies.language import ReplyLanguage
 from parley.engine.perturb.replies.shapes import Attacked, Rule, RuleResources
 from parley.engine.ranking.attacks.catalogue import policy_rule
 from parley.engine.ranking.attacks.settings import POLICY
-from parley.engine.ranking.metrics.ranking import CLEAN
+from parley.engine.ranking.metrics.ranking import CLEAN, CONTEXT
 from parley.engine.ranking.metrics.searched import expected_ranks
 from parley.engine.ranking.verbs.config import (
     FEW,
@@ -207,7 +207,7 @@ class Adversaries:
 
 
 def with_adversaries(group: CandidateGroup, attacks: Sequence[tuple[Rule, Attacked]]) -> CandidateGroup:
-    """Return a group with the replies that rules made, behind its own.
+    """Return a group with the replies that rules made, behind its own, or the question that a strategy changed.
 
     A reply with the words of a right one is never added as a wrong one.
     """
@@ -226,7 +226,7 @@ def with_adversaries(group: CandidateGroup, attacks: Sequence[tuple[Rule, Attack
     kept = [reply for index, reply in enumerate(whole) if index not in replaced or index in sources] + added
     return CandidateGroup(
         group.key,
-        group.context,
+        next((attacked.group.context for rule, attacked in attacks if rule.attacks == "context"), group.context),
         tuple(reply.words for reply in kept),
         tuple(reply.label for reply in kept),
         tuple(reply.kind for reply in kept),
@@ -234,7 +234,8 @@ def with_adversaries(group: CandidateGroup, attacks: Sequence[tuple[Rule, Attack
     )
 
 
-# The index of a candidate, its words under the rule between blanks, and the number of changed words.
+# The index of a candidate, its words under the rule between blanks, and the number of changed words; `CONTEXT` for the context,
+# a turn a line.
 _CHANGED = {"place": int, "text": str, "num_changed": int}
 # A rule, true if it keeps labels, and the candidates that it changed.
 _ATTACK = {"rule": str, "keeps_labels": bool, "changed": [_CHANGED]}
@@ -288,7 +289,14 @@ def _ranked_lines(row: Row) -> Iterator[Line]:
     for entry in row["ranked"]:
         rule, scores = entry["rule"], entry["scores"] if entry["error"] is None else []
         ranks, times = expected_ranks(scores).tolist(), Counter(scores)
-        common = about | {"model": entry["model"], "rule": rule, "keeps_labels": keeps_labels.get(rule, True)}
+        turns = changed.get(rule, {}).get(CONTEXT, {}).get("text")
+        context = row["context"] if turns is None else turns.split("\n")
+        common = about | {
+            "context": context,
+            "model": entry["model"],
+            "rule": rule,
+            "keeps_labels": keeps_labels.get(rule, True),
+        }
         common |= {name: entry[name] for name in ("turns_unread", "replies_unread")} | _error(entry["error"])
         for index, candidate in enumerate(zip(row["candidates"], row["labels"], row["kinds"], strict=True)):
             text, label, kind = candidate

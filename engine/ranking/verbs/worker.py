@@ -1,7 +1,7 @@
 """A worker of an evaluation of rankers: shards of contexts in, rows of `parley.engine.ranking.verbs.prepared.RANKING` out.
 
-A candidate's score does not depend on the other candidates. So a ranker scores each context once, with the candidates and all
-texts that rules made of them, and a shard of contexts is one batch.
+A candidate's score does not depend on the other candidates. So a ranker scores each context once, as it is and as a strategy
+changed it, with the candidates and all texts that rules made of them. A shard of contexts is one batch.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from parley.engine.core.ray.record import Counts, Rows
 from parley.engine.core.ray.worker import Shard
 from parley.engine.core.runs.parts import OK, error_row, ok_row
 from parley.engine.core.verbs.sharded import Sharded, Tally
-from parley.engine.perturb.replies.shapes import Attacked, Rule
+from parley.engine.perturb.replies.shapes import Attacked, Rule, words_changed
 from parley.engine.ranking.metrics.erasure import read_words
-from parley.engine.ranking.metrics.ranking import CLEAN
+from parley.engine.ranking.metrics.ranking import CLEAN, CONTEXT
 from parley.engine.ranking.verbs.config import (
     Contexts,
     RankedGroup,
@@ -169,7 +169,7 @@ class RankingWorker:
             ok_row(group.key, seed)
             | context_columns(item)
             | {
-                "attacks": [_attack(rule, attacks[rule.name]) for rule in self.rules],
+                "attacks": [_attack(rule, group.context, attacks[rule.name]) for rule in self.rules],
                 "ranked": ranked,
                 "readings": readings,
             }
@@ -178,21 +178,26 @@ class RankingWorker:
 
 def _scores(ranker: Ranker, views: Sequence[Mapping[str, CandidateGroup]]) -> list[dict[str, np.ndarray | RankerError]]:
     """Score each group's candidates by rule; each text is scored once in its context."""
-    pairs = [
-        (view[CLEAN].context, tuple(dict.fromkeys(chain.from_iterable(group.candidates for group in view.values()))))
-        for view in views
-    ]
-    scores = []
-    for view, (_, texts), outcome in zip(views, pairs, outcomes_of(ranker, pairs), strict=True):
-        if isinstance(outcome, RankerError):
-            # The texts of one rule may be the cause.
-            outcomes = outcomes_of(ranker, [(group.context, group.candidates) for group in view.values()])
-            scores.append(dict(zip(view, outcomes, strict=True)))
-        else:
-            score_by_text = dict(zip(texts, outcome.tolist(), strict=True))
-            scores.append(
-                {rule: np.array([score_by_text[words] for words in group.candidates]) for rule, group in view.items()}
-            )
+    # By index of the view and context, the texts that are scored in it.
+    asked: dict[tuple[int, Context], tuple[Utterance, ...]] = {}
+    for index, view in enumerate(views):
+        for context in dict.fromkeys(group.context for group in view.values()):
+            texts = chain.from_iterable(group.candidates for group in view.values() if group.context == context)
+            asked[index, context] = tuple(dict.fromkeys(texts))
+    pairs = [(context, texts) for (_, context), texts in asked.items()]
+    outcome_of = dict(zip(asked, outcomes_of(ranker, pairs), strict=True))
+    scores: list[dict[str, np.ndarray | RankerError]] = []
+    for index, view in enumerate(views):
+        of_view: dict[str, np.ndarray | RankerError] = {}
+        for rule, group in view.items():
+            outcome = outcome_of[index, group.context]
+            if isinstance(outcome, RankerError):
+                # The texts of one rule may be the cause.
+                (of_view[rule],) = outcomes_of(ranker, [(group.context, group.candidates)])
+            else:
+                score_by_text = dict(zip(asked[index, group.context], outcome.tolist(), strict=True))
+                of_view[rule] = np.array([score_by_text[words] for words in group.candidates])
+        scores.append(of_view)
     return scores
 
 
@@ -206,12 +211,15 @@ def _outcome_columns(outcome: np.ndarray | RankerError) -> dict[str, Any]:
     return {"scores": outcome.tolist(), "error": None}
 
 
-def _attack(rule: Rule, attacked: Attacked) -> dict[str, Any]:
+def _attack(rule: Rule, context: Context, attacked: Attacked) -> dict[str, Any]:
     changed = [
         {"place": index, "text": " ".join(attacked.group.candidates[index]), "num_changed": num}
         for index, num in enumerate(attacked.changed)
         if num
     ]
+    if attacked.group.context != context:
+        lines, num = "\n".join(_lines(attacked.group.context)), words_changed(context, attacked.group.context)
+        changed.append({"place": CONTEXT, "text": lines, "num_changed": num})
     return {"rule": rule.name, "keeps_labels": rule.keeps_labels, "changed": changed}
 
 

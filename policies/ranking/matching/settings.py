@@ -176,3 +176,38 @@ def mrfn_fit() -> MatcherFitConfig:
 def small_fit() -> MatcherFitConfig:
     """Return a recipe for the small sizes: small batches, one fresh wrong reply per right one, until recall stops rising."""
     return MatcherFitConfig(batch_size=64, max_epochs=6, patience=2, fresh_negatives=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncoderFitConfig(Configuration):
+    """The recipe by which a Hugging Face encoder goes on from its weights (`policies/ranking/encoder_fit.py`)."""
+
+    loss: Literal["", "contrastive", "cross-entropy"] = ""
+    """contrastive: a right reply among wrong ones, of a bi-encoder all other replies of the batch; cross-entropy of each pair
+    (cross-encoders alone); when empty the first for bi-encoders, the second for cross-encoders."""
+    scale: PositiveFloat = 20.0
+    """Factor on a cosine in the loss."""
+    learning_rate: PositiveFloat = 2e-4
+    """Step size of AdamW."""
+    weight_decay: NonNegativeFloat = 0.0
+    """Share of a weight that a step takes off, times the rate."""
+    batch_size: AtLeastTwo = 32
+    """Contexts per step."""
+    clip: PositiveFloat = 1.0
+    """Largest norm of the whole gradient."""
+    max_epochs: PositiveInt = 2
+    """Epochs, all of which are made."""
+    keep: Literal["best", "last"] = "best"
+    """Model that is stored: that of the best epoch by validation, or of the last one."""
+    precision: Literal["float32", "bfloat16", "auto"] = "float32"
+    """Precision of matrix products in training; auto is bfloat16 where its steps are measured to be faster on this machine."""
+
+    @property
+    def full_epochs(self) -> int:
+        """All epochs."""
+        return self.max_epochs
+
+    @property
+    def patience(self) -> int:
+        """All epochs."""
+        return self.max_epochs

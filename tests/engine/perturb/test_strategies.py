@@ -23,10 +23,11 @@ from parley.engine.perturb.catalogue import (
     Resources,
     build,
     names,
+    require_names,
     strategies,
 )
 from parley.engine.perturb.strategy import Expectation, PerturbSettings, Strategy
-from parley.envs.core.errors import ConfigError
+from parley.envs.core.errors import ConfigError, DataError
 from parley.envs.corpora.pairs.turns import Turns, parse_turns
 from tests.engine.perturb.fakes import WORDS
 
@@ -133,3 +134,24 @@ def test_names_and_groups_may_be_mixed_and_count_once() -> None:
 def test_a_strategy_that_does_not_exist_is_an_error(entities: Path) -> None:
     with pytest.raises(ConfigError, match="did you mean 'antonym'"):
         made("antonyms", entities, "paper")
+
+
+def test_a_control_replaces_as_many_words_of_each_utterance_as_its_strategy_changes() -> None:
+    built_in = PerturbSettings(lexicon="built-in")
+    resources = Resources(built_in, common=WORDS)
+    strategy, control = build(["stopword-dropout", "stopword-dropout:random-words"], built_in, resources)
+    contexts = [parse_turns(line) for line in SAID.splitlines()]
+    seeds = list(range(len(contexts)))
+    after, drawn = strategy.perturb(contexts, seeds), control.perturb(contexts, seeds)
+    assert control.name == "stopword-dropout:random-words"
+    for before, changed, replaced in zip(contexts, after, drawn, strict=True):
+        for turn, of_strategy, of_control in zip(before, changed, replaced, strict=True):
+            for words, fewer, others in zip(turn, of_strategy, of_control, strict=True):
+                differ = [other for word, other in zip(words, others, strict=True) if word != other]
+                assert len(differ) == len(words) - len(fewer)
+                assert {*differ} <= {*WORDS}
+    assert after != contexts
+    with pytest.raises(DataError, match="no words to draw from"):
+        build(["random-swap:random-words"], built_in, Resources(built_in))
+    with pytest.raises(ConfigError, match=r"random-swop:random-words(.|\n)*NAME:random-words"):
+        require_names("random-swop:random-words")

@@ -103,13 +103,13 @@ def test_weights_that_are_missing_or_could_run_code_are_refused(tmp_path: Path) 
 def read_by(ranker: CrossEncoder, context: Context, reply: Utterance) -> str:
     """What the model is given for a pair, as its tokenizer spells it."""
     given: list[list[int]] = []
-    inner = ranker._model.forward
+    inner = ranker.model.forward
 
     def forward(input_ids: torch.Tensor, **kwargs: Any) -> Any:
         given.append(input_ids[0].tolist())
         return inner(input_ids=input_ids, **kwargs)
 
-    ranker._model.forward = forward
+    ranker.model.forward = forward
     ranker.score(context, [reply])
     return str(ranker._tokenizer.decode(given[0]))
 
@@ -247,11 +247,14 @@ def test_contexts_that_are_asked_about_again_are_read_once(monkeypatch: pytest.M
     ranker = BiEncoder(model, tokenizer())
     contexts: list[Context] = [(("it",) * size,) for size in (5, 6, 7)]
     first = [ranker.score(context, [("on",)]).tolist() for context in (contexts[0], contexts[0], contexts[1])]
-    assert calls == [5, 1, 1, 6, 1]
+    assert calls == [5, 1, 6]
     together = ranker.score_all([(context, [("on",)]) for context in contexts])
     assert [scores.tolist() for scores in together[:2]] == first[1:]
-    assert calls[5:] == [7, 1]
+    assert calls[3:] == [7]
     assert len(ranker._kept) == 3
+    ranker.forget()
+    assert ranker.score(contexts[0], [("on",)]).tolist() == first[0]
+    assert calls[4:] == [5, 1]
 
 
 @pytest.mark.parametrize("prompt", ["", "not now "])

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from parley.engine.core.verbs.api import check_part
 from parley.engine.perturb.catalogue import Resources
-from parley.engine.perturb.replies.catalogue import SEVEN, build_rules, rule_names, rules
+from parley.engine.perturb.replies.catalogue import QUESTIONS, SEVEN, build_rules, rule_names, rules
 from parley.engine.perturb.replies.settings import ReplySettings
 from parley.engine.perturb.replies.shapes import Attacked, RuleResources
 from parley.engine.perturb.strategy import PerturbSettings
@@ -122,6 +122,9 @@ def test_names_and_groups_are_separated_by_commas() -> None:
     assert rule_names("sow, all,copy-2 ,sow") == ("sow", "iiw", "rsw", "rlw-half", "rlw-1", "rnpv", "ngr", "copy-2")
     with pytest.raises(ConfigError, match="did you mean 'rlw-half'"):
         rule_names("rlw-hlf")
+    with pytest.raises(ConfigError, match="no reply rule"):
+        rule_names("character-noise")
+    assert rule_names("iiw,questions,random-swap", questions=True) == ("iiw", *QUESTIONS["questions"])
     with pytest.raises(ConfigError, match="no reply rule is named"):
         rule_names(" , ")
 
@@ -163,7 +166,7 @@ def test_what_a_rule_of_ones_own_breaks_is_named() -> None:
     }
 
 
-@pytest.mark.parametrize("name", ["typos", "negation"])
+@pytest.mark.parametrize("name", ["typos", "negation", "random-swap"])
 def test_rules_of_english_refuse_another_language(name: str) -> None:
     resources = RuleResources(ReplySettings(), Resources(PerturbSettings(lexicon="built-in")), "zh")
     with pytest.raises(ConfigError, match="English alone"):

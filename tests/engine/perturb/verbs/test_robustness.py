@@ -229,6 +229,54 @@ def test_a_hugging_face_model_is_asked_by_its_folder(tmp_path: Path, monkeypatch
         run(replace(config, trained="runs/x"), tmp_path / "other", Silent())
 
 
+def test_a_bi_encoder_answers_with_the_best_of_all_replies_and_random_words_are_a_control(tmp_path: Path) -> None:
+    pytest.importorskip("transformers", reason="the extra hugging-face is not installed")
+    from parley.policies.ranking.rankers import load_ranker
+    from tests.policies.ranking.folders import bi_encoder
+
+    path, folder = tmp_path / "faq.csv", bi_encoder(tmp_path / "bot")
+    words = ("it", "is", "on", "off", "now", "not", "a", "screen", "black")
+    texts = [" ".join(words[(n * k) % 9] for k in range(1, 6)) for n in range(1, 9)]
+    lines = "".join(f"{text} {n},{text} off\n" for n, text in enumerate(texts * 3))
+    path.write_text(f"question,answer\n{lines}", encoding="utf-8")
+    control = f"{SWAP}:random-words"
+    config = evaluation(f"hf:{folder}", corpus=str(path), split="train", strategies=f"{SWAP},{control}")
+    result = run(config, tmp_path / "run", Silent())
+    ranker = load_ranker(f"hf:{folder}")
+    replies_of = [tuple(f"{text} off".split()) for text in texts]
+    right = {"": 0, SWAP: 0, control: 0}
+    for row in rows(tmp_path / "run"):
+        assert made(row)[SWAP]["num_changed"] >= made(row)[control]["num_changed"]
+        assert made(row)[SWAP]["changed"] == made(row)[control]["changed"]
+        for name in right:
+            context = row["context"] if not name else made(row)[name]["text"]
+            best = max(replies_of, key=lambda words: ranker.score((tuple(context.split()),), [words])[0])
+            assert replies(row)[name]["reply"] == " ".join(best)
+            right[name] += replies(row)[name]["reply"] == row["truth"]
+    for name, num in right.items():
+        assert result.metrics[f"right_replies.base.{name or 'clean'}"].value == pytest.approx(num / 10)
+    change = result.metrics[f"right_replies_change.base.{SWAP}"]
+    assert change.value == pytest.approx((right[SWAP] - right[""]) / 10)
+    (table,) = EVALUATE_ROBUSTNESS.tables(RunFolder.load(tmp_path / "run")).values()
+    assert [row[0] for row in table.rows] == [SWAP, control]
+    assert table.columns[1:3] == ("right", "right, change")
+    assert load_responder(f"hf:{folder}").respond([]) == []
+    with pytest.raises(ConfigError, match="has no replies to answer with"):
+        load_responder(f"hf:{folder}").respond([((("it",),),)])
+    with pytest.raises(ConfigError, match="which corpus it was fitted to"):
+        run(replace(config, corpus=""), tmp_path / "other", Silent())
+
+
+def test_a_classifier_answers_with_its_likeliest_label(tmp_path: Path) -> None:
+    pytest.importorskip("transformers", reason="the extra hugging-face is not installed")
+    from tests.policies.ranking.folders import bert, cross_encoder, tokenizer
+
+    folder = cross_encoder(tmp_path, labels=2)
+    (answer,) = load_responder(f"hf:{folder}").respond([((("is", "it"), ("on",)), (("now",),))])
+    logits = bert(2)(**tokenizer()("is it on\nnow", return_tensors="pt")).logits[0]
+    assert answer == ((("label_0", "label_1")[int(logits.argmax())],),)
+
+
 def write_tables(root: Path) -> Path:
     """Tables of activities by which the help desk can be scored."""
     folder = root / FOLDER

@@ -176,7 +176,7 @@ def test_limits_are_judged_by_the_training_split(tmp_path: Path) -> None:
         ({"method": "MINE:Plain"}, ConfigError, "no method of attacks"),
         ({"method": "MINE:Shuffled,MINE2:Shuffled"}, ConfigError, "bear one name"),
         ({"rules": "sow"}, ConfigError, "does not suit the goal"),
-        ({"rules": "MINE:Chatty"}, ConfigError, "edits contexts"),
+        ({"rules": "character-noise"}, ConfigError, "does not suit the goal"),
         ({"goal": "demote", "rules": "iiw,rsw"}, ConfigError, "does not suit the goal"),
         ({"rank": 10}, ConfigError, "at the top from the first"),
         ({"corpus": "RIGHT"}, DataError, "no context has a wrong reply that may be attacked"),

@@ -15,7 +15,7 @@ from parley.engine.perturb.replies.catalogue import build_rules
 from parley.engine.perturb.replies.settings import ReplySettings
 from parley.engine.perturb.replies.shapes import RuleResources
 from parley.engine.perturb.strategy import PerturbSettings
-from parley.engine.ranking.metrics.ranking import RankedRows, ranking_metrics
+from parley.engine.ranking.metrics.ranking import CONTEXT, RankedRows, ranking_metrics
 from parley.engine.ranking.metrics.table import differences
 from parley.engine.ranking.verbs.config import (
     MetricSettings,
@@ -26,7 +26,7 @@ from parley.engine.ranking.verbs.config import (
     ranker_specs,
     rule_seed,
 )
-from parley.engine.ranking.verbs.prepared import ERRORS
+from parley.engine.ranking.verbs.prepared import ERRORS, RANKED_CANDIDATES
 from parley.engine.ranking.verbs.ranking import EVALUATE_RANKING
 from parley.envs.core.errors import CheckpointError, ConfigError, DataError
 from parley.envs.ranking.compiled import load_candidates
@@ -306,7 +306,7 @@ def test_a_rule_of_ones_own(tmp_path: Path) -> None:
         ({"model": " , "}, ConfigError, "no ranker is named"),
         ({"model": "tfidff"}, ConfigError, "tfidf"),
         ({"rules": "iww"}, ConfigError, "iiw"),
-        ({"rules": "MINE:Chatty"}, ConfigError, "edits contexts"),
+        ({"rules": "add-negation"}, ConfigError, "no longer right"),
         ({"rules": "MINE:Shouting,MINE:Shouting,iiw,MINE2:Shouting"}, ConfigError, "two rules bear one name"),
         ({"corpus": "dailydialog_pp"}, DataError, "dailydialog_pp"),
     ],
@@ -320,6 +320,62 @@ def test_what_is_wrong_is_told_before_there_is_a_run(
     with pytest.raises(error, match=said):
         run(replace(asked(), **told), tmp_path / "run", Silent())
     assert not (tmp_path / "run").exists()
+
+
+def test_a_strategy_changes_the_question_and_its_control_as_many_words(tmp_path: Path) -> None:
+    path = own(tmp_path)
+    config = asked(f"{path}:Plain", rules="random-swap,iiw")
+    result = run(config, tmp_path / "run", Silent())
+    touched = 0
+    for row in rows(tmp_path / "run"):
+        attacks = {attack["rule"]: attack["changed"] for attack in row["attacks"]}
+        assert list(attacks) == ["random-swap", "random-swap:random-words", "iiw"]
+        swapped, control = attacks["random-swap"], attacks["random-swap:random-words"]
+        assert len(swapped) == len(control) <= 1
+        for change, other in zip(swapped, control, strict=True):
+            touched += 1
+            assert change["place"] == other["place"] == CONTEXT
+            assert change["num_changed"] >= other["num_changed"] > 0
+            turns, before = change["text"].split("\n"), row["context"]
+            assert [sorted(turn.split()) for turn in turns] == [sorted(turn.split()) for turn in before]
+            assert turns != before != other["text"].split("\n")
+            # The ranker counts words that the last turn and a reply share, so a swap changes nothing, random words may.
+            of = scores(row, "Plain")
+            assert of["random-swap"] == of["clean"]
+            last = other["text"].split("\n")[-1].split()
+            counts = [float(sum(word in last for word in text.split())) for text in row["candidates"]]
+            assert of["random-swap:random-words"] == counts
+    assert touched
+    metrics = result.metrics
+    assert metrics["r@1_change.Plain.random-swap"].value == 0
+    beyond, control = (metrics[f"r@1_{name}"] for name in ("beyond.Plain.random-swap", "change.Plain.random-swap:random-words"))
+    assert beyond.value == pytest.approx(-control.value)
+    overview, questions, *_ = EVALUATE_RANKING.tables(RunFolder.load(tmp_path / "run")).values()
+    assert [*overview.columns] == ["ranker", "clean R10@1", "iiw R10@1", "n"]
+    assert [row[0] for row in questions.rows] == ["Plain, random-swap"]
+    changed = next(row for row in rows(tmp_path / "run") if row["attacks"][0]["changed"])
+    (lines,) = {tuple(line["context"]) for line in RANKED_CANDIDATES.lines(changed) if line["rule"] == "random-swap"}
+    assert "\n".join(lines) == changed["attacks"][0]["changed"][0]["text"]
+
+
+def test_the_pool_holds_every_right_reply_of_the_corpus_and_all_right_ones_of_a_context(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "faq.csv"
+    lines = [f"question {n},answer {n % 20}\n" for n in range(40)] + ["question 1,another\n"]
+    path.write_text("question,answer\n" + "".join(lines), encoding="utf-8")
+    config = RankingConfig(model="tfidf", corpus=str(path), split="train", pool=True)
+    groups = [item.group for item in chosen_groups(config, opened(config)).values()]
+    assert {frozenset(group.candidates) for group in groups} == {
+        frozenset([("another",), *(("answer", str(n)) for n in range(20))])
+    }
+    for group in groups:
+        rights = {words for words, label in zip(group.candidates, group.labels, strict=True) if label}
+        number = int(group.context[0][1])
+        assert rights == {("answer", str(number % 20))} | ({("another",)} if number == 1 else set())
+    monkeypatch.setattr("parley.engine.ranking.verbs.config.MOST_SCORES", 100)
+    with pytest.raises(DataError, match=r"more than 100 replies(.|\n)*--limit 4 contexts"):
+        chosen_groups(config, opened(config))
 
 
 def test_a_ranker_that_fails_leaves_its_reason_and_costs_nobody_a_row(tmp_path: Path) -> None:
