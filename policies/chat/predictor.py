@@ -142,7 +142,8 @@ def _probe_logits(model: Any) -> torch.Tensor:
     if not getattr(model, "can_generate", lambda: False)():
         # An encoder has no cache, and perhaps no head.
         read = model(input_ids=ids)
-        return (read.logits if "logits" in read else read.last_hidden_state).clone()
+        states: torch.Tensor = read.logits if "logits" in read else read.last_hidden_state
+        return states.clone()
     logits: torch.Tensor = model(input_ids=ids, use_cache=False, **more).logits
     return logits.clone()
 

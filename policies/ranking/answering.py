@@ -26,8 +26,6 @@ from parley.policies.hugging_face.tokens import longest_input
 from parley.policies.ranking.encoders import context_text, load_hugging_face_ranker
 from parley.policies.ranking.ranker import Ranker, scores_of
 
-RANKER, CLASSIFIER = "ranker", "classifier"
-
 
 class RetrievalResponder:
     """A ranker that answers with the best of some replies.
@@ -112,7 +110,7 @@ def load_encoder_responder(folder: Path, replies: Sequence[Turn], device: str = 
         ConfigError: transformers is not installed.
         CheckpointError: the model cannot be read.
     """
-    if encoder_kind(folder) == RANKER:
+    if encoder_kind(folder) == "ranker":
         return RetrievalResponder(load_hugging_face_ranker(folder, device), replies)
     tokenizer, model = read_pretrained(folder, lambda config: "AutoModelForSequenceClassification")
     return LabelResponder(model.to(device), tokenizer)

@@ -228,7 +228,7 @@ class CrossEncoder(LimitedRanker):
             logits_BK = activation(self.model(**read).logits.double())
             scores.append(logits_BK[:, -1] - logits_BK[:, 0] if logits_BK.shape[1] == 2 else logits_BK[:, 0])
             blocks += block
-        return torch.cat(scores)[np.argsort(blocks)]
+        return torch.cat(scores)[torch.from_numpy(np.argsort(blocks))]
 
     def unread(self, context: Context, candidates: Sequence[Utterance]) -> Unread:
         """Return how many turns are left out or cut for some candidate, and how many replies lose their end."""
@@ -472,13 +472,13 @@ class BiEncoder(LimitedRanker):
 
     def learned_vectors(self, contexts: Sequence[Context], replies: Sequence[Utterance]) -> tuple[Tensor, Tensor]:
         """Return the vectors of contexts (B, E) and of replies (R, E), float64, with gradients."""
-        asked = [self._read_context(context).text for context in contexts]
+        questions = [self._read_context(context).text for context in contexts]
         replied = [self._prompts[1] + detokenise(reply) for reply in replies]
         of_contexts, of_replies = (
             self._encoded(list(dict.fromkeys(texts)), cut, prompt, _SIDE_BY_SIDE)
-            for texts, cut, prompt in zip((asked, replied), ("left", "right"), self._prompts, strict=True)
+            for texts, cut, prompt in zip((questions, replied), ("left", "right"), self._prompts, strict=True)
         )
-        return torch.stack([of_contexts[text] for text in asked]), torch.stack([of_replies[text] for text in replied])
+        return torch.stack([of_contexts[text] for text in questions]), torch.stack([of_replies[text] for text in replied])
 
     def forget(self) -> None:
         """Forget the vectors that are kept, because the weights have changed."""

@@ -157,10 +157,10 @@ def describe(name: str) -> Metric:
 
 
 def base_metrics(strategies: Sequence[str]) -> list[str]:
-    """Return the names of all metrics of the base; those of F1 exist only where F1 is scored."""
-    kinds = (CHANGE_RATE, TOUCHED_CHANGE_RATE, CONTEXT_SIMILARITY, REPLY_SIMILARITY, BLEU)
+    """Return the names of all metrics of the base; F1 exists only where it is scored, right replies of encoders alone."""
+    kinds = (CHANGE_RATE, TOUCHED_CHANGE_RATE, CONTEXT_SIMILARITY, REPLY_SIMILARITY, BLEU, RIGHT_CHANGE)
     of_strategies = [f"{kind}.{BASE}.{name}" for name in strategies for kind in kinds]
-    f1 = [f"{kind}.{BASE}.{name}" for name in (CLEAN, *strategies) for kind in (ACTIVITY, ENTITY)]
+    f1 = [f"{kind}.{BASE}.{name}" for name in (CLEAN, *strategies) for kind in (ACTIVITY, ENTITY, RIGHT)]
     return [*(f"{PERTURBED_SHARE}.{name}" for name in strategies), f"{DIFFERENT}.{BASE}.{CLEAN}", *of_strategies, *f1]
 
 

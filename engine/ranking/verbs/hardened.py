@@ -417,7 +417,7 @@ def _measured(prepared: EncoderTraining, path: Path) -> Iterator[tuple[str, Esti
     rows, labels = run.read_rows().to_pylist(), list((run.summary() or {})[RANKERS])
     under = {
         name: UnderAttack(
-            [row | {"searches": [found for found in row["searches"] if found["model"] == label]} for row in rows],
+            [row | {"searches": [search for search in row["searches"] if search["model"] == label]} for row in rows],
             ["greedy", BASELINE],
         )
         for name, label in zip(("before", "", "control"), labels, strict=True)

@@ -179,13 +179,13 @@ class RankingWorker:
 def _scores(ranker: Ranker, views: Sequence[Mapping[str, CandidateGroup]]) -> list[dict[str, np.ndarray | RankerError]]:
     """Score each group's candidates by rule; each text is scored once in its context."""
     # By index of the view and context, the texts that are scored in it.
-    asked: dict[tuple[int, Context], tuple[Utterance, ...]] = {}
+    texts_of: dict[tuple[int, Context], tuple[Utterance, ...]] = {}
     for index, view in enumerate(views):
         for context in dict.fromkeys(group.context for group in view.values()):
             texts = chain.from_iterable(group.candidates for group in view.values() if group.context == context)
-            asked[index, context] = tuple(dict.fromkeys(texts))
-    pairs = [(context, texts) for (_, context), texts in asked.items()]
-    outcome_of = dict(zip(asked, outcomes_of(ranker, pairs), strict=True))
+            texts_of[index, context] = tuple(dict.fromkeys(texts))
+    pairs = [(context, texts) for (_, context), texts in texts_of.items()]
+    outcome_of = dict(zip(texts_of, outcomes_of(ranker, pairs), strict=True))
     scores: list[dict[str, np.ndarray | RankerError]] = []
     for index, view in enumerate(views):
         of_view: dict[str, np.ndarray | RankerError] = {}
@@ -195,7 +195,7 @@ def _scores(ranker: Ranker, views: Sequence[Mapping[str, CandidateGroup]]) -> li
                 # The texts of one rule may be the cause.
                 (of_view[rule],) = outcomes_of(ranker, [(group.context, group.candidates)])
             else:
-                score_by_text = dict(zip(asked[index, group.context], outcome.tolist(), strict=True))
+                score_by_text = dict(zip(texts_of[index, group.context], outcome.tolist(), strict=True))
                 of_view[rule] = np.array([score_by_text[words] for words in group.candidates])
         scores.append(of_view)
     return scores
