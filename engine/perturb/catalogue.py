@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from parley.engine.perturb.strategies.draws import seeds_of
 from parley.engine.perturb.strategies.texts import Edits, Texts
-from parley.engine.perturb.strategy import RANDOM_WORDS, ByEdits, Expectation, PerturbSettings, RandomWords, Strategy
+from parley.engine.perturb.strategy import RANDOM_WORDS, ByEdits, Expectation, PerturbSettings, RandomWordsControl, Strategy
 from parley.envs.core.conformance import Kind, expect, same_alone
 from parley.envs.core.errors import ConfigError
 from parley.envs.core.registry import Registry, made_part, nearest
@@ -289,7 +289,7 @@ def build(chosen: Sequence[str], settings: PerturbSettings, resources: Resources
     for name in chosen:
         inner = name.removesuffix(RANDOM_WORDS)
         strategy: Strategy = made_part(strategies.kind, inner, strategies.get(inner), members, settings, resources)
-        built.append(strategy if inner == name else RandomWords(strategy, resources.common))
+        built.append(strategy if inner == name else RandomWordsControl(strategy, resources.common))
     return built
 
 

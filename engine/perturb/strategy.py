@@ -149,7 +149,7 @@ RANDOM_WORDS = ":random-words"
 """Ending of the name of a strategy's control."""
 
 
-class RandomWords:
+class RandomWordsControl:
     """The control of a strategy: random words replace as many words of each utterance as the strategy changes.
 
     Args:

@@ -312,12 +312,10 @@ _NOTE_F1 = (
     "maximum. n: examples whose true reply has an activity in every utterance."
 )
 _NOTE_SIMILARITY = (
-    Column("right", f"{RIGHT}.{{model}}.{{situation}}", PERCENT, optional=True),
-    Column("right, change", f"{RIGHT_CHANGE}.{{model}}.{{situation}}", PERCENT, signed=True, optional=True),
     "Cosine similarity of the mean embeddings (the model's own) of clean and perturbed contexts, and of the model's replies to "
     "them; BLEU of the two replies. Changed replies: share unlike the reply to the clean context, of all examples and of "
     "those whose context was touched; touched: share of contexts in which something was changed. Brackets: 95 % intervals. "
-    f"Star: p < 0.05 against the untrained model on the same contexts. {_TESTS}",
+    f"Star: p < 0.05 against the untrained model on the same contexts. {_TESTS}"
 )
 _NOTE_UNITS = (
     "F1 in percent, brackets: 95 % intervals. Both models answer the same contexts; words that may enter them are those of the "
@@ -344,6 +342,8 @@ _F1 = [
 ]
 _ATTACKED, _TRAINED, _TRAINED_CLEAN = _F1[:2], _F1[2:4], _F1[4:]
 _SIMILARITY = (
+    Column("right", f"{RIGHT}.{{model}}.{{situation}}", PERCENT, optional=True),
+    Column("right, change", f"{RIGHT_CHANGE}.{{model}}.{{situation}}", PERCENT, signed=True, optional=True),
     Column("contexts", f"{CONTEXT_SIMILARITY}.{{model}}.{{situation}}"),
     Column("replies", f"{REPLY_SIMILARITY}.{{model}}.{{situation}}"),
     Column("BLEU", f"{BLEU}.{{model}}.{{situation}}"),

@@ -30,7 +30,7 @@ Strategies on contexts (`engine/perturb/catalogue.py`), turned on right replies.
 None of Li et al. 2019; both are of English alone.
 
 Other strategies change the question: the turns of the context. Replies stay, so the right one stays right. Beside each stands
-its control: as many random words of the training contexts in the same turns (`RandomWords`).
+its control: as many random words of the training contexts in the same turns (`RandomWordsControl`).
 
 RSW: words of the right reply by synonyms (Replace Words by Synonyms).
 
@@ -67,7 +67,7 @@ from parley.engine.perturb.replies.language import ReplyLanguage, TermCounts, is
 from parley.engine.perturb.replies.settings import ReplySettings, SynonymChoice
 from parley.engine.perturb.strategies.draws import uniforms
 from parley.engine.perturb.strategies.texts import Edits, FlatContexts, num_changed, running, spans
-from parley.engine.perturb.strategy import ByEdits, Expectation, RandomWords, Strategy
+from parley.engine.perturb.strategy import ByEdits, Expectation, RandomWordsControl, Strategy
 from parley.envs.core.errors import ConfigError
 from parley.envs.corpora.pairs.turns import Turns, Utterance
 from parley.envs.ranking.groups import CandidateGroup, Context
@@ -337,7 +337,7 @@ def build_questions(name: str, resources: RuleResources) -> list[ChangedQuestion
     _require_english(name, resources)
     (strategy,) = build_strategies([name], resources.shared.settings, resources.shared)
     words = [word for word, _ in resources.counts.term.most_common() if is_word(word)][:_NUM_USUAL]
-    return [ChangedQuestion(strategy), ChangedQuestion(RandomWords(strategy, words))]
+    return [ChangedQuestion(strategy), ChangedQuestion(RandomWordsControl(strategy, words))]
 
 
 _REPLACED = ("noun", "verb", "adjective", "adverb")

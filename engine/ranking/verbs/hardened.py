@@ -381,7 +381,7 @@ def _stages(prepared: EncoderTraining, path: Path) -> dict[str, Stage]:
     gpus = 0.0 if config.device == "cpu" else 1 / max(config.workers, 1)
     common: dict[str, Any] = {"model": ",".join(names), "gpus_per_worker": gpus, **same}
     questions = ",".join(rule.name for rule in prepared.rules if rule.attacks == "context") or NO_RULES
-    measured = {"limit": config.held_out, "controls": False, "num_erased": 0}
+    measured: dict[str, Any] = {"limit": config.held_out, "controls": False, "num_erased": 0}
     stages: dict[str, Stage] = {
         RANKING: (EVALUATE_RANKING, RankingConfig(rules=",".join(config.rule_names), **measured, **common))
     }
@@ -439,8 +439,8 @@ def describe_hardening(name: str) -> Metric:
     elif measure.removeprefix(f"{POOL}, ") != CLEAN:
         what += f" of those that {measure.removeprefix(f'{POOL}, ')} changed"
     what += ", among all right replies of the corpus" if measure.startswith(POOL) else ""
-    form = "rate" if ending not in _LESS else ""
-    return Metric(f"{measure}{_TITLES[ending]}", "higher: better", what, *([form] if form else []), main=not ending)
+    title = f"{measure}{_TITLES[ending]}"
+    return Metric(title, "higher: better", what, "number" if ending in _LESS else "rate", main=not ending)
 
 
 def hardening_table(metrics: Mapping[str, Estimate]) -> EstimateTable:

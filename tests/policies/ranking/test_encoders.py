@@ -277,6 +277,7 @@ def test_slopes_of_a_bi_encoder_are_what_moving_an_embedding_does(prompt: str) -
 
         scores = []
         for scale in (step, -step):
+            ranker.forget()
             with layer.register_forward_hook(partial(moved, scale=scale)):
                 scores.append(float(ranker.score(CONTEXT, [reply])[0]))
         assert found[place, column] == pytest.approx((scores[0] - scores[1]) / (2 * step), rel=1e-3, abs=1e-8)

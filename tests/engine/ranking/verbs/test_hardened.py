@@ -69,7 +69,7 @@ def asked(folder: Path, **changes: Any) -> TrainHardenedRankerConfig:
         "against": "random-swap,iiw",
         "fit": fit,
     }
-    return TrainHardenedRankerConfig(model=f"hf:{folder}", **settings | changes)
+    return TrainHardenedRankerConfig(**{**settings, "model": f"hf:{folder}", "against": "random-swap,iiw", **changes})
 
 
 def test_a_hardened_bi_encoder_is_stored_measured_and_resumes_exactly(tmp_path: Path) -> None:
