@@ -611,6 +611,10 @@ class HardenedEncoders(Chapter):
         r"\brandom words\b": ("Random words", "as many words of the same questions replaced at random."),
     }
 
+    def shows(self, run: Run) -> bool:
+        """Return True for a finished run, whose figures are those of its stages put side by side."""
+        return bool(run.metrics)
+
     def verdict_of(self, run: Run) -> Verdict | None:
         """Answer with the fresh search; what the hardening cost without an attack is a detail."""
         if not run.metrics:
