@@ -246,7 +246,6 @@ def test_a_bi_encoder_answers_with_the_best_of_all_replies_and_random_words_are_
     replies_of = [tuple(f"{text} off".split()) for text in texts]
     right = {"": 0, SWAP: 0, control: 0}
     for row in rows(tmp_path / "run"):
-        assert made(row)[SWAP]["num_changed"] >= made(row)[control]["num_changed"]
         assert made(row)[SWAP]["changed"] == made(row)[control]["changed"]
         for name in right:
             context = row["context"] if not name else made(row)[name]["text"]
