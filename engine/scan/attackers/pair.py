@@ -16,6 +16,7 @@ reply.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import count
 from typing import ClassVar, Literal
 
 from parley.engine.scan.attackers.attacker import Attacker, AttackGoal, AttackTurn, Moves, Query, Write, briefing
@@ -47,10 +48,14 @@ class Pair(Attacker):
     stopping: ClassVar[str] = "a stream ends after depth messages, and new ones begin"
 
     def attack(self, goal: AttackGoal) -> Moves:
-        depth = 1 if self.sees == "nothing" else self.depth
-        num = max(1, min(self.streams, goal.queries // depth if goal.queries else self.streams))
-        while True:
-            chats: list[Chat] = [(briefing(APPROACHES[stream % len(APPROACHES)], goal), FIRST) for stream in range(num)]
+        depth, num = self.depth, max(1, min(self.streams, goal.queries // self.depth if goal.queries else self.streams))
+        if self.sees == "nothing":
+            # One message at a time, so that it ends at the first breach.
+            depth, num = 1, 1
+        for begun in count(step=num):
+            chats: list[Chat] = [
+                (briefing(APPROACHES[(begun + stream) % len(APPROACHES)], goal), FIRST) for stream in range(num)
+            ]
             for _ in range(depth):
                 written = yield [Write(chat) for chat in chats]
                 spoken = [stream for stream in range(num) if written[stream].message]
