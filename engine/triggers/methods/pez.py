@@ -45,7 +45,7 @@ class Pez(WordMethod[PezState]):
     """A descent on embeddings, read at the nearest words."""
 
     embeds = True
-    uses = ("pez", "max_candidates", "max_sweeps", "restarts", "stop_on_hit")
+    uses = ("max_candidates", "max_sweeps", "restarts", "stop_on_hit")
 
     def bind(self, goal: Goal) -> Self:
         bound = super().bind(goal)
