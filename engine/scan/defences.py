@@ -82,7 +82,7 @@ After = Callable[[Answer, str], tuple[bool, int, str]]
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What a defence may use.
+    """The models, settings and answers that a defence may use.
 
     Args:
         address: of the defended model.
@@ -117,7 +117,7 @@ class Defence(Configuration, ABC):
 
     @property
     def summary(self) -> str:
-        """What it does, in a few words, as an attacker that knows it is told."""
+        """Its name in a few words, for an attacker that knows of it."""
         return (type(self).__doc__ or "").partition("\n")[0].partition(" (")[0].rstrip(".")
 
     @abstractmethod

@@ -316,7 +316,7 @@ def brief(text: str, most: int = 70) -> str:
 
 @dataclass(frozen=True)
 class LimitVerdict:
-    """What became of a limit.
+    """The verdict on a limit.
 
     Args:
         metric: its metric.

@@ -44,7 +44,7 @@ from parley.engine.scan.attackers.attacker import (
 )
 from parley.engine.scan.attackers.by_rule import FoundConversation, Replayed, Reworded
 from parley.engine.scan.attackers.catalogue import asks_under_budget, attackers, contestants
-from parley.engine.scan.attackers.scripted import SCRIPTED, ScriptedAttacker
+from parley.engine.scan.attackers.scripted import SCRIPTED, ScriptedWriter
 from parley.engine.scan.attacks import CONTROLS, NONE, Rewording, adapted_rewordings, rewordings
 from parley.engine.scan.checks import Checks, is_breach
 from parley.engine.scan.defence_metrics import defence_metric_names, defence_metrics, defence_tables, side_broken
@@ -539,7 +539,7 @@ def seats_of(config: ScanConfig, policy: Policy, target: ChatModel, answers: Pat
     chat, seat, attacker, rate = config.chat.on(config.device), policy.attacker, None, None
     if seat is not None and any(attacker.needs_model for attacker in contestants_of(policy).values()):
         if seat.model == SCRIPTED:
-            attacker = kept_answers(OwnChatModel(SCRIPTED, ScriptedAttacker(), chat), answers)
+            attacker = kept_answers(OwnChatModel(SCRIPTED, ScriptedWriter(), chat), answers)
         else:
             address = absolute_address(seat.model)
             # The same weights are loaded once.
@@ -754,7 +754,7 @@ class Scan(Job[ScanConfig, ScanPlan, ScanPlan]):
             {
                 NUM_ANSWERS: len(plan.items),
                 POLICY: {"name": policy.name, TAGS: policy.tags_by_part},
-                LIMITS: [_limit_entry(limit) for limit in limits],
+                LIMITS: [{name: getattr(limit, name) for name in ("metric", "limit", "state", "needed")} for limit in limits],
                 UNDECIDED_REASON: "; ".join(undecided),
             },
         )
@@ -869,10 +869,6 @@ def _limit_of(entry: Mapping[str, Any], metrics: Mapping[str, Estimate]) -> Limi
     return LimitVerdict(entry["metric"], entry["limit"], estimate, entry["state"], entry["needed"])
 
 
-def _limit_entry(limit: LimitVerdict) -> dict[str, Any]:
-    return {"metric": limit.metric, "limit": limit.limit, "state": limit.state, "needed": limit.needed}
-
-
 def _ask_first(plan: ScanPlan, answers: Path, reporter: Reporter) -> None:
     """Ask the first prompt as it is before all others, so that a wrong address ends the run at once; the answer is kept."""
     from parley.policies.chat.first_question import first_answer, understood
@@ -941,7 +937,7 @@ def _reply(text: str, seed: int) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class InitArguments:
-    """Which policy."""
+    """The choice of a policy."""
 
     demo: conf.FlagCreatePairsOff[bool] = False
     """Print the policy of the embedded bot, the one of parley scan demo, instead."""

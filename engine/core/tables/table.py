@@ -68,7 +68,7 @@ def stacked(*parts: str) -> TableCell:
 
 @dataclass(frozen=True)
 class Form:
-    """How numbers of a column are written.
+    """The form of numbers in a column.
 
     Args:
         places: decimals; significant digits if `digits` is true.

@@ -214,15 +214,13 @@ class ImportantWords(OnReplies):
                 continue
             free = [position for kind in kinds for position in slots.positions.get(kind, ()) if position not in placed]
             for position in free:
-                if self._fits(slots.words, position, word):
+                before = slots.words[position - 1] if position else ""
+                if self._language.fits(before, slots.words[position], word):
                     placed[position] = word
                     break
             if len(placed) == most:
                 break
         return sorted(placed.items())
-
-    def _fits(self, words: Utterance, position: int, word: str) -> bool:
-        return self._language.fits(words[position - 1] if position else "", words[position], word)
 
     def _slots(self, words: Utterance, tags: Sequence[str]) -> _Slots:
         positions: dict[str, list[int]] = {}

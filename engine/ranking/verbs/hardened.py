@@ -234,7 +234,9 @@ class TrainHardenedRanker(Job[TrainHardenedRankerConfig, EncoderTraining, Summar
             raise DataError(what, where=config.corpus, got=f"{len(splits['train'])}", fix=fix)
         ranker = _load(config, source)
         is_bi = isinstance(ranker, BiEncoder)
-        _require_loss(config, is_bi=is_bi)
+        if is_bi and config.fit.loss == "cross-entropy":
+            what = "a bi-encoder has no log-odds of a pair, which cross-entropy needs"
+            raise ConfigError(what, where="fit.loss", got=config.fit.loss, fix="leave fit.loss out, it is contrastive")
         shared = shared_resources(config.corpus, lexicon_of(config.corpus, config.lexicon), config.data_root)
         resources = RuleResources(config.replies, shared, corpus.language, {"training": Contexts(corpus.splits["train"])})
         names = [_TRAINING.get(name, name) for name in config.rule_names]
@@ -306,12 +308,6 @@ def _load(config: TrainHardenedRankerConfig, source: Path) -> BiEncoder | CrossE
     from parley.policies.ranking.encoders import load_hugging_face_ranker
 
     return load_hugging_face_ranker(source, config.device)
-
-
-def _require_loss(config: TrainHardenedRankerConfig, *, is_bi: bool) -> None:
-    if is_bi and config.fit.loss == "cross-entropy":
-        what = "a bi-encoder has no log-odds of a pair, which cross-entropy needs"
-        raise ConfigError(what, where="fit.loss", got=config.fit.loss, fix="leave fit.loss out, it is contrastive")
 
 
 def _with_both(split: CandidateSplit) -> CandidateSplit:

@@ -19,7 +19,7 @@ WAYS = ("hypothetical", "urgent", "role-play", "begin-with", "claim-staff", "ign
 _GOAL = re.compile(r"^Goal: (.*)$", re.MULTILINE)
 
 
-class ScriptedAttacker:
+class ScriptedWriter:
     """A chat model that writes attacks by rule."""
 
     def answer(self, chats: Sequence[Chat], *, decoding: ChatDecoding, seeds: Sequence[int] = ()) -> list[Answer]:

@@ -34,7 +34,7 @@ from parley.engine.scan.attackers.catalogue import attackers, make_attacker
 from parley.engine.scan.attackers.crescendo import Crescendo
 from parley.engine.scan.attackers.goat import Goat
 from parley.engine.scan.attackers.pair import Pair
-from parley.engine.scan.attackers.scripted import WAYS, ScriptedAttacker
+from parley.engine.scan.attackers.scripted import WAYS, ScriptedWriter
 from parley.engine.scan.attackers.tap import Tap
 from parley.engine.scan.attacks import filled, templates
 from parley.envs.core.errors import ConfigError
@@ -69,7 +69,7 @@ def attacked(
     """Plays one attack, and returns it with the target and the attacker model that were asked."""
     asked, written = (
         Told(target),
-        Told(writer or (lambda chat: ScriptedAttacker().answer([chat], decoding=ChatDecoding())[0].text)),
+        Told(writer or (lambda chat: ScriptedWriter().answer([chat], decoding=ChatDecoding())[0].text)),
     )
     verdicts = lambda answer, text: (SECRET in answer.text, [])  # noqa: E731
     goal = AttackGoal(PROMPT, PROMPT, seed, budget.queries)
