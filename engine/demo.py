@@ -24,7 +24,6 @@ from __future__ import annotations
 import logging
 import shlex
 from collections.abc import Mapping
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -359,21 +358,13 @@ class Demo(Composite[DemoConfig, DemoConfig, DemoConfig]):
         planned = self.stages(prepared, run.path)
         # CPUs for models and matches, the control and two trainers; actors of a match come and go on either side.
         num_cpus = 5 + 2 * prepared.workers
+        most, needs = int(prepared.side_by_side), dict.fromkeys(BESIDE_HARDENING, ("adversary",))
         models, matches = (
-            BackgroundStages([{name: planned[name]} for name in names], run.path, int(prepared.side_by_side), num_cpus=num_cpus)
+            BackgroundStages({name: planned[name] for name in names}, run.path, most, needs=needs, num_cpus=num_cpus)
             for names in (BESIDE, BESIDE_HARDENING)
         )
-        with models, ExitStack() as until_done:
-
-            def before(name: str) -> None:
-                if name == "minmax":
-                    until_done.enter_context(matches)
-                elif name in BESIDE_HARDENING:
-                    matches.wait(reporter)
-                elif name in BESIDE:
-                    models.wait(reporter)
-
-            run_stages(planned, run.path, reporter, before)
+        with models, matches:
+            run_stages(planned, run.path, reporter, background=(models, matches))
         return prepared
 
     def measure(self, run: RunFolder, config: DemoConfig) -> Summary:

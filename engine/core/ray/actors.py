@@ -23,7 +23,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Generic
 
 from parley.engine.core.ray import identity, logs, ray_internals, session, workplace
-from parley.engine.core.ray.shares import Reserved
 from parley.engine.core.ray.worker import (
     ItemT,
     ResultT,
@@ -37,9 +36,9 @@ from parley.engine.core.ray.worker import (
     listed,
     machines_up,
     require_room,
+    worker_environment,
 )
 from parley.envs.core.errors import ClusterError
-from parley.envs.core.registry import worker_variables
 
 logger = logging.getLogger(__name__)
 
@@ -53,8 +52,6 @@ TURN_S, TURNS_PER_S = 1.0, 50
 """Seconds of a worker's turn; longer if so many workers would end more turns a second than the driver can take."""
 MORE_S = 0.2
 """Seconds between two checks for further shards, if more may come."""
-_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-"""Variables for the number of threads; each library prefers its own, and an actor would inherit the driver's."""
 RETRY_S = 1.0
 """Seconds after which a failed start is tried again; Ray learns of a lost machine only after some seconds."""
 
@@ -98,7 +95,6 @@ class ActorPool(Generic[ItemT, ResultT]):
         num_cpus: CPUs that each reserves, above 0; also its threads, at least 1.
         num_gpus: GPUs that each reserves; with 0 it sees none.
         room: number of shards that each holds, if it works in turns; 0 if not.
-        places: reservations for each and its own actors, instead of CPUs and GPUs as above.
 
     Raises:
         ClusterError: there is no session, or one that cannot grow has too little room.
@@ -113,22 +109,14 @@ class ActorPool(Generic[ItemT, ResultT]):
         num_cpus: float,
         num_gpus: float,
         room: int = 0,
-        places: Reserved | None = None,
     ) -> None:
         import ray
 
         if not ray.is_initialized():
             raise ClusterError("there is no Ray session", fix="put `with connect(address):` around the work")
         self._wanted = f"{num_workers} workers of {num_cpus:g} CPUs and {num_gpus:g} GPUs each"
-        if places is None:
-            require_room(self._wanted, num_workers, num_cpus, num_gpus)
-        else:
-            num_cpus, num_gpus = places.share.own
+        require_room(self._wanted, num_workers, num_cpus, num_gpus)
         num_threads = max(1, int(num_cpus))
-        variables = {**dict.fromkeys(_THREADS, str(num_threads)), **worker_variables()}
-        if not num_gpus and not (places and places.share.has_gpus):
-            # Ray does not set this for actors without GPUs, which then use all of them; actors that they make inherit it.
-            variables["CUDA_VISIBLE_DEVICES"] = ""
         # A machine with another Parley, or with none, must be able to report that.
         for module in (identity, workplace):
             ray.cloudpickle.register_pickle_by_value(module)
@@ -138,16 +126,15 @@ class ActorPool(Generic[ItemT, ResultT]):
             # Calls wait while an actor restarts. Each call turns off the retries themselves, because Ray would repeat all
             # shards in flight together, and tie them to this actor even when its machine is gone.
             "max_task_retries": MAX_DEATHS,
-            "runtime_env": {"env_vars": variables},
+            "runtime_env": {"env_vars": worker_environment(num_threads, has_gpus=num_gpus > 0)},
         }
-        where = [{}] * num_workers if places is None else places.options(num_workers)
-        actors = [ray.remote(workplace.WorkerActor).options(**options, **placement) for placement in where]
+        actor = ray.remote(workplace.WorkerActor).options(**options)
         # Put once into the object store and sent with the calls: Ray cannot restart an actor whose arguments hold references.
         spec: workplace.WorkerSpec = (worker_class, worker_args, logs.settings())
         self._spec = ray.put(spec)
         self._identity = identity.own_identity()
         machines = machines_up()
-        self._workers = [_Worker(actor.remote(num_threads), machines) for actor in actors]
+        self._workers = [_Worker(actor.remote(num_threads), machines) for _ in range(num_workers)]
         self._deaths: defaultdict[str, list[str]] = defaultdict(list)
         """The machines of the workers that died at a shard, by shard."""
         self._waiting: deque[Shard[ItemT]] = deque()

@@ -38,7 +38,6 @@ import numpy as np
 
 from parley.engine.core.ray import logs, ray_internals, session
 from parley.engine.core.ray.actors import ActorPool
-from parley.engine.core.ray.shares import Reserved
 from parley.engine.core.ray.worker import (
     ItemT,
     ResultT,
@@ -111,7 +110,6 @@ def run_sharded(
     num_gpus_per_worker: float = 0.0,
     on_progress: Callable[[Progress], None] | None = None,
     start_timeout_s: float | None = None,
-    places: Reserved | None = None,
 ) -> Progress:
     """Do the work of shards, and hand over each result in this process as it comes.
 
@@ -129,7 +127,6 @@ def run_sharded(
         num_gpus_per_worker: GPUs that each actor reserves, a fraction to share one; with 0 it sees none.
         on_progress: called once at the start, after each result and each turn.
         start_timeout_s: seconds for the first worker to start; the session's (`RaySession.start_timeout_s`) by default.
-        places: reservations for actors that make actors, as in `ActorPool`.
 
     Returns:
         The final progress.
@@ -161,7 +158,6 @@ def run_sharded(
             num_cpus=num_cpus_per_worker,
             num_gpus=num_gpus_per_worker,
             room=room,
-            places=places,
         )
         ray_session = session.current() or session.RaySession("joined")
         batches = iter((shards,))
@@ -450,7 +446,6 @@ class SharedPool:
         num_workers: int,
         num_gpus_per_worker: float,
         start_timeout_s: float,
-        places: Reserved | None = None,
     ) -> None:
         """Do the work that threads hand over.
 
@@ -459,7 +454,6 @@ class SharedPool:
             num_workers: number of actors; this and the rest as in `run_sharded`.
             num_gpus_per_worker: as in `run_sharded`.
             start_timeout_s: as in `run_sharded`.
-            places: as in `run_sharded`.
 
         Raises:
             ClusterError: as in `run_sharded`.
@@ -473,7 +467,7 @@ class SharedPool:
 
         try:
             size, gpus = num_workers, num_gpus_per_worker
-            pool = ActorPool[_Piece, Any](Several, (), num_workers=size, num_cpus=1, num_gpus=gpus, places=places)
+            pool = ActorPool[_Piece, Any](Several, (), num_workers=size, num_cpus=1, num_gpus=gpus)
             with closing(pool.work(more, start_timeout_s)) as done:
                 for shard, tried, num_up in done:
                     require_no_end(tried)

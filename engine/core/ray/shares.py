@@ -6,10 +6,13 @@ their resources would wait for each other for ever. A reservation waits until Ra
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
+
+from parley.engine.core.ray.worker import worker_environment
 
 _MACHINE = "ray.io/node-id"
 """The label by which Ray identifies a machine."""
@@ -75,41 +78,39 @@ def _without(free: Mapping[str, tuple[float, float]], share: Share) -> dict[str,
     return remaining
 
 
-@dataclass(frozen=True)
-class Reserved:
-    """Reservations for some actors.
-
-    Args:
-        share: resources of each.
-        groups: a placement group for each, whose first bundle is the actor's own.
-    """
-
-    share: Share
-    groups: Sequence[Any]
-
-    def options(self, number: int) -> list[dict[str, Any]]:
-        """Return Ray's options for `number` of the actors; actors that they make are then in their groups, too."""
-        from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
-
-        return [{"scheduling_strategy": PlacementGroupSchedulingStrategy(group, 0, True)} for group in self.groups[:number]]
-
-    def release(self) -> None:
-        """Release the reservations."""
-        from ray.util.placement_group import remove_placement_group
-
-        for group in self.groups:
-            remove_placement_group(group)
-
-
-def reserve(share: Share, number: int) -> Reserved:
-    """Reserve a share for each of some actors, now or as soon as there is room; the caller releases them."""
+def reserve(share: Share, number: int) -> list[Any]:
+    """Return a placement group for each of some actors, placed now or as soon as there is room; the caller releases them."""
     from ray.util.placement_group import placement_group
 
     sizes = [dict(zip(("CPU", "GPU"), pair, strict=True)) for pair in (share.own, *share.others)]
     bundles = [{kind: size for kind, size in sizes_of_actor.items() if size} for sizes_of_actor in sizes]
     where = [{_MACHINE: share.machine} if share.machine else {}, *({} for _ in share.others)]
     requests = [bundle or _NOTHING for bundle in bundles]
-    return Reserved(share, [placement_group(requests, strategy="PACK", bundle_label_selector=where) for _ in range(number)])
+    return [placement_group(requests, strategy="PACK", bundle_label_selector=where) for _ in range(number)]
+
+
+def release(groups: Sequence[Any]) -> None:
+    """Release placement groups, and end what runs in them."""
+    from ray.util.placement_group import remove_placement_group
+
+    for group in groups:
+        remove_placement_group(group)
+
+
+def actor_options(share: Share, group: Any) -> dict[str, Any]:
+    """Return Ray's options for an actor in a placement group of `reserve`; actors that it makes are in the group, too."""
+    from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+    cpus, gpus = share.own
+    variables = worker_environment(max(1, int(cpus)), has_gpus=share.has_gpus)
+    # They say where things lie; those of a cluster's machine differ.
+    variables |= {name: value for name, value in os.environ.items() if name.startswith("PARLEY_")}
+    return {
+        "num_cpus": cpus,
+        "num_gpus": gpus,
+        "runtime_env": {"env_vars": variables},
+        "scheduling_strategy": PlacementGroupSchedulingStrategy(group, 0, True),
+    }
 
 
 def _larger(a: tuple[float, float], b: tuple[float, float]) -> tuple[float, float]:

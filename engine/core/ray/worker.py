@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from parley.engine.core.ray import logs, session
 from parley.envs.core.errors import ClusterError, RefusedModelError
+from parley.envs.core.registry import worker_variables
 
 if TYPE_CHECKING:
     pass
@@ -169,7 +170,7 @@ def attempt(worker: ShardWorker[ItemT, ResultT], shard: Shard[ItemT]) -> ShardAt
             result: ResultT | ShardFailure = worker.run(shard)
         # Ray takes SystemExit for the actor's wish to end; from a worker it is one more way to fail.
         except (Exception, SystemExit) as error:
-            result = _failure(error)
+            result = failure(error)
     return _attempted(result, began)
 
 
@@ -178,7 +179,8 @@ def describe(shard: Shard[Any]) -> dict[str, str]:
     return {"shard": shard.name, "first_item": shard.keys[0], "last_item": shard.keys[-1]}
 
 
-def _failure(error: BaseException) -> ShardFailure:
+def failure(error: BaseException) -> ShardFailure:
+    """Return the failure of the error that is being handled."""
     ends = error if isinstance(error, RefusedModelError) else None
     return ShardFailure(f"{type(error).__name__}: {error}", traceback.format_exc(), ends)
 
@@ -216,7 +218,7 @@ class Turns(Generic[ItemT, ResultT]):
         except (Exception, SystemExit) as error:
             self._worker.drop()
             if len(self._held) == 1 or isinstance(error, RefusedModelError):
-                return TurnResult({name: self._ended(name, _failure(error)) for name in list(self._held)}, {})
+                return TurnResult({name: self._ended(name, failure(error)) for name in list(self._held)}, {})
             self._suspects.extend(shard for shard, _ in self._held.values())
             self._held = {}
             return TurnResult({}, {})
@@ -232,6 +234,20 @@ class Turns(Generic[ItemT, ResultT]):
 
 
 logger = logging.getLogger(__name__)
+_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+"""Variables for the number of threads; each library prefers its own, and an actor would inherit the driver's."""
+
+
+def worker_environment(num_threads: int, *, has_gpus: bool) -> dict[str, str]:
+    """Return environment variables of a worker, which hold for actors that it makes, too.
+
+    Args:
+        num_threads: threads that it computes with.
+        has_gpus: whether it, or an actor that it makes, reserves a share of a GPU.
+    """
+    # Ray does not set this for actors without GPUs, which then use all of them.
+    hidden = {} if has_gpus else {"CUDA_VISIBLE_DEVICES": ""}
+    return {**dict.fromkeys(_THREADS, str(num_threads)), **worker_variables(), **hidden}
 
 
 def capacity(nodes: Sequence[Mapping[str, Any]], num_cpus: float, num_gpus: float) -> int:

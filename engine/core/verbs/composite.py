@@ -1,10 +1,9 @@
 """Jobs made of other jobs: every stage is a run of its own below the job's folder, and resumes by itself.
 
-Ways to run stages:
-  * `run_stages`: one after another, in this process.
-  * `run_side_by_side`: at the same time, their shards over one pool of Ray actors.
-  * `run_as_needed`: each whole stage in a Ray actor, as soon as the stages that it needs are finished.
-  * `BackgroundStages`: whole stages in Ray actors, while this process runs others.
+`run_stages` is the one way to run a graph of stages. Without Ray they run in this process, in their order. With it, Ray actors
+run whole stages, and stages in shards share one pool of actors (`BackgroundStages`). Each begins as soon as the stages that it
+needs are finished. This process does the rest: it checks finished stages, tries again what failed in an actor, and reports
+errors.
 
 `fitting_runners` checks that the cluster has room for a training's learner and env runners. RLlib itself would wait for ever
 without a message.
@@ -16,19 +15,23 @@ import logging
 import os
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
-from threading import Event, Lock, RLock, Thread
+from threading import Thread
 from types import MappingProxyType
 from typing import Any
 
-from parley.engine.core.ray.pool import SharedPool, run_sharded, working_in
+from parley.engine.core.ray import logs
+from parley.engine.core.ray.actors import MAX_DEATHS
+from parley.engine.core.ray.identity import own_identity
+from parley.engine.core.ray.pool import SharedPool, working_in
 from parley.engine.core.ray.record import ProgressBoard
 from parley.engine.core.ray.session import RaySession, can_grow, connect
-from parley.engine.core.ray.shares import NOTHING, Reserved, Share, reserve
-from parley.engine.core.ray.worker import make_shards
+from parley.engine.core.ray.shares import NOTHING, Share, actor_options, release, reserve
+from parley.engine.core.ray.worker import ShardFailure
 from parley.engine.core.runs.documents import CONFIG, SUMMARY
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.verbs.job import (
@@ -44,12 +47,10 @@ from parley.engine.core.verbs.job import (
     failure_of,
     losses_of,
 )
-from parley.engine.core.verbs.sharded import ShardedConfig, session
+from parley.engine.core.verbs.sharded import ShardedConfig
 from parley.engine.core.verbs.stage_progress import (
-    DONE,
-    ProgressState,
-    StageProgress,
-    WholeStages,
+    JointProgress,
+    StageRunner,
     driver_of_several,
     num_at_once,
     settings_of,
@@ -60,10 +61,6 @@ from parley.envs.core.errors import ClusterError, ParleyError, RefusedModelError
 logger = logging.getLogger(__name__)
 _CLOSING_S = 10.0
 """Seconds that stages run side by side have to close their runs after an interruption."""
-_UNFINISHED = 0.99
-"""The largest share that is reported for a stage in an actor before it is finished."""
-_MAX_NAMED = 4
-"""Number of stages up to which the progress names all; of more, it names those under way."""
 _MOST_WARNINGS = 5
 """Warnings of stages that the last screen shows."""
 LOOK_S = 1.0
@@ -71,6 +68,8 @@ LOOK_S = 1.0
 
 Stage = tuple[Job[Any, Any, Any], Any]
 """A job and its configuration."""
+Planned = Mapping[str, Stage] | Callable[[], Mapping[str, Stage]]
+"""Stages by name, or a function that returns them as they are now."""
 
 
 class Composite(Job[ConfigT, PreparedT, FoundT]):
@@ -103,411 +102,342 @@ def warnings_of_stages(path: Path, usage: Mapping[str, Any]) -> list[str]:
     return [*warnings[:_MOST_WARNINGS], *more]
 
 
+def _plan_of(planned: Planned) -> Callable[[], Mapping[str, Stage]]:
+    return planned if callable(planned) else lambda: planned
+
+
+def one_after_another(chains: Iterable[Iterable[str]]) -> dict[str, list[str]]:
+    """Return the needs of chains of stages, whose every stage needs the one before it."""
+    return {name: [former] for chain in chains for former, name in pairwise(chain)}
+
+
 def run_stages(
-    stages: Mapping[str, Stage], path: Path, reporter: Reporter, before: Callable[[str], None] = lambda name: None
-) -> None:
-    """Run the rest of each stage, one after another.
-
-    Args:
-        stages: the stages, as from `Composite.stages`.
-        path: the folder that holds their folders.
-        reporter: receives messages and progress.
-        before: called with the name of each stage before it runs.
-    """
-    for number, (name, (job, config)) in enumerate(stages.items(), start=1):
-        reporter.say(f"stage {number} of {len(stages)}: {name}")
-        before(name)
-        job.run(config, path / name, reporter)
-
-
-def run_side_by_side(
-    stages: Mapping[str, Stage],
+    planned: Planned,
     path: Path,
     reporter: Reporter,
-    config: ShardedConfig,
-    needs: Mapping[str, Collection[str]] = MappingProxyType({}),
-    ahead: BackgroundStages | None = None,
-) -> None:
-    """Run the rest of all stages at the same time over one pool of actors; without workers, one after another.
-
-    Each stage has a thread in this process; its shards run in the pool. So a slow stage delays only the stages that need it,
-    and rows equal those of stages run one after another. If a stage fails, the others still run to their end.
-
-    Args:
-        stages: the stages, as from `Composite.stages`; their work is in shards, on one device.
-        path: the folder that holds their folders.
-        reporter: receives messages and progress.
-        config: number of actors, and the cluster.
-        needs: names of the stages that must end before a stage begins, by its name.
-        ahead: runs some of these stages meanwhile. Stages that need one it does not finish are left out, without an error.
-
-    Raises:
-        RefusedModelError: a stage met it; it ends all stages.
-        ParleyError: the error of the first failed stage, in their order.
-    """
-    pending = {name: stage for name, stage in stages.items() if not (path / name / SUMMARY).exists()}
-    if ahead is None and (not config.workers or len(pending) < 2):
-        run_stages(stages, path, reporter)
-        return
-    run_stages({name: stage for name, stage in stages.items() if name not in pending}, path, Silent())
-    ended = {name: Event() for name in pending}
-    failed: dict[str, BaseException] = {}
-    progress, pool = JointProgress(reporter, [*pending, *([] if ahead is None else ahead.names)]), SharedPool()
-
-    def work(name: str) -> None:
-        job, settings = pending[name]
-        try:
-            waited = [need for need in needs.get(name, ()) if need in pending]
-            for need in waited:
-                ended[need].wait()
-            is_ready = ahead is None or all(ahead.has_done(need) for need in needs.get(name, ()) if need in ahead.names)
-            if is_ready and not failed.keys() & set(waited):
-                with working_in(pool):
-                    job.run(settings, path / name, progress.of(name))
-                progress.advance(name, DONE)
-        except BaseException as error:  # raised below, by the thread that called
-            failed[name] = error
-        finally:
-            ended[name].set()
-
-    with session(config.workers, config.address) as ray_session:
-        if ahead is not None:
-            Thread(target=ahead.follow, args=(progress,), daemon=True).start()
-        _serve(pool, work, ended, config.workers, ray_session.start_timeout_s, config.gpus_per_worker)
-    for name in pending:
-        if name in failed:
-            raise failed[name]
-
-
-def run_as_needed(
-    planned: Callable[[], Mapping[str, Stage]],
-    needs: Mapping[str, Collection[str]],
-    path: Path,
-    num_workers: int,
-    reporter: Reporter,
-    after: Callable[[], None] = lambda: None,
+    *,
+    needs: Mapping[str, Collection[str]] | None = None,
+    most: int = 0,
+    pooled: Collection[str] = (),
+    address: str = "",
+    title: str = "",
+    background: Sequence[BackgroundStages] = (),
+    after: Callable[[], None] | None = None,
     failures: dict[str, ParleyError] | None = None,
 ) -> None:
-    """Run the rest of all stages, each whole in a Ray actor, as soon as the stages that it needs are finished.
-
-    Actors run ahead, as in `BackgroundStages`: a stage that fails there, and those that need it, run in this process, which
-    reports errors. With room for fewer than two actors, all stages run here, one after another.
+    """Run the rest of all stages; a failed stage ends only those that need it.
 
     Args:
-        planned: returns the stages, each after those that it needs. It is called anew for every stage, because a finished stage
-            may change the configuration of later ones.
-        needs: names of the stages that must be finished before a stage begins, by its name.
+        planned: the stages, as from `Composite.stages`, each after those that it needs. A function is called anew for every
+            stage, because a finished stage may change the configuration of later ones.
         path: the folder that holds their folders.
-        num_workers: the largest number of actors.
         reporter: receives messages and progress.
+        needs: names of the stages that must be finished before a stage begins, by its name. By default each stage needs the
+            one before it.
+        most: the largest number of Ray actors that run whole stages. Without pooled stages there are none if fewer than 2 are
+            wanted or fit: all stages are then run in this process, one after another.
+        pooled: names of stages in shards that share one pool of actors, if their configuration has workers.
+        address: address of a Ray cluster.
+        title: title of the progress while others than this process work.
+        background: runs some of these stages meanwhile; a stage of theirs is waited for when its turn comes.
         after: called when a stage is finished, never twice at a time.
-        failures: takes the errors of failed stages by name; the others go on, without those that need a failed one. None: the
-            first error ends all stages.
+        failures: takes the errors of failed stages by name. None: the first of them is raised at the end.
 
     Raises:
         RefusedModelError: a stage met it; it ends all stages.
+        ClusterError: the pool cannot start.
         ParleyError: the error of the first failed stage, without `failures`.
     """
-    names = list(planned())
+    plan = _plan_of(planned)
+    names = list(plan())
+    is_sequence = needs is None
+    needs = one_after_another([names]) if needs is None else needs
+    failed: dict[str, ParleyError] = {} if failures is None else failures
+    skipped = set[str]()
     pending = [name for name in names if not (path / name / SUMMARY).exists()]
-    if len(pending) < len(names):
+    # A job that hears of every stage has many of them: one line tells which were finished.
+    is_brief = after is not None
+    if len(pending) < len(names) and is_brief:
         reporter.say(f"{len(names) - len(pending)} of {len(names)} stages are finished")
-    if num_workers > 1 and len(pending) > 1:
+
+    def finish(name: str) -> None:
+        if after is not None:
+            reporter.say(f"{name} is done")
+            after()
+
+    if most > 1 or pooled:
+        least = 1 if pooled else 2
+        stages = BackgroundStages(plan, path, most, needs=needs, pooled=pooled, address=address, least=least, after=finish)
         try:
-            with connect(num_cpus=max(num_workers, os.cpu_count() or 1)) as ray_session:
-                machine = driver_of_several()
-                share = share_of([config for _, config in planned().values()], machine)
-                if (number := num_at_once(share, ray_session, min(num_workers, len(pending)))) > 1:
-                    places = reserve(share, number)
-                    _run_ahead(planned, pending, needs, path, places, reporter, after, ray_session.start_timeout_s)
+            with stages:
+                if stages.num_at_once < stages.num_asked:
+                    reporter.say(f"{max(1, stages.num_at_once)} of {len(pending)} at a time: there is no room for more")
+                stages.wait(reporter, title)
         except ClusterError as error:
+            if address or pooled:
+                raise
             # The cause may be a machine too busy to start actors in time. Hours of work must not wait for a person to read it.
             reporter.say(f"{error.what}; what is left is done in this process")
+        failed |= stages.failures
+        # Stages whose progress was shown need not be reported as finished.
+        is_brief = is_brief or (bool(stages.names) and all((path / name / SUMMARY).exists() for name in names))
     for number, name in enumerate(names, start=1):
-        is_left = not (path / name / SUMMARY).exists()
-        if is_left:
-            reporter.say(f"stage {number} of {len(names)}: {name}")
-        if failures and (lost := next((need for need in needs.get(name, ()) if need in failures), "")):
-            failures[name] = RunError("not run, because it needs a stage that failed", where=lost)
+        for stages in background:
+            if name in stages.names:
+                stages.wait(reporter, "what was begun beside")
+        if name in failed:
             continue
-        job, config = planned()[name]
+        if lost := next((need for need in needs.get(name, ()) if need in failed), ""):
+            failed[name] = RunError("not run, because it needs a stage that failed", where=lost)
+            skipped.add(name)
+            continue
+        is_left = not (path / name / SUMMARY).exists()
+        is_told = is_left or not is_brief
+        if is_told:
+            reporter.say(f"stage {number} of {len(names)}: {name}")
+        job, config = plan()[name]
         try:
             # A finished stage checks itself: it reports damage, or other settings.
-            result = job.run(config, path / name, reporter if is_left else Silent())
+            result = job.run(config, path / name, reporter if is_told else Silent())
         except RefusedModelError:
             raise
         except ParleyError as error:
-            if failures is None:
+            if is_sequence:
                 raise
             reporter.say(f"{name} ends with an error: {error.what}")
-            failures[name] = error
+            failed[name] = error
             continue
         if failures is not None and result.failure and not any(estimate.n for estimate in result.metrics.values()):
-            failures[name] = RunError(result.failure)
-        if is_left:
+            failed[name] = RunError(result.failure)
+        if is_left and after is not None:
             after()
-
-
-def _run_ahead(
-    planned: Callable[[], Mapping[str, Stage]],
-    pending: Sequence[str],
-    needs: Mapping[str, Collection[str]],
-    path: Path,
-    places: Reserved,
-    reporter: Reporter,
-    after: Callable[[], None],
-    start_timeout_s: float,
-) -> None:
-    """Start a thread for each stage: it waits for the needed stages, hands its own to the actors, and waits for the end."""
-    ended = {name: Event() for name in pending}
-    progress, pool, one_at_a_time, news = (
-        JointProgress(reporter, pending),
-        SharedPool(),
-        Lock(),
-        StageProgress(ProgressBoard()),
-    )
-
-    def work(name: str) -> None:
-        try:
-            for need in needs.get(name, ()):
-                if need in ended:
-                    ended[need].wait()
-            if all((path / need / SUMMARY).exists() for need in needs.get(name, ())):
-                (job, config) = planned()[name]
-                shards = make_shards({name: [(job, settings_of(config, places.share.machine), path / name)]}, 1)
-                with working_in(pool):
-                    arguments = WholeStages.arguments(news.board)
-                    run_sharded(WholeStages, arguments, shards, num_workers=1, on_result=lambda shard, result: None)
-                if (path / name / SUMMARY).exists():
-                    progress.advance(name, DONE)
-                    progress.say(f"{name} is done")
-                    with one_at_a_time:
-                        after()
-        except Exception:
-            logger.warning("%s is not done ahead", name, exc_info=True)
-        finally:
-            ended[name].set()
-
-    def follow() -> None:
-        while not all(event.wait(LOOK_S) for event in ended.values()):
-            progress.hear(news, pending, path)
-
-    Thread(target=follow, daemon=True).start()
-    try:
-        _serve(pool, work, ended, len(places.groups), start_timeout_s, places=places)
-        # Read the last messages of the stages.
-        progress.hear(news, pending, path)
-    finally:
-        places.release()
-
-
-def _serve(
-    pool: SharedPool,
-    work: Callable[[str], None],
-    ended: Mapping[str, Event],
-    num_workers: int,
-    start_timeout_s: float,
-    num_gpus_per_worker: float = 0.0,
-    places: Reserved | None = None,
-) -> None:
-    """Run each stage's work in a thread of its own, and serve the threads from the pool until all have ended."""
-    threads = [Thread(target=work, args=(name,), daemon=True) for name in ended]
-    for thread in threads:
-        thread.start()
-    try:
-        pool.serve(
-            lambda: not all(event.is_set() for event in ended.values()),
-            num_workers=num_workers,
-            num_gpus_per_worker=num_gpus_per_worker,
-            start_timeout_s=start_timeout_s,
-            places=places,
-        )
-    finally:
-        # The threads close their runs; the pool has told them why it ended.
-        deadline = time.monotonic() + _CLOSING_S
-        for thread in threads:
-            thread.join(max(0.0, deadline - time.monotonic()))
-
-
-class JointProgress:
-    """Progress of several stages as one, with stages as units."""
-
-    def __init__(self, reporter: Reporter, names: Sequence[str], title: str = "") -> None:
-        self._reporter, self._lock = reporter, RLock()
-        self._states = dict.fromkeys(names, ProgressState())
-        shown = ", ".join(names) if len(names) <= _MAX_NAMED else f"{len(names)} stages"
-        reporter.stage(title or f"{shown} side by side", len(names), "stages")
-
-    def of(self, name: str) -> Reporter:
-        """Return the reporter of a stage."""
-        return _JointStageReporter(self, name)
-
-    def hear(self, heard: StageProgress, names: Sequence[str], path: Path) -> None:
-        """Report new messages and progress of stages that run in actors; `path` holds their folders."""
-        with self._lock:
-            for name in names:
-                messages, far = heard.news(name)
-                for text in messages:
-                    self.say(f"{name}: {text}")
-                if (path / name / SUMMARY).exists():
-                    far = DONE
-                elif far.share >= 1:
-                    # A stage with several parts reaches the end of one before it is finished.
-                    far = replace(far, share=_UNFINISHED)
-                if far != self._states[name]:
-                    self.advance(name, far)
-
-    def say(self, text: str) -> None:
-        """Report a message of a stage."""
-        with self._lock:
-            self._reporter.say(text)
-
-    def advance(self, name: str, far: ProgressState) -> None:
-        """Report the progress of a stage; a part of a stage with several parts is shown and not counted."""
-        with self._lock:
-            self._states[name] = replace(far)
-            under_way = [
-                " ".join(filter(None, (stage, state.part, f"{state.share:.0%}")))
-                for stage, state in self._states.items()
-                if 0 < state.share < 1
-            ]
-            self._reporter.advance(sum(state.share for state in self._states.values() if not state.part), ", ".join(under_way))
-
-
-class _JointStageReporter:
-    """The reporter of one stage among several."""
-
-    def __init__(self, joint: JointProgress, name: str) -> None:
-        self._joint, self._name, self._state = joint, name, ProgressState()
-
-    def stage(self, title: str, total: int, unit: str) -> None:
-        """Begin a part of the stage."""
-        self._state.begin(title, total)
-
-    def advance(self, done: float, note: str = "") -> None:
-        """Report the progress of the stage."""
-        self._state.advance(done)
-        self._joint.advance(self._name, self._state)
-
-    def say(self, text: str) -> None:
-        """Report a message with the stage's name before it."""
-        self._joint.say(f"{self._name}: {text}")
+    if failures is None:
+        for name in (name for name in names if name in failed and name not in skipped):
+            first = failed[name]
+            where = name if first.where is None else f"{name}: {first.where}"
+            raise type(first)(first.what, where=where, got=first.got, fix=first.fix).with_traceback(first.__traceback__)
 
 
 class BackgroundStages:
-    """Stages that Ray actors run while this process runs others.
+    """Stages that others than this process run, each as soon as the stages that it needs are finished.
 
-    Actors only run ahead. A stage that fails in an actor, or is lost with one, is left for this process, which reports errors.
-    If there is too little room, this process runs all stages.
+    Whole stages are calls of Ray actors. Ray repeats a call whose process dies. A stage that raises there, or loses all its
+    processes, is left for this process, which reports errors; so are the stages that need it. If there is too little room, this
+    process runs all. They are no Ray tasks, because a task outlives a killed driver for some time, and writes to its run.
+
+    A stage is submitted once all that it needs is finished, and not before with references to their results. Its placement
+    group would hold learners idle meanwhile, and a finished stage may change the configuration of later ones.
+
+    Pooled stages have a thread each in this process, and their shards run over one pool of actors. So a slow or nearly finished
+    stage keeps no actor from the others.
 
     Args:
-        chains: stages by the names of their folders. Stages of a chain run one after another, in this order; chains begin in
-            their order. Finished stages are left out.
+        planned: the stages by the names of their folders, in the order in which they begin; as in `run_stages`.
         path: the folder that holds their folders.
-        num_workers: the largest number of actors; with 0 nothing runs ahead.
+        most: the largest number of actors for whole stages; with 0 there are none.
+        needs: names of the stages that must be finished before a stage begins, by its name. This process may run them.
+        pooled: names of the stages in shards for a pool, of the size that their configuration says.
         num_cpus: logical CPUs of the Ray session if there is none yet; at least those of this machine.
         address: address of a Ray cluster.
-        least: the number of actors that must fit, or nothing runs ahead.
+        least: the number of those actors that must fit, or there are none.
         spare: resources to leave for the work of this process.
+        after: called with the name of each stage that an actor has finished, never twice at a time.
 
     Attributes:
+        names: the stages that were not finished at the start.
         num_asked: number of actors that have work.
-        num_actors: number of actors that fit; 0 if nothing runs ahead.
+        num_at_once: number of them that fit; 0 if there are none.
+        failures: errors of pooled stages by name.
     """
 
     def __init__(
         self,
-        chains: Sequence[Mapping[str, Stage]],
+        planned: Planned,
         path: Path,
-        num_workers: int,
+        most: int,
         *,
+        needs: Mapping[str, Collection[str]] = MappingProxyType({}),
+        pooled: Collection[str] = (),
         num_cpus: int = 0,
         address: str = "",
         least: int = 1,
         spare: Share = NOTHING,
+        after: Callable[[str], None] = lambda name: None,
     ) -> None:
-        pending = [{name: stage for name, stage in chain.items() if not (path / name / SUMMARY).exists()} for chain in chains]
-        self._chains, self._path, self._address = [chain for chain in pending if chain], path, address
-        self.num_asked, self.num_actors = min(num_workers, len(self._chains)), 0
-        self._num_cpus = max(num_cpus, 2, os.cpu_count() or 1)
-        self._least, self._spare = least, spare
-        self._progress = StageProgress(ProgressBoard())
+        self._planned, self._path, self._needs, self._after = _plan_of(planned), path, needs, after
+        self._address, self._least, self._spare = address, least, spare
+        stages = self._planned()
+        self.names = [name for name in stages if not self._is_done(name)]
+        self._whole = [name for name in self.names if name not in pooled]
+        self.num_asked, self.num_at_once = min(most, len(self._whole)), 0
+        played = [stages[name][1] for name in self.names if name in pooled and stages[name][1].workers]
+        self._size: ShardedConfig | None = played[0] if len(played) > 1 or (played and self.num_asked) else None
+        if self._size is not None:
+            # Whole stages leave room for at least one actor of the pool.
+            num_cpus, self._spare = max(num_cpus, self._size.workers), Share((1.0, self._size.gpus_per_worker))
+        self._num_cpus = max(num_cpus, most, os.cpu_count() or 1)
+        self._open: list[str] = []
+        self._board, self._pool = ProgressBoard(), SharedPool()
+        self._progress: JointProgress | None = None
         self._session = ExitStack()
-        self._refused: RefusedModelError | None = None
+        self.failures: dict[str, ParleyError] = {}
+        self._error: BaseException | None = None
+        self._unexpected: BaseException | None = None
         self._thread: Thread | None = None
-
-    @property
-    def names(self) -> list[str]:
-        """The stages that were not finished at the start."""
-        return [name for chain in self._chains for name in chain]
+        self._threads: dict[str, Thread] = {}
+        self._placing: dict[Any, Any] = {}
+        self._free: list[Any] = []
+        self._running: dict[Any, tuple[str, Any]] = {}
+        self._share, self._patience_s, self._up_at = NOTHING, 0.0, 0.0
 
     def __enter__(self) -> BackgroundStages:
-        if self.num_asked >= self._least:
-            ray_session = self._session.enter_context(connect(self._address or None, num_cpus=self._num_cpus))
-            machine = driver_of_several()
-            share = share_of([config for chain in self._chains for _, config in chain.values()], machine)
-            number = num_at_once(share, ray_session, self.num_asked, self._spare)
-            if number >= self._least:
-                self.num_actors = number
-                # This process reserves its own resources later; they wait for what is left.
-                places = reserve(share, number)
-                # A daemon: an interrupted process must not wait for the stages.
-                self._thread = Thread(target=self._work, args=(places,), daemon=True)
-                self._thread.start()
+        if self.num_asked >= self._least or self._size is not None:
+            self._start(self._session.enter_context(connect(self._address or None, num_cpus=self._num_cpus)))
         return self
 
     def __exit__(self, *_: object) -> None:
+        if self._thread is not None and self._thread.is_alive():
+            self._error = KeyboardInterrupt()
+            self._thread.join(_CLOSING_S)
         self._session.close()
 
-    @property
-    def has_done_all(self) -> bool:
-        """Return whether there were stages to run ahead, and all of them are finished."""
-        return bool(self._chains) and all(map(self._is_done, self.names))
+    def _start(self, ray_session: RaySession) -> None:
+        machine, stages = driver_of_several(), self._planned()
+        if self.num_asked >= self._least:
+            self._share = share_of([stages[name][1] for name in self._whole], machine)
+            self.num_at_once = num_at_once(self._share, ray_session, self.num_asked, self._spare)
+            self.num_at_once *= self.num_at_once >= self._least
+        # This process reserves its own resources later; they wait for what is left.
+        groups = reserve(self._share, self.num_at_once)
+        self._placing = {group.ready(): group for group in groups}
+        self._open = [name for name in self.names if name not in self._whole or groups]
+        if self._open:
+            self._patience_s, self._up_at = ray_session.start_timeout_s, time.monotonic()
+            # A daemon: an interrupted process must not wait for the stages.
+            self._thread = Thread(target=self._work, args=(groups,), daemon=True)
+            self._thread.start()
 
-    def has_done(self, name: str) -> bool:
-        """Return whether a stage is finished; wait until it is, or until all stages have been tried."""
-        while self._thread is not None and self._thread.is_alive() and not self._is_done(name):
-            self._thread.join(LOOK_S)
-        return self._is_done(name)
-
-    def follow(self, progress: JointProgress) -> None:
-        """Report the progress of the stages until all have been tried."""
-        while self._thread is not None and self._thread.is_alive():
-            progress.hear(self._progress, self.names, self._path)
-            self._thread.join(LOOK_S)
-        progress.hear(self._progress, self.names, self._path)
-
-    def wait(self, reporter: Reporter, title: str = "what was begun beside") -> None:
+    def wait(self, reporter: Reporter, title: str = "") -> None:
         """Wait until all stages have been tried.
 
         Raises:
             RefusedModelError: a stage met it, so another try here is of no use.
+            ClusterError: the pool has ended with it.
         """
         if self._thread is not None and self._thread.is_alive():
-            self.follow(JointProgress(reporter, self.names, title))
-        if self._refused:
-            raise self._refused
+            self._progress = JointProgress(reporter, self.names, title)
+            self._thread.join()
+            self._hear(self._progress)
+        if error := self._error or self._unexpected:
+            raise error
 
     def _is_done(self, name: str) -> bool:
         return (self._path / name / SUMMARY).exists()
 
-    def _work(self, places: Reserved) -> None:
-        machine = places.share.machine
-        items = {
-            f"{number:05d}": [(job, settings_of(config, machine), self._path / name) for name, (job, config) in chain.items()]
-            for number, chain in enumerate(self._chains)
-        }
-        arguments, number = WholeStages.arguments(self._progress.board), len(places.groups)
-        shards = make_shards(items, 1)
+    def _work(self, groups: Sequence[Any]) -> None:
         try:
-            run_sharded(WholeStages, arguments, shards, num_workers=number, on_result=lambda *_: None, places=places)
-        except RefusedModelError as error:
-            self._refused = error
+            if self._size is not None:
+                gpus = self._size.gpus_per_worker
+                self._pool.serve(
+                    self._step, num_workers=self._size.workers, num_gpus_per_worker=gpus, start_timeout_s=self._patience_s
+                )
+            while self._step(LOOK_S):
+                pass
+        except (ParleyError, KeyboardInterrupt) as error:
+            self._error = error
         except Exception:
-            logger.warning("no stage is done beside this process", exc_info=True)
+            logger.warning("no stage is run beside this process", exc_info=True)
         finally:
+            # The pool has told the threads why it ended; they close their runs.
+            deadline = time.monotonic() + _CLOSING_S
+            for thread in self._threads.values():
+                thread.join(max(0.0, deadline - time.monotonic()))
             with suppress(Exception):
-                places.release()
+                release(groups)
+
+    def _step(self, wait_s: float = 0.0) -> bool:
+        """Begin the stages whose needs are finished, and note those that have been tried; return whether any is left."""
+        import ray
+
+        if self._error is not None:
+            raise self._error
+        begun = {*self._threads, *(name for name, _ in self._running.values())}
+        for name in [name for name in self._open if name not in begun]:
+            missing = [need for need in self._needs.get(name, ()) if not self._is_done(need)]
+            if any(need in self.names and need not in self._open for need in missing):
+                self._open.remove(name)
+            elif missing:
+                continue
+            elif name in self._whole:
+                if self._free:
+                    actor, (job, config) = self._free.pop(), self._planned()[name]
+                    call = actor.run.remote(job, settings_of(config, self._share.machine), self._path / name)
+                    self._running[call] = name, actor
+            # Its progress is shown, and nobody listens before `wait`.
+            elif self._progress is not None:
+                self._threads[name] = Thread(target=self._play, args=(name, self._progress), daemon=True)
+                self._threads[name].start()
+        calls = [*self._placing, *self._running]
+        for ref in ray.wait(calls, num_returns=1 if wait_s else len(calls), timeout=wait_s)[0] if calls else ():
+            if ref in self._placing:
+                self._free.append(self._actor(self._placing.pop(ref)))
+            else:
+                name, actor = self._running.pop(ref)
+                self._free.append(actor)
+                self._open.remove(name)
+                self._note_end(name, ref)
+        if not calls and wait_s:
+            time.sleep(wait_s)
+        self._open = [name for name in self._open if name not in self._threads or self._threads[name].is_alive()]
+        now = time.monotonic()
+        if self._progress is not None:
+            self._hear(self._progress)
+        if self._running or self._free or any(thread.is_alive() for thread in self._threads.values()):
+            self._up_at = now
+        elif now > self._up_at + self._patience_s:
+            logger.warning("no stage could start within %g s: %s", self._patience_s, ", ".join(self._open))
+            return False
+        return bool(self._open)
+
+    def _hear(self, progress: JointProgress) -> None:
+        for name in self._whole:
+            progress.take(name, self._board.line(name), self._is_done(name))
+
+    def _actor(self, group: Any) -> Any:
+        """Return an actor in a placement group; Ray starts it again and repeats its call if its process dies."""
+        import ray
+
+        options = {"max_restarts": -1, "max_task_retries": MAX_DEATHS - 1, **actor_options(self._share, group)}
+        runner = ray.remote(StageRunner).options(**options)
+        return runner.remote(self._board, Path.cwd(), own_identity(), logs.settings())
+
+    def _note_end(self, name: str, ref: Any) -> None:
+        """Report how the call for a stage has ended."""
+        import ray
+        from ray.exceptions import RayError
+
+        try:
+            failure = ray.get(ref)
+        except RayError as error:
+            failure = ShardFailure(f"its process is lost: {type(error).__name__}", str(error))
+        if failure is None:
+            self._after(name)
+        else:
+            more = f"\n{failure.details}" if logs.is_debug() else ""
+            logger.warning("stage %s failed: %s%s", name, failure.reason, more)
+            self._error = failure.ends or self._error
+
+    def _play(self, name: str, progress: JointProgress) -> None:
+        """Run a stage in this thread, its shards in the pool."""
+        job, config = self._planned()[name]
+        try:
+            with working_in(self._pool):
+                job.run(config, self._path / name, progress.of(name))
+            progress.take(name, "", is_done=True)
+        except ParleyError as error:
+            self.failures[name] = error
+        except BaseException as error:  # raised by `wait`
+            self._unexpected = error
 
 
 def fitting_runners(

@@ -32,7 +32,7 @@ from parley.engine.core.tables.table import (
     num_measured,
     published_cell,
 )
-from parley.engine.core.verbs.composite import Composite, Stage, run_as_needed
+from parley.engine.core.verbs.composite import Composite, Stage, run_stages
 from parley.engine.core.verbs.job import TABLE_FILE, Reporter, Result, Silent, Summary, write_tables
 from parley.engine.core.verbs.recipe import RecipePlan, RowSpec, read_recipe
 from parley.envs.core.config import Configuration, NonNegativeInt
@@ -176,7 +176,9 @@ class RecipeJob(Composite[RecipeConfig, PlannedRecipe, PlannedRecipe]):
             write_tables(run.path / TABLE_FILE, drawn_tables(summary.extra, summary.metrics), about)
 
         stages = prepared.stages
-        run_as_needed(lambda: stages, recipe.needs(), run.path, config.workers, reporter, write, prepared.failures)
+        run_stages(
+            stages, run.path, reporter, needs=recipe.needs(), most=config.workers, after=write, failures=prepared.failures
+        )
         return prepared
 
     def measure(self, run: RunFolder, result: PlannedRecipe) -> Summary:

@@ -17,10 +17,9 @@ from typing import Any, TypeVar
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.stats.statistics import Estimate, Metric, count
 from parley.engine.core.stats.trainings import TRAININGS, over_runs, spread_of, spread_table
-from parley.engine.core.verbs.composite import BackgroundStages, Stage
-from parley.engine.core.verbs.job import FoundT, Job, PreparedT, Reporter, Result, Silent, Summary
+from parley.engine.core.verbs.composite import Stage, run_stages
+from parley.engine.core.verbs.job import FoundT, Job, PreparedT, Reporter, Result, Summary
 from parley.envs.core.config import Configuration, NonNegativeInt, NumSeeds, to_dict, with_values
-from parley.envs.core.errors import ParleyError, RefusedModelError
 from parley.envs.core.seeds import derive_seed
 
 TRAINING = "training"
@@ -49,56 +48,6 @@ def nth_seed(seed: int, number: int, stream: str = TRAINING) -> int:
 def nth_name(name: str, number: int) -> str:
     """Return the name of a stage of a training; that of the first has no number."""
     return name if number == 1 else f"{name}-{number}"
-
-
-def run_beside(
-    stages: Mapping[str, Stage],
-    chains: Sequence[Sequence[str]],
-    path: Path,
-    num_workers: int,
-    reporter: Reporter,
-    title: str,
-    address: str = "",
-) -> None:
-    """Run the rest of some stages, chains of them side by side if two fit; a failed stage ends no other chain.
-
-    Args:
-        stages: stages by the names of their folders, in the order in which one process runs them.
-        chains: names of stages that need nothing of another chain.
-        path: the folder that holds their folders.
-        num_workers: the largest number of actors for chains; with fewer than 2, or a single chain, all run here.
-        reporter: receives messages and progress.
-        title: title of the progress while actors work.
-        address: address of a Ray cluster.
-
-    Raises:
-        RefusedModelError: a stage met it; it ends all stages.
-        ParleyError: the error of the first failed stage, with its name.
-    """
-    planned = [{name: stages[name] for name in chain} for chain in chains]
-    with BackgroundStages(planned, path, num_workers, address=address, least=2) as background_stages:
-        if background_stages.num_actors < background_stages.num_asked:
-            reporter.say(f"{max(1, background_stages.num_actors)} of {len(chains)} at a time: there is no room for more")
-        background_stages.wait(reporter, title)
-    # A stage whose progress was shown need not be reported as finished.
-    stage_reporter: Reporter = Silent() if background_stages.has_done_all else reporter
-    chain_of = {name: number for number, chain in enumerate(chains) for name in chain}
-    failed: dict[object, ParleyError] = {}
-    for number, (name, (job, config)) in enumerate(stages.items(), start=1):
-        if (chain := chain_of.get(name, name)) in failed:
-            continue
-        stage_reporter.say(f"stage {number} of {len(stages)}: {name}")
-        try:
-            job.run(config, path / name, stage_reporter)
-        except RefusedModelError:
-            raise
-        except ParleyError as error:
-            stage_reporter.say(f"{name} ends with an error: {error.what}")
-            where = name if error.where is None else f"{name}: {error.where}"
-            located = type(error)(error.what, where=where, got=error.got, fix=error.fix)
-            failed[chain] = located.with_traceback(error.__traceback__)
-    for failure in failed.values():
-        raise failure
 
 
 class RepeatedJob(Job[RepeatedT, PreparedT, FoundT]):
@@ -151,8 +100,8 @@ class _Trainings(Job[RepeatedT, RepeatedT, RepeatedT]):
 
     def work(self, run: RunFolder, prepared: RepeatedT, reporter: Reporter) -> RepeatedT:
         planned = self.stages(prepared, run.path)
-        chains, address = [[name] for name in planned], getattr(prepared, "address", "")
-        run_beside(planned, chains, run.path, prepared.trainers, reporter, "trainings", address)
+        address = getattr(prepared, "address", "")
+        run_stages(planned, run.path, reporter, needs={}, most=prepared.trainers, address=address, title="trainings")
         self.job.keep(run.path / self._best(prepared, run), run)
         return prepared
 

@@ -8,28 +8,36 @@ with room. The results are the same.
 from __future__ import annotations
 
 import json
+import math
 import os
 import time
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
-from functools import reduce
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial, reduce
 from operator import or_
 from pathlib import Path
+from threading import RLock
 from typing import Any
 
+from parley.engine.core.ray import logs
+from parley.engine.core.ray.identity import require
+from parley.engine.core.ray.logs import LogSettings
 from parley.engine.core.ray.record import ProgressBoard
 from parley.engine.core.ray.session import RaySession, can_grow
 from parley.engine.core.ray.shares import NOTHING, Share, num_fitting
-from parley.engine.core.ray.worker import Shard, machines_up
-from parley.engine.core.verbs.job import Job
+from parley.engine.core.ray.worker import ShardFailure, failure, machines_up
+from parley.engine.core.verbs.job import Job, Reporter
 from parley.envs.core.errors import ParleyError
 
 _REPORT_S = 1.0
 """Seconds between two progress reports of a stage."""
 _MAX_MESSAGES = 20
 """Number of latest messages that a stage keeps for the driver, which looks each second."""
-_VARIABLE_PREFIX = "PARLEY_"
-"""Prefix of the environment variables that say where things lie."""
+_UNFINISHED = 0.99
+"""The largest share that is reported for a stage before it is finished."""
+_MAX_NAMED = 4
+"""Number of stages up to which the progress names all; of more, it names those under way."""
 
 
 def settings_of(config: Any, machine: str) -> Any:
@@ -95,83 +103,62 @@ def num_at_once(share: Share, here: RaySession, most: int, spare: Share = NOTHIN
     return most if can_grow() else num_fitting(share, nodes, most, spare)
 
 
-class WholeStages:
-    """The worker that runs whole stages.
+class StageRunner:
+    """The actor that runs whole stages.
 
     Args:
-        folder: the working folder.
-        variables: environment variables of the driver that say where things lie; those of a cluster machine differ.
         board: the board for progress reports.
+        folder: the driver's working folder.
+        identity: the driver's identity.
+        log_settings: how the driver logs.
     """
 
-    def __init__(self, folder: Path, variables: Mapping[str, str], board: ProgressBoard) -> None:
+    def __init__(self, board: ProgressBoard, folder: Path, identity: Mapping[str, str], log_settings: LogSettings) -> None:
         os.chdir(folder)
-        os.environ.update(variables)
-        self._board = board
+        logs.follow(log_settings)
+        self._board, self._identity = board, identity
 
-    def run(self, shard: Shard[list[tuple[Job[Any, Any, Any], Any, Path]]]) -> None:
-        """Run the stages of a chain, one after another."""
-        for chain in shard.items:
-            for job, config, path in chain:
-                reporter = _StageReporter(self._board, path.name)
-                try:
-                    job.run(config, path, reporter)
-                except ParleyError as error:
-                    reporter.say(f"it ends with an error: {error.what}")
-                    raise
+    def run(self, job: Job[Any, Any, Any], config: Any, path: Path) -> ShardFailure | None:
+        """Run a stage and return its error, which the driver reports.
 
-    @classmethod
-    def arguments(cls, board: ProgressBoard) -> tuple[Any, ...]:
-        """Return the constructor's arguments for a worker on this machine."""
-        return Path.cwd(), {name: value for name, value in os.environ.items() if name.startswith(_VARIABLE_PREFIX)}, board
+        Args:
+            job: the stage's job.
+            config: its configuration here.
+            path: the folder of its run.
+        """
+        reporter = StageReporter(partial(self._board.put, path.name), _REPORT_S)
+        try:
+            require(self._identity)
+            job.run(config, path, reporter)
+        except (Exception, SystemExit) as error:
+            if isinstance(error, ParleyError):
+                reporter.say(f"it ends with an error: {error.what}")
+            return failure(error)
+        return None
 
 
-@dataclass
-class ProgressState:
-    """Progress of a stage, from its reports.
+class StageReporter:
+    """The reporter of one stage among several: it publishes the progress and the newest messages, as JSON.
 
-    Attributes:
-        share: finished share of the present part.
-        part: name of the part; empty if it is the whole stage, as far as known.
+    Args:
+        publish: takes a report.
+        every_s: seconds between two reports of progress; a message is published at once.
     """
 
-    share: float = 0.0
-    part: str = ""
-    _total: int = 1
-    _has_begun: bool = False
-
-    def begin(self, title: str, total: int) -> None:
-        """Begin a part; after the first part the number of parts is unknown. A part without units does not count."""
-        if not total:
-            return
-        self.share, self.part, self._total = 0.0, title if self._has_begun else "", total
-        self._has_begun = True
-
-    def advance(self, done: float) -> None:
-        """Set the number of finished units of the part."""
-        self.share = done / self._total
-
-
-DONE = ProgressState(1.0)
-"""The state of a finished stage."""
-
-
-class _StageReporter:
-    """The reporter of a stage inside an actor."""
-
-    def __init__(self, board: ProgressBoard, name: str) -> None:
-        self._board, self._name = board, name
-        self._far, self._put_at = ProgressState(), 0.0
+    def __init__(self, publish: Callable[[str], None], every_s: float = 0.0) -> None:
+        self._publish, self._every_s, self._published_at = publish, every_s, -math.inf
+        self._share, self._part, self._total = 0.0, "", 0
         self._messages: list[str] = []
 
     def stage(self, title: str, total: int, unit: str) -> None:
-        """Begin a part of the stage."""
-        self._far.begin(title, total)
+        """Begin a part; after the first part the number of parts is unknown. A part without units does not count."""
+        if total:
+            self._share, self._part, self._total = 0.0, title if self._total else "", total
 
     def advance(self, done: float, note: str = "") -> None:
-        """Publish the progress, at most once a second."""
-        self._far.advance(done)
-        if time.monotonic() - self._put_at > _REPORT_S:
+        """Publish the progress, if it is time."""
+        self._share = done / max(self._total, 1)
+        if time.monotonic() >= self._published_at + self._every_s:
             self._put()
 
     def say(self, text: str) -> None:
@@ -180,32 +167,49 @@ class _StageReporter:
         self._put()
 
     def _put(self) -> None:
-        self._put_at = time.monotonic()
-        report = {
-            "share": self._far.share,
-            "part": self._far.part,
-            "num": len(self._messages),
-            "said": self._messages[-_MAX_MESSAGES:],
-        }
-        self._board.put(self._name, json.dumps(report))
+        self._published_at = time.monotonic()
+        messages = {"num": len(self._messages), "said": self._messages[-_MAX_MESSAGES:]}
+        self._publish(json.dumps({"share": self._share, "part": self._part, **messages}))
 
 
-class StageProgress:
-    """Progress reports of stages in actors, as the driver reads them.
+class JointProgress:
+    """Progress of several stages as one, with stages as units."""
 
-    Args:
-        board: the board on which they publish.
-    """
+    def __init__(self, reporter: Reporter, names: Sequence[str], title: str = "") -> None:
+        self._reporter, self._lock = reporter, RLock()
+        self._progress = dict.fromkeys(names, (0.0, ""))
+        self._num = Counter[str]()
+        shown = ", ".join(names) if len(names) <= _MAX_NAMED else f"{len(names)} stages"
+        reporter.stage(title or f"{shown} side by side", len(names), "stages")
 
-    def __init__(self, board: ProgressBoard) -> None:
-        self.board = board
-        self._num: dict[str, int] = {}
+    def of(self, name: str) -> Reporter:
+        """Return the reporter of a stage in this process."""
+        return StageReporter(partial(self.take, name))
 
-    def news(self, name: str) -> tuple[list[str], ProgressState]:
-        """Return new messages of a stage since the last call, and its progress."""
-        line = self.board.line(name)
-        report: dict[str, Any] = json.loads(line) if line else {"share": 0.0, "part": "", "num": 0, "said": []}
-        # An actor that replaces a dead one starts with an empty list.
-        new = report["num"] - min(self._num.get(name, 0), report["num"])
-        self._num[name] = report["num"]
-        return report["said"][-new:] if new else [], ProgressState(report["share"], report["part"])
+    def take(self, name: str, report: str, is_done: bool = False) -> None:
+        """Report the new messages and the progress of a stage; a part of several parts is shown and not counted.
+
+        Args:
+            name: the stage.
+            report: its newest report; empty before the first.
+            is_done: whether it is finished.
+        """
+        with self._lock:
+            known: dict[str, Any] = json.loads(report) if report else {"share": 0.0, "part": "", "num": 0, "said": []}
+            # A process that replaces a dead one starts with an empty list.
+            num_new = known["num"] - min(self._num[name], known["num"])
+            self._num[name] = known["num"]
+            for text in known["said"][-num_new:] if num_new else []:
+                self._reporter.say(f"{name}: {text}")
+            # A stage with several parts reaches the end of one before it is finished.
+            progress = (1.0, "") if is_done else (min(known["share"], _UNFINISHED), known["part"])
+            if progress == self._progress[name]:
+                return
+            self._progress[name] = progress
+            under_way = [
+                " ".join(filter(None, (stage, part, f"{share:.0%}")))
+                for stage, (share, part) in self._progress.items()
+                if 0 < share < 1
+            ]
+            num_done = sum(share for share, part in self._progress.values() if not part)
+            self._reporter.advance(num_done, ", ".join(under_way))

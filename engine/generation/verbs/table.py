@@ -25,9 +25,8 @@ from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.stats.statistics import count
 from parley.engine.core.tables.table import EstimateTable
 from parley.engine.core.verbs.checkpoints import require_checkpoint, require_word_model
-from parley.engine.core.verbs.composite import Composite, Stage, run_stages
+from parley.engine.core.verbs.composite import Composite, Stage, one_after_another, run_stages
 from parley.engine.core.verbs.job import TABLE_FILE, Reporter, Result, Summary, noted
-from parley.engine.core.verbs.repeated import run_beside
 from parley.engine.core.verbs.sharded import session
 from parley.engine.generation.metrics.adversarial import CONSTANT, ERE, MATCHED, PER_FOLD, RANDOM, JudgedRows, source_name
 from parley.engine.generation.metrics.tables import is_reliable, overlap
@@ -301,18 +300,18 @@ class EvaluateGeneration(Composite[TrainedTableConfig, TrainedTableConfig, Train
         """Run the remaining stages: rows of the starts, then trainings, in parallel with trainers."""
         config, path = prepared, run.path
 
-        def train(title: str, stages: Mapping[str, Stage], chains: Sequence[Sequence[str]]) -> None:
-            run_beside(stages, chains, path, config.trainers, reporter, title, config.address)
+        def train(title: str, stages: Mapping[str, Stage], needs: Mapping[str, Sequence[str]]) -> None:
+            run_stages(stages, path, reporter, needs=needs, most=config.trainers, address=config.address, title=title)
 
         first, judging, trained = (stages_of(config, path) for stages_of in (models, discriminators, trainings))
         planned = list(systems(config, path, config.row_names))
-        train("models", first, [[name] for name in first])
+        train("models", first, {})
         # Trainings take hours, and begin with what is seen here.
         self._answer(config, path, [system for system in planned if not system.is_trained], reporter)
         numbers = range(1, len(starts(config, path)) + 1)
         pairs = [[name for name in judging if name.endswith(f"-{number}")] for number in numbers]
-        train("discriminators", judging, pairs)
-        train("trainings", trained, [[name] for name in trained])
+        train("discriminators", judging, one_after_another(pairs))
+        train("trainings", trained, {})
         self._answer(config, path, [system for system in planned if system.is_trained], reporter)
         reporter.stage("computing metrics and their intervals", 0, "")
         return config

@@ -30,7 +30,7 @@ from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.stats.known import EXPLOITABILITY, MEAN_FRESH, Meta, Round
 from parley.engine.core.stats.statistics import NOTHING, Estimate
 from parley.engine.core.verbs.campaign import StopRule, make_rounds, record_mixture
-from parley.engine.core.verbs.composite import BackgroundStages, Stage, run_side_by_side
+from parley.engine.core.verbs.composite import BackgroundStages, Stage, one_after_another, run_stages
 from parley.engine.core.verbs.job import Reporter, Result
 from parley.engine.core.verbs.repeated import RepeatedConfig, nth_name
 from parley.engine.core.verbs.stage_progress import share_of
@@ -359,9 +359,8 @@ class Campaign:
         }
         # The rounds get as many resources.
         room = share_of([config], "")
-        return BackgroundStages(
-            [chain], self._path, int(config.control and config.trainers > 0), address=config.address, spare=room
-        )
+        most, needs = int(config.control and config.trainers > 0), one_after_another([chain])
+        return BackgroundStages(chain, self._path, most, needs=needs, address=config.address, spare=room)
 
     def _control_rule(self) -> ReinforceConfig:
         """Return the target's learning rule with as many dialogues as the target has in all rounds."""
@@ -453,7 +452,8 @@ class Campaign:
     ) -> dict[str, Estimate]:
         """Measure a target in stages whose names begin with a prefix; its match and the other `matches` run side by side."""
         path, settings = self._stage(number, f"{prefix}plain"), self._plain(target, seed)
-        run_side_by_side({**matches, path.name: (SELFPLAY, settings)}, self._path, self._reporter, settings)
+        stages = {**matches, path.name: (SELFPLAY, settings)}
+        run_stages(stages, self._path, self._reporter, needs={}, pooled=stages, address=settings.address)
         plain = RunFolder.load(path).metrics()
         phase = partial(self._best_response_phase, target, seed, count)
         attacked = self._train_with_retries(number, f"{prefix}{EXPLOITABILITY}", self._best_response_rule(), phase)

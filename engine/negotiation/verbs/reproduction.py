@@ -26,7 +26,7 @@ from parley.engine.core.stats.statistics import Estimate
 from parley.engine.core.stats.trainings import TRAININGS
 from parley.engine.core.tables.table import EstimateTable
 from parley.engine.core.verbs.campaign import rounds_of
-from parley.engine.core.verbs.composite import Composite, Stage, run_as_needed
+from parley.engine.core.verbs.composite import Composite, Stage, run_stages
 from parley.engine.core.verbs.job import TABLE_FILE, Reporter, Result, Silent, Summary, write_tables
 from parley.engine.core.verbs.repeated import nth_name, nth_seed
 from parley.engine.negotiation.attacks.settings import ReinforceConfig, SearchConfig
@@ -232,8 +232,13 @@ class ReproduceCheng2019(Composite[ReproductionConfig, ReproductionConfig, Repro
             for name, required in NEEDS.items()
             for number in range(1, config.seeds + 1)
         }
-        run_as_needed(
-            lambda: self.stages(config, path), needs, path, config.workers, reporter, lambda: self._write(path, config)
+        run_stages(
+            lambda: self.stages(config, path),
+            path,
+            reporter,
+            needs=needs,
+            most=config.workers,
+            after=lambda: self._write(path, config),
         )
         return config
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from parley.engine.core.ray.shares import Share
 from parley.engine.core.runs.documents import SUMMARY
 from parley.engine.core.runs.parts import Outcomes
 from parley.engine.core.runs.remote_sync import fetched_run
@@ -22,9 +21,9 @@ from parley.engine.core.stats.trainings import TRAININGS, over_trainings, spread
 from parley.engine.core.tables.table import EstimateTable
 from parley.engine.core.verbs import sharded
 from parley.engine.core.verbs.checkpoints import checkpoint_folder
-from parley.engine.core.verbs.composite import BackgroundStages, Composite, Stage, run_side_by_side
+from parley.engine.core.verbs.composite import Composite, Stage, run_stages
 from parley.engine.core.verbs.job import TABLE_FILE, USAGE, Reporter, Result, Summary, failure_of
-from parley.engine.core.verbs.repeated import nth_name, run_beside
+from parley.engine.core.verbs.repeated import nth_name
 from parley.engine.negotiation.attacks.tactics import REFINED, encode_sentence
 from parley.engine.negotiation.metrics.attack import ATTACK_METRICS, ATTACKS, UNCHANGED
 from parley.engine.negotiation.metrics.attack_table import (
@@ -313,26 +312,18 @@ class AttackTable(Composite[TableConfig, CheckedTable, CheckedTable]):
         config = prepared.config
         around = defences_around(config.defence_names(), prepared.limit)
         planned = planned_stages(config, run.path, around)
-        chains = [list(chain) for chain in chains_of(config, run.path, around)]
-        # With workers, rows are played in the pool; without, a trained adversary plays its rows after its training.
-        trained = [chain[:1] for chain in chains] if config.workers else chains
-        names = [name for chain in trained for name in chain] if config.workers else planned
-        first = {name: planned.pop(name) for name in [*names]}
-        planned |= defended_stages({**first, **planned}, config.seeds, around)
-        needs = needs_of({**first, **planned}, run.path)
-        trainings = [{name: first[name] for name in chain} for chain in trained]
-        actors = max(1, config.trainers) if config.workers else 0
-        # The trainings leave room for at least one worker.
-        worker = Share((1.0, config.gpus_per_worker))
-        with BackgroundStages(
-            trainings, run.path, actors, num_cpus=config.workers, address=config.address, spare=worker
-        ) as background:
-            if background.num_actors:
-                # Rows that need no adversary do not wait for the trainings.
-                run_side_by_side(planned, run.path, reporter, config, needs, background)
-            background.wait(reporter, "adversaries")
-        run_beside(first, trained, run.path, config.trainers, reporter, "adversaries", config.address)
-        run_side_by_side(planned, run.path, reporter, config, needs)
+        planned |= defended_stages(planned, config.seeds, around)
+        # Rows are played in the pool, and those that need no adversary do not wait for the trainings.
+        trained = {next(iter(chain)) for chain in chains_of(config, run.path, around)}
+        run_stages(
+            planned,
+            run.path,
+            reporter,
+            needs=needs_of(planned, run.path),
+            most=max(1, config.trainers) if config.workers else config.trainers,
+            pooled=planned.keys() - trained if config.workers else (),
+            address=config.address,
+        )
         return prepared
 
     def measure(self, run: RunFolder, plan: CheckedTable) -> Summary:

@@ -215,8 +215,8 @@ def test_stages_beside_are_done_in_an_actor_and_failures_are_left_for_here(tmp_p
     planned = {"finished": (job, good), "bad": (job, bad), "good": (job, good)}
     (tmp_path / "finished").mkdir()
     (tmp_path / "finished" / SUMMARY).touch()
-    with BackgroundStages([{name: stage} for name, stage in planned.items()], tmp_path, 1) as beside:
-        beside.wait(notes)
+    with BackgroundStages(planned, tmp_path, 1) as tasks:
+        tasks.wait(notes, "what was begun beside")
     assert notes.stages == [("what was begun beside", 2, "stages")], "what is finished is left out"
     found = RunFolder.load(tmp_path / "good")
     assert found.summary() is not None

@@ -68,10 +68,8 @@ def test_room_for_either_is_the_larger_of_each_part() -> None:
 
 SHARES = """
 import os, ray
-from parley.engine.core.ray.pool import run_sharded
 from parley.engine.core.ray.session import connect
-from parley.engine.core.ray.worker import make_shards
-from parley.engine.core.ray.shares import NOTHING, Share, num_fitting, reserve
+from parley.engine.core.ray.shares import Share, num_fitting, release, reserve, actor_options
 from tests.engine.core.ray.own_cluster import start_cluster
 cluster = start_cluster(0)
 for _ in range(2):
@@ -81,9 +79,10 @@ class Here:
     def look(self):
         return ray.get_runtime_context().get_node_id(), os.environ.get("CUDA_VISIBLE_DEVICES")
 
+@ray.remote
 class Parent:
     "Makes a learner and an env runner, as a training does."
-    def run(self, shard):
+    def run(self):
         made = [ray.remote(Here).options(num_cpus=1, num_gpus=1).remote() for _ in range(2)]
         return Here().look(), ray.get([one.look.remote() for one in made])
 
@@ -91,11 +90,10 @@ with connect(cluster.address):
     driver = ray.get_runtime_context().get_node_id()
     share = Share((0.0, 0.0), ((1.0, 1.0), (1.0, 1.0)), driver)
     assert num_fitting(share, ray.nodes(), 5) == 1
-    places, found = reserve(share, 2), []
-    run_sharded(Parent, (), make_shards({str(k): k for k in range(3)}, 1), num_workers=2, places=places,
-                on_result=lambda shard, result: found.append(result))
-    places.release()
-    assert len(found) == 3
+    groups = reserve(share, 2)
+    actor = Parent.options(**actor_options(share, groups[0])).remote()
+    found = [ray.get(actor.run.remote()) for _ in range(3)]
+    release(groups)
     for (home, _), ((one, first), (other, second)) in found:
         assert home == driver and len({driver, one, other}) == 3, found
         assert first == second == "0", (first, second)

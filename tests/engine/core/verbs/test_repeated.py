@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -159,6 +161,30 @@ def test_one_that_fails_is_named_and_the_others_are_finished(tmp_path: Path) -> 
     with pytest.raises(DataError) as raised:
         Losing().run(config, tmp_path, notes)
     require_named(raised.value, tmp_path, notes.said)
+
+
+class Dying(Drawing):
+    """Is killed at its first try, as if from outside; it leaves a file for each process."""
+
+    def work(self, run: RunFolder, prepared: DrawnConfig, reporter: Reporter) -> Summary:
+        """Dies, or draws."""
+        tries = [*run.path.glob("try-*")]
+        (run.path / f"try-{os.getpid()}").touch()
+        if prepared.seed == 7 and not tries:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().work(run, prepared, reporter)
+
+
+@pytest.mark.ray
+def test_a_training_whose_process_is_killed_is_tried_again_by_ray(ray_session: RaySession, tmp_path: Path) -> None:
+    wanted = Drawing().run(DrawnConfig(seeds=3), tmp_path / "alone", Silent())
+    notes = Notes()
+    result = Dying().run(DrawnConfig(seeds=3, trainers=2), tmp_path / "run", notes)
+    assert result.metrics == wanted.metrics
+    tries = [{path.name for path in tmp_path.glob(f"run/training-{number}/try-*")} for number in (1, 2, 3)]
+    assert [len(processes) for processes in tries] == [2, 1, 1]
+    assert f"try-{os.getpid()}" not in set().union(*tries), "none was left for this process"
+    assert notes.said == []
 
 
 @pytest.mark.ray

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
-from parley.engine.core.ray.record import ProgressBoard
 from parley.engine.core.ray.session import RaySession
-from parley.engine.core.runs.documents import SUMMARY
 from parley.engine.core.verbs import composite
-from parley.engine.core.verbs.composite import JointProgress, Stage, run_as_needed, run_side_by_side
-from parley.engine.core.verbs.stage_progress import StageProgress
+from parley.engine.core.verbs.composite import Stage, run_stages
+from parley.engine.core.verbs.stage_progress import JointProgress, StageReporter
 from parley.engine.negotiation.verbs.match import SELFPLAY, MatchConfig
 from parley.engine.negotiation.verbs.whitebox import ATTACK_TRANSFER, TransferConfig, TransferSettings
 from parley.envs.core.errors import ClusterError, ConfigError
@@ -32,8 +29,8 @@ def stages(path: Path, workers: int, source: str = "first") -> dict[str, Stage]:
 
 @pytest.mark.ray
 def test_stages_side_by_side_have_the_rows_of_stages_one_after_another(ray_session: RaySession, tmp_path: Path) -> None:
-    notes, how = Notes(), MatchConfig(adversary="", target="", workers=2)
-    run_side_by_side(stages(tmp_path / "pool", 2), tmp_path / "pool", notes, how, {"late": ["first"]})
+    notes, pooled = Notes(), stages(tmp_path / "pool", 2)
+    run_stages(pooled, tmp_path / "pool", notes, needs={"late": ["first"]}, pooled=pooled)
     alone = stages(tmp_path / "alone", 0)
     for name in ("first", "other", "late"):
         job, config = alone[name]
@@ -43,17 +40,28 @@ def test_stages_side_by_side_have_the_rows_of_stages_one_after_another(ray_sessi
     assert any(line.startswith("late: to plug in") for line in notes.said)
 
 
-def test_a_stage_in_an_actor_counts_once_it_is_finished_whatever_length_of_its_work_is_done(tmp_path: Path) -> None:
-    class OneStage(ProgressBoard):
-        def line(self, key: int | str) -> str:
-            return json.dumps({"share": 1.0, "part": "", "num": 0, "said": []})
-
-    notes = Notes()
-    told, heard = JointProgress(notes, ["decoded", "fitted"]), StageProgress(OneStage())
-    (tmp_path / "fitted").mkdir()
-    (tmp_path / "fitted" / SUMMARY).touch()
-    told.hear(heard, ["decoded", "fitted"], tmp_path)
+def test_a_stage_counts_once_it_is_finished_whatever_length_of_its_work_is_done() -> None:
+    notes, reports = Notes(), list[str]()
+    told, stage = JointProgress(notes, ["decoded", "fitted"]), StageReporter(reports.append)
+    stage.stage("dialogues", 4, "dialogues")
+    stage.advance(4)
+    told.take("decoded", reports[-1])
+    told.take("fitted", reports[-1], is_done=True)
     assert notes.steps[-1] == pytest.approx(1.99)
+
+
+def test_messages_of_a_stage_are_told_once_and_those_of_the_process_that_replaces_it_anew() -> None:
+    notes, reports = Notes(), list[str]()
+    told = JointProgress(notes, ["fitted"])
+    for messages in (("one", "two"), ("one",)):
+        stage = StageReporter(reports.append, 3600.0)
+        for message in messages:
+            stage.say(message)
+            stage.advance(0)
+    assert len(reports) == 3, "progress waits for its time, messages do not"
+    for report in (reports[1], reports[1], "", reports[2]):
+        told.take("fitted", report)
+    assert notes.said == ["fitted: one", "fitted: two", "fitted: one"]
 
 
 def test_of_a_stage_of_several_lengths_it_is_shown_which_one_is_under_way_and_none_is_counted() -> None:
@@ -74,11 +82,10 @@ def test_of_a_stage_of_several_lengths_it_is_shown_which_one_is_under_way_and_no
 
 @pytest.mark.ray
 def test_a_stage_that_fails_is_told_of_when_the_others_have_ended(ray_session: RaySession, tmp_path: Path) -> None:
-    how = MatchConfig(adversary="", target="", workers=2)
     planned = stages(tmp_path, 2)
     planned["first"] = (SELFPLAY, MatchConfig(adversary="nobody", target="scripted", dialogues=3, workers=2))
     with pytest.raises(ConfigError, match="no agent is called 'nobody'"):
-        run_side_by_side(planned, tmp_path, Notes(), how, {"late": ["first"]})
+        run_stages(planned, tmp_path, Notes(), needs={"late": ["first"]}, pooled=planned)
     assert len(rows(tmp_path / "other")) == 12
     assert not (tmp_path / "late").exists()
 
@@ -94,13 +101,14 @@ def test_whole_stages_are_done_ahead_as_soon_as_what_they_need_is_finished(ray_s
         asked.append(tuple(sorted(path.parent.name for path in tmp_path.glob("*/summary.json"))))
         return planned
 
-    run_as_needed(now, needs, tmp_path, 2, notes, lambda: done.append(len(list(tmp_path.glob("*/summary.json")))))
+    count_done = lambda: done.append(len(list(tmp_path.glob("*/summary.json"))))  # noqa: E731
+    run_stages(now, tmp_path, notes, needs=needs, most=2, after=count_done)
     assert len(done) == 3, "told after each"
     assert sum("is done" in line for line in notes.said) == 3, "all of it ahead"
     assert any("first" in finished and "late" not in finished for finished in asked), "what it is like is asked then"
     assert rows(tmp_path / "late")
     again = Notes()
-    run_as_needed(now, needs, tmp_path, 2, again, lambda: done.append(0))
+    run_stages(now, tmp_path, again, needs=needs, most=2, after=count_done)
     assert again.said == ["3 of 3 stages are finished"]
     assert len(done) == 3
 
@@ -115,19 +123,19 @@ def test_a_whole_stage_that_fails_ahead_is_told_of_here(
     planned["first"] = (SELFPLAY, MatchConfig(adversary="nobody", target="scripted", dialogues=3))
     planned = {name: planned[name] for name in ("first", "late", "other")}
     with pytest.raises(ConfigError, match="no agent is called 'nobody'"):
-        run_as_needed(lambda: planned, {"late": ["first"]}, tmp_path, 2, notes)
+        run_stages(planned, tmp_path, notes, needs={"late": ["first"]}, most=2)
     assert "first: it ends with an error: no agent is called 'nobody'" in notes.said, "told by its actor"
     assert len(rows(tmp_path / "other")) == 12
     assert not (tmp_path / "late").exists()
 
 
 def test_stages_are_done_here_where_no_actor_can_be_had(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(**_: int) -> None:
+    def refuse(*_: object, **__: object) -> None:
         raise ClusterError("no worker could start within 120 s")
 
     monkeypatch.setattr(composite, "connect", refuse)
     planned, notes = stages(tmp_path, 0), Notes()
     planned = {name: planned[name] for name in ("first", "late", "other")}
-    run_as_needed(lambda: planned, {"late": ["first"]}, tmp_path, 2, notes)
+    run_stages(planned, tmp_path, notes, needs={"late": ["first"]}, most=2)
     assert notes.said[0] == "no worker could start within 120 s; what is left is done in this process"
     assert [len(rows(tmp_path / name)) for name in planned] == [12, 12, 12]
