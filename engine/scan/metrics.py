@@ -139,13 +139,15 @@ def success_curves(rows: Sequence[Row]) -> dict[str, list[tuple[int, Estimate]]]
     }
 
 
-_PARTS = {
-    "queries": ("queries", "{:,.0f}"),
-    "tokens": ("tokens of the target", "{:,.0f}"),
-    "attacker_tokens": ("tokens of the attacker", "{:,.0f}"),
-    "seconds": ("seconds", "{:,.3g}"),
-    "money": ("money", "{:,.3g}"),
+BUDGET_PARTS = {
+    "queries": "queries",
+    "tokens": "tokens of the target",
+    "attacker_tokens": "tokens of the attacker",
+    "seconds": "seconds",
+    "money": "money",
 }
+SUCCESS_BY = "Success by "
+"""The heading of a table of `budget_tables` begins so, and ends with the name of a part."""
 
 
 def budget_tables(rows: Sequence[Row]) -> dict[str, EstimateTable]:
@@ -154,7 +156,7 @@ def budget_tables(rows: Sequence[Row]) -> dict[str, EstimateTable]:
     by_attack: dict[str, list[Row]] = {}
     for row in rows:
         by_attack.setdefault(row["attack"], []).append(row)
-    for part, (name, form) in _PARTS.items():
+    for part, name in BUDGET_PARTS.items():
         levels = cost_levels(rows, part)
         if not levels:
             continue
@@ -164,8 +166,9 @@ def budget_tables(rows: Sequence[Row]) -> dict[str, EstimateTable]:
         note = f"Share of the attacks with a breach within so many {name}. Brackets: 95 % intervals, by prompt."
         if part != "queries":
             note += " The last column is what every attack could spend."
+        form = "{:,.3g}" if part in ("seconds", "money") else "{:,.0f}"
         heads = tuple(f"within {form.format(most)}" for most in levels)
-        tables[f"Success by {name}"] = EstimateTable(("attack", *heads), lines, note)
+        tables[f"{SUCCESS_BY}{name}"] = EstimateTable(("attack", *heads), lines, note)
     return tables
 
 

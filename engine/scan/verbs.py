@@ -53,10 +53,12 @@ from parley.engine.scan.labels import label_metrics, label_note, labels_of
 from parley.engine.scan.metrics import (
     BREACH,
     BROKEN,
+    BUDGET_PARTS,
     CORRECTED,
     QUALITY,
     RULE,
     SCAN_ITEMS,
+    SUCCESS_BY,
     UNDECIDED,
     LimitVerdict,
     breaches_table,
@@ -753,7 +755,7 @@ class Scan(Job[ScanConfig, ScanPlan, ScanPlan]):
             metrics,
             {
                 NUM_ANSWERS: len(plan.items),
-                POLICY: {"name": policy.name, TAGS: policy.tags_by_part},
+                POLICY: {"name": policy.name, TAGS: policy.tags_by_part, "budget": [part for part, _ in policy.budget]},
                 LIMITS: [{name: getattr(limit, name) for name in ("metric", "limit", "state", "needed")} for limit in limits],
                 UNDECIDED_REASON: "; ".join(undecided),
             },
@@ -848,10 +850,13 @@ class Scan(Job[ScanConfig, ScanPlan, ScanPlan]):
         limits, rows = [_limit_of(entry, metrics) for entry in summary.get(LIMITS, [])], run.read_rows().to_pylist()
         broken, kept = ([str(limit) for limit in limits if limit.state == state] for state in ("broken", "kept"))
         failure = result.failure or ("a limit of the policy is broken: " + "; ".join(broken) if broken else "")
+        # Success by what the budget does not limit is on the page.
+        limited = summary.get(POLICY, {}).get("budget", BUDGET[:1])
+        unshown = {f"{SUCCESS_BY}{name}" for part, name in BUDGET_PARTS.items() if part not in limited}
         return replace(
             result,
             legend={name: describe_scan(name) for name in metrics},
-            tables=self.tables(run),
+            tables={name: table for name, table in self.tables(run).items() if name not in unshown},
             failure=failure,
             undecided="" if failure else str(summary.get(UNDECIDED_REASON, "")),
             notes=tuple(filter(None, [*kept, label_note(rows, labels_of(run, rows))])),

@@ -279,6 +279,10 @@ def test_a_scan_under_a_budget_has_attacks_as_rows_with_every_message(parley: Pa
     assert len(Path("asked.txt").read_text().splitlines()) == sum(row["queries"] for row in rows)
     page = words(Path("runs/scan/report.html").read_text())
     assert "the prompt repeated" in page
+    # The budget limits queries: the screen shows success by these, and the page by seconds, too.
+    assert "Success by queries" in shown.err
+    assert "Success by seconds" not in shown.err
+    assert "Success by seconds" in page
 
 
 @pytest.mark.usefixtures("shop")
