@@ -62,6 +62,7 @@ def test_scripted_players_meet_on_the_same_scenarios(tmp_path: Path) -> None:
     assert metrics["usefulness.naive"].value == 1
     assert 0 < metrics["usefulness.naive"].low < 1
     assert [metrics[f"score.{name}"].value for name in ("naive", "refusing")] == [0.5, 0.5]
+    assert all(metrics[f"score.{name}"].low < 0.5 < metrics[f"score.{name}"].high for name in ("naive", "refusing"))
     assert set(result.legend) == set(metrics)
     played = RunFolder.load(tmp_path / "run").read_rows().to_pylist()
     assert len(played) == 3 * 4 * 20
