@@ -20,8 +20,12 @@ from parley.engine.negotiation.verbs.reproduction import REPRODUCE_CHENG2019
 from parley.engine.perturb.metrics.audit import CONTROL as RANDOM_WORDS
 from parley.engine.perturb.metrics.audit import RATIO
 from parley.engine.ranking.metrics.campaign import GAIN, GAIN_BEYOND_CONTROL, HELD, RANKERS
+from parley.engine.ranking.metrics.ranking import CLEAN
+from parley.engine.ranking.verbs.hardened import SEARCHED, TRAIN_HARDENED_RANKER, metric_name
 from parley.engine.scan.metrics import BREACH, UNDECIDED
 from parley.engine.scan.verbs import LIMITS
+from parley.engine.secret.metrics import SCORE
+from parley.engine.secret.verbs.evaluate import EVALUATE_SECRET
 from parley.engine.triggers.metrics.transfer import CONTROL, LESS_THAN_CONTROL, START
 from tests.engine.core.page.pages import assert_brief, chapter_of, run_of, words
 from tests.engine.core.page.sweeps.test_trials import section as sweep
@@ -78,6 +82,12 @@ RUNS: Mapping[str, Callable[[], Sequence[Run]]] = {
     "hardened-rankers": lambda: [
         measured("minmax-ranking", *(f"{HELD}{ending}" for ending in RANKERS.endings.values()), GAIN, GAIN_BEYOND_CONTROL)
     ],
+    "hardened-encoders": lambda: [
+        measured(
+            TRAIN_HARDENED_RANKER.name,
+            *(metric_name(of, ending) for of in (SEARCHED, CLEAN) for ending in ("", "before", "control", "gain", "beyond")),
+        )
+    ],
     "ranking": lambda: [rankers()],
     "ranker-attacks": lambda: [ranker_attacks()],
     "generators": lambda: [generators()],
@@ -86,6 +96,7 @@ RUNS: Mapping[str, Callable[[], Sequence[Run]]] = {
         measured("minmax-friends", *(f"{EXPLOITABILITY}{ending}" for ending in ENDINGS.values()), *GAINS.values())
     ],
     "collaboration": lambda: [friends()],
+    "secret": lambda: [measured(EVALUATE_SECRET.name, f"{SCORE}.{LONG.replace(' ', '-')}", f"{SCORE}.naive")],
     "sweeps": lambda: [sweep(again=SHARE)],
     "training": lambda: [measured("train-negotiator", "validation_loss")],
 }
