@@ -1,4 +1,4 @@
-"""Attackers without a model: many-shot, best-of-n, found conversations, wordings asked again and again, and the controls.
+"""Attackers without a model: many-shot, best-of-n, evolution, found conversations, repeated wordings, and the controls.
 
 Many-shot (Anil et al. 2024, "Many-shot Jailbreaking", NeurIPS): a message that shows made-up dialogues in which an assistant
 does all that it is asked, and then the prompt. Departures: the paper goes up to 256 dialogues of harmful requests; ours are
@@ -8,6 +8,8 @@ Best-of-n (Hughes et al. 2024, arXiv 2412.03556): the prompt with scrambled lett
 characters, drawn anew for each query. As in the paper sigma is 0.4. The inner letters of a word of four or more are shuffled
 with probability sigma ** 1/2, the case of a letter is changed with the same, and a printable character is shifted by one with
 sigma ** 3. Departure: there are as many queries as the budget holds; the paper goes up to 10,000.
+
+Evolution (`engine/triggers/methods/evolution.py`): words behind the prompt, which evolve by the score of the reply.
 """
 
 from __future__ import annotations
@@ -22,8 +24,13 @@ from typing import ClassVar
 import numpy as np
 import yaml
 
-from parley.engine.scan.attackers.attacker import Attacker, AttackGoal, Moves, ask
+from parley.engine.scan.attackers.attacker import Attacker, AttackGoal, Moves, Query, ask
+from parley.engine.scan.attacks import WORDS
+from parley.engine.triggers.methods.evolution import Evolution, EvolutionSettings, RatedReply
 from parley.envs.core.seeds import derive_seed, stream
+
+_UNBOUNDED = 1_000_000
+"""Queries of a search whose budget is of another kind."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +90,27 @@ class BestOfN(Attacker):
                 shifted = ord(letters[place][0]) + (1 if rng.random() < 0.5 else -1)
                 letters[place] = chr(shifted) if 32 <= shifted <= 126 else letters[place]
         return "".join(letters)
+
+
+@dataclass(frozen=True)
+class EvolvedWords(Attacker):
+    """Words behind the prompt, a search by scores: the fitter of two parents, words of either, some exchanged."""
+
+    num_words: int = 8
+    """Words behind the prompt."""
+    population: int = 8
+    """Messages of a generation, and the fittest that are kept."""
+
+    source: ClassVar[str] = "Lapid et al. 2023, arXiv 2309.01446"
+    needs_model: ClassVar[bool] = False
+    stopping: ClassVar[str] = "all inputs were tried"
+
+    def attack(self, goal: AttackGoal) -> Moves:
+        sizes = EvolutionSettings(num_words=self.num_words, population=self.population, max_queries=goal.queries or _UNBOUNDED)
+        search = Evolution(sizes, WORDS, derive_seed(goal.seed, "evolution"))
+        while inputs := search.ask():
+            turns = yield [Query(f"{goal.prompt} {' '.join(words)}") for words in inputs]
+            search.tell([RatedReply(turn.score, turn.reply) for turn in turns], success=False)
 
 
 @dataclass(frozen=True)

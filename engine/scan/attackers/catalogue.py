@@ -40,6 +40,9 @@ attackers.register("many-shot", "made-up dialogues before the prompt (Anil et al
 attackers.register(
     "best-of-n", "scrambled words, random capitals, shifted characters (Hughes et al. 2024)", f"{_PLACE}.by_rule:BestOfN"
 )
+attackers.register(
+    "evolution", "words behind the prompt that evolve by scores (Lapid et al. 2023)", f"{_PLACE}.by_rule:EvolvedWords"
+)
 _NAMED = re.compile(r"([a-z-]+)(?:\[(.*)\])?")
 
 

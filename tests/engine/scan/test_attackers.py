@@ -29,15 +29,16 @@ from parley.engine.scan.attackers.attacker import (
     converse,
     message_in,
 )
-from parley.engine.scan.attackers.by_rule import BestOfN, ManyShot, Once, Reworded, shots
+from parley.engine.scan.attackers.by_rule import BestOfN, EvolvedWords, ManyShot, Once, Reworded, shots
 from parley.engine.scan.attackers.catalogue import attackers, make_attacker
 from parley.engine.scan.attackers.crescendo import Crescendo
 from parley.engine.scan.attackers.goat import Goat
 from parley.engine.scan.attackers.pair import Pair
 from parley.engine.scan.attackers.scripted import WAYS, ScriptedWriter
 from parley.engine.scan.attackers.tap import Tap
-from parley.engine.scan.attacks import filled, templates
+from parley.engine.scan.attacks import WORDS, filled, templates
 from parley.envs.core.errors import ConfigError
+from parley.envs.core.seeds import stream
 from parley.policies.chat.answers import OwnChatModel
 from parley.policies.chat.model import Answer, Chat, ChatDecoding
 from tests.engine.core.cli.conftest import Parley, _own_folder, _small_machine, parley
@@ -108,6 +109,22 @@ def test_every_attacker_spends_its_budget_to_the_query(name: str, queries: int) 
     assert len(target.chats) == conversation.spending.queries == len(conversation.turns) == queries
     assert (conversation.stopped, conversation.breach) == ("queries", False)
     assert [spent.queries for spent in conversation.spent] == [*range(1, queries + 1)]
+
+
+def test_evolution_follows_scores_and_finds_sooner_than_random_words() -> None:
+    def half_open(chat: Chat) -> str:
+        words = chat[-1].content.split()
+        return (f"It is {SECRET}." if "velvet" in words else "Hm.") if "river" in words else "I cannot tell."
+
+    search, drawn = (
+        EvolvedWords(num_words=2),
+        Reworded(lambda prompt, seed: f"{prompt} {' '.join(stream(seed).choice(WORDS, 2))}"),
+    )
+    found = [
+        [attacked(attacker, half_open, Spending(queries=150), seed=seed)[0].breach for seed in range(12)]
+        for attacker in (search, drawn)
+    ]
+    assert [sum(map(bool, breaches)) for breaches in found] == [9, 1]
 
 
 def test_a_budget_of_tokens_ends_before_the_first_query_beyond_it() -> None:
