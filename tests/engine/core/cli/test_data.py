@@ -191,6 +191,15 @@ def test_everything_that_has_a_name_is_listed(parley: Parley) -> None:
     assert {"human", "scripted"} <= set(printed["agents"])
     assert "embedded" in printed["corpora"]
     assert printed["presets"]["train negotiator"] == ["fast", "lewis2017", "demo"]
-    names = ("Negotiation", "NegotiationText", "NegotiationActs", "ResponseRanking", "MutualFriends", "Reply")
+    names = (
+        "Negotiation",
+        "NegotiationText",
+        "NegotiationActs",
+        "ResponseRanking",
+        "MutualFriends",
+        "Secret",
+        "Reply",
+        "Conversation",
+    )
     assert printed["environments"] == [f"parley/{name}-v1" for name in names]
     assert printed["metrics"]["advantage"]["direction"] == "higher: adversary"
