@@ -170,7 +170,7 @@ def furthest(ranker: BiEncoder, method: AttackMethod, groups: Sequence[Candidate
 
 def test_the_controls_tell_the_gradient_from_going_on_from_the_best_text() -> None:
     made = large()
-    ranker = Unreachable(made._model, made._tokenizer)
+    ranker = Unreachable(made.model, made._tokenizer)
     groups = [group(["top", f"w{number} w{number + 1}"], context=(f"w{2 * number} w7",)) for number in range(12)]
     by_slopes = furthest(ranker, Gaslite(2, 5, 4), groups)
     in_steps = furthest(ranker, RandomSteps(2, 5), groups)
@@ -202,7 +202,7 @@ def test_random_steps_change_one_word_of_the_best_text_so_far() -> None:
 
 def test_it_comes_closer_than_random_words_and_sooner() -> None:
     made = large()
-    ranker = Unreachable(made._model, made._tokenizer)
+    ranker = Unreachable(made.model, made._tokenizer)
     groups = [group(["top", f"w{number} w{number + 1}"], context=(f"w{2 * number} w7",)) for number in range(12)]
     sizes = {"edits": 4, "budget": 80}
     by_slopes = attack(ranker, Gaslite(2, 5, 4), **sizes).run(groups, range(12))
