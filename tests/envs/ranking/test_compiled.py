@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import pickle
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -128,7 +128,7 @@ def test_a_corpus_is_compiled_once_and_each_option_is_part_of_the_key(
     names = ("negatives", "size", "train_size", "turns", "min_turns", "seed", "file_order")
     made = [CandidateOptions(), *(CandidateOptions(**{name: other}) for name, other in zip(names, others, strict=True))]  # type: ignore[arg-type]
     digests = [load_candidates(str(own), options=options, cache=cache).digest for options in made]
-    assert set(names) == set(CandidateOptions.__dataclass_fields__)
+    assert set(names) == {field.name for field in fields(CandidateOptions)}
     assert len(set(digests)) == len(made)
     with monkeypatch.context() as patch:
         patch.setattr(sources.FileCandidates, "READER_VERSION", 99)
