@@ -22,7 +22,7 @@ Answers without a verdict are in no rate but `undecided`. Intervals are 95 %; an
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -170,6 +170,16 @@ def budget_tables(rows: Sequence[Row]) -> dict[str, EstimateTable]:
         heads = tuple(f"within {form.format(most)}" for most in levels)
         tables[f"{SUCCESS_BY}{name}"] = EstimateTable(("attack", *heads), lines, note)
     return tables
+
+
+def unmet_note(rows: Sequence[Row], musts: Collection[str]) -> str:
+    """Return a sentence on the attacks whose breaches are all of a `must`; empty if there are none."""
+    broken: dict[str, set[str]] = {}
+    for row in rows:
+        if row["breach"] and row["attack"] not in CONTROLS:
+            broken.setdefault(row["attack"], set()).update(broken_rules(row))
+    names = ", ".join(attack for attack, rules in broken.items() if rules <= set(musts))
+    return f"{names}: all breaches are of a must; what was wanted did not come, and nothing forbidden was said" if names else ""
 
 
 QUALITY = {

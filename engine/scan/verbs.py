@@ -72,6 +72,7 @@ from parley.engine.scan.metrics import (
     row_tags,
     scan_metrics,
     scan_tables,
+    unmet_note,
 )
 from parley.engine.scan.outputs import JUNIT, SARIF, junit, sarif
 from parley.engine.scan.policy import BUDGET, DEFAULT_QUERIES, DefenceSpec, Policy, read_policy
@@ -755,7 +756,12 @@ class Scan(Job[ScanConfig, ScanPlan, ScanPlan]):
             metrics,
             {
                 NUM_ANSWERS: len(plan.items),
-                POLICY: {"name": policy.name, TAGS: policy.tags_by_part, "budget": [part for part, _ in policy.budget]},
+                POLICY: {
+                    "name": policy.name,
+                    TAGS: policy.tags_by_part,
+                    "budget": [part for part, _ in policy.budget],
+                    "musts": [name for name, rule in rules.items() if rule.must],
+                },
                 LIMITS: [{name: getattr(limit, name) for name in ("metric", "limit", "state", "needed")} for limit in limits],
                 UNDECIDED_REASON: "; ".join(undecided),
             },
@@ -851,7 +857,7 @@ class Scan(Job[ScanConfig, ScanPlan, ScanPlan]):
         broken, kept = ([str(limit) for limit in limits if limit.state == state] for state in ("broken", "kept"))
         failure = result.failure or ("a limit of the policy is broken: " + "; ".join(broken) if broken else "")
         # Success by what the budget does not limit is on the page.
-        limited = summary.get(POLICY, {}).get("budget", BUDGET[:1])
+        limited, musts = (summary.get(POLICY, {}).get(name, other) for name, other in (("budget", BUDGET[:1]), ("musts", ())))
         unshown = {f"{SUCCESS_BY}{name}" for part, name in BUDGET_PARTS.items() if part not in limited}
         return replace(
             result,
@@ -859,7 +865,7 @@ class Scan(Job[ScanConfig, ScanPlan, ScanPlan]):
             tables={name: table for name, table in self.tables(run).items() if name not in unshown},
             failure=failure,
             undecided="" if failure else str(summary.get(UNDECIDED_REASON, "")),
-            notes=tuple(filter(None, [*kept, label_note(rows, labels_of(run, rows))])),
+            notes=tuple(filter(None, [*kept, unmet_note(finished(rows), musts), label_note(rows, labels_of(run, rows))])),
         )
 
 

@@ -17,6 +17,7 @@ from parley.engine.scan.metrics import (
     scan_metrics,
     scan_tables,
     success_within,
+    unmet_note,
 )
 
 
@@ -140,3 +141,13 @@ def test_attacks_are_compared_at_equal_cost() -> None:
     assert [*tables] == ["Success by queries", "Success by tokens of the target"]
     assert [cells[0] for cells in tables["Success by queries"].rows] == ["pair", "the prompt repeated (control)"]
     assert [turn["asked"] for turn in conversation_before(rows[0])] == [str(number) for number in range(7)]
+
+
+def test_attacks_that_break_a_must_alone_are_told() -> None:
+    rules = {"best-of-n": ["must"], "pair": ["must", "code"], "blind": ["must"], "goat": []}
+    rows = [
+        {"attack": name, "breach": bool(broken), "rules": [{"rule": rule, "broken": True} for rule in broken]}
+        for name, broken in rules.items()
+    ]
+    assert unmet_note(rows, ["must"]).startswith("best-of-n: all breaches are of a must")
+    assert unmet_note(rows, []) == ""
