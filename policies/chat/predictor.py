@@ -28,7 +28,7 @@ from __future__ import annotations
 import inspect
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -38,7 +38,9 @@ from torch import Tensor, nn
 
 from parley.envs.core.errors import CheckpointError, ConfigError, DataError, how_to_install
 from parley.envs.core.seeds import derive_seed
+from parley.policies.chat.model import Chat
 from parley.policies.chat.settings import LoraSettings
+from parley.policies.chat.templates import write_prompt
 from parley.policies.core.fitting.batches import ExtendedBatch, Loss, OutputLoss, Predictor, Tensors, evaluate, example_nll
 from parley.policies.core.fitting.loop import Objective
 from parley.policies.hugging_face.caches import continues_reading, difference, pads_left
@@ -188,6 +190,29 @@ class ChatLesson:
     reply: str
     ended: bool = True
     more: tuple[tuple[str, str], ...] = ()
+
+
+def conversation_lessons(tokenizer: Any, end: str, moves: Sequence[tuple[Chat, str]]) -> list[ChatLesson]:
+    """Return the lessons of a conversation, in which a model's own texts are learned, each behind all that it has read.
+
+    Args:
+        tokenizer: of the model, with a chat template.
+        end: text of the token that ends a reply.
+        moves: the messages before each own text, and the text, oldest first.
+
+    Returns:
+        One lesson that holds all texts; more if the template writes the messages before a text otherwise once it is said.
+    """
+    lessons: list[ChatLesson] = []
+    written = ""
+    for chat, reply in moves:
+        prompt = write_prompt(tokenizer, chat)
+        if lessons and prompt.startswith(written):
+            lessons[-1] = replace(lessons[-1], more=(*lessons[-1].more, (prompt.removeprefix(written), reply)))
+        else:
+            lessons.append(ChatLesson(prompt, reply))
+        written = f"{prompt}{reply}{end}"
+    return lessons
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from parley.envs.secret.game import DEFENDER, SeatView, instructions
 from parley.policies.chat.addresses import short_address
@@ -19,9 +18,6 @@ from parley.policies.chat.negotiator import SILENCE
 from parley.policies.chat.newest import SeatedChatModel
 from parley.policies.chat.seat import chat_model, require_address
 from parley.policies.chat.settings import DEFAULT_SEAT, ChatSeat
-
-if TYPE_CHECKING:
-    from parley.policies.chat.predictor import ChatLesson
 
 BEGINNING = "You speak first."
 WORDLESS = (AnswerKind.EMPTY, *MODERATED)
@@ -61,31 +57,14 @@ def talk(view: SeatView) -> Chat:
     return Message("system", instructions(view)), *messages
 
 
-def secret_lessons(tokenizer: Any, end: str, view: SeatView, turns: Sequence[str]) -> list[ChatLesson]:
-    """Return what a seat learns from a dialogue: its own texts, behind all that it has read.
+def secret_moves(view: SeatView, turns: Sequence[str]) -> list[tuple[Chat, str]]:
+    """Return what a seat reads before each of its texts in a dialogue, and the text.
 
     Args:
-        tokenizer: of the model, with a chat template.
-        end: text of the token that ends a reply.
         view: of the seat, before the dialogue.
         turns: of the whole dialogue.
-
-    Returns:
-        One lesson that holds all texts; more if the template writes the messages before a text otherwise once it is said.
     """
-    from parley.policies.chat.predictor import ChatLesson
-    from parley.policies.chat.templates import write_prompt
-
-    lessons: list[ChatLesson] = []
-    written = ""
-    for number in range(view.side, len(turns), 2):
-        prompt, reply = write_prompt(tokenizer, talk(replace(view, turns=tuple(turns[:number])))), turns[number]
-        if lessons and prompt.startswith(written):
-            lessons[-1] = replace(lessons[-1], more=(*lessons[-1].more, (prompt.removeprefix(written), reply)))
-        else:
-            lessons.append(ChatLesson(prompt, reply))
-        written = f"{prompt}{reply}{end}"
-    return lessons
+    return [(talk(replace(view, turns=tuple(turns[:number]))), turns[number]) for number in range(view.side, len(turns), 2)]
 
 
 def load_secret_player(

@@ -88,8 +88,8 @@ TRAININGS = (
     ),
     Entry.of(
         "train chat",
-        "fit an adapter of a chat model to a seat of the secret game, from scripted play (extra lora)",
-        "parley.engine.secret.verbs.train_chat:TRAIN_CHAT",
+        "fit an adapter of a chat model to seats of the secret game, from scripted play (extra lora)",
+        "parley.engine.chat.verbs.train_chat:TRAIN_CHAT",
         "parley train chat --base gguf:SmolLM2-135M-Instruct.gguf --role defender",
         "parley train chat --base hf:models/chat --role attacker --dialogues 2000 --run runs/attacker",
         "parley train chat quick --base hf:models/chat  # 80 dialogues",

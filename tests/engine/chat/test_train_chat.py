@@ -1,4 +1,4 @@
-"""Adapters of a chat model learn a seat of the secret game from scripted play."""
+"""Adapters of a chat model learn seats of a game from dialogues."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from typing import Any
 import pytest
 import torch
 
+from parley.engine.chat.games.secret import ScriptedSecrets
+from parley.engine.chat.verbs.train_chat import TRAIN_CHAT, TrainChatConfig, chat_recipe
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.verbs.api import run_verb
 from parley.engine.core.verbs.job import Silent
-from parley.engine.secret.verbs.train_chat import TRAIN_CHAT, TrainChatConfig, chat_recipe, taught
 from parley.envs.core.errors import CheckpointError, ConfigError, DataError
 from parley.envs.secret.game import ATTACKER, DEFENDER, SecretRules
 from parley.policies.chat.local import LocalChatModel, load_local
 from parley.policies.chat.model import ChatDecoding
-from parley.policies.chat.predictor import ChatLessons
-from parley.policies.chat.secret import secret_lessons, talk
+from parley.policies.chat.predictor import ChatLessons, conversation_lessons
+from parley.policies.chat.secret import secret_moves, talk
 from parley.policies.chat.settings import DEFAULT
 from tests.policies.byte_pairs import TURN_ID
 from tests.policies.chat.architectures import drawn_model
@@ -27,6 +28,10 @@ from tests.policies.chat.architectures import drawn_model
 pytest.importorskip("peft", reason="the extra lora is not installed")
 RULES = SecretRules(max_messages=2)
 TINY = replace(chat_recipe(), learning_rate=3e-2, batch_size=4, max_epochs=2)
+
+
+def played(side: int, num: int, split: str = "train", rules: SecretRules | None = None) -> list[Any]:
+    return ScriptedSecrets([side], num, rules or SecretRules(), 1).played(side, split, num)
 
 
 def saved_base(folder: Path, seed: int = 0) -> Path:
@@ -39,13 +44,12 @@ def saved_base(folder: Path, seed: int = 0) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("role", ["attacker", "defender"])
-def test_a_lesson_is_what_the_seat_reads_and_its_own_texts_alone_are_learned(role: Any) -> None:
-    config = TrainChatConfig(base="hf:none", role=role, rules=RULES)
+@pytest.mark.parametrize("side", [ATTACKER, DEFENDER])
+def test_a_lesson_is_what_the_seat_reads_and_its_own_texts_alone_are_learned(side: int) -> None:
     model, tokenizer = drawn_model("llama")
     prompts = LocalChatModel("tiny", model, tokenizer).prompts
-    for view, turns in taught(config, "train", 4):
-        (lesson,) = secret_lessons(tokenizer, tokenizer.decode([TURN_ID]), view, turns)
+    for view, turns in played(side, 4, rules=RULES):
+        (lesson,) = conversation_lessons(tokenizer, tokenizer.decode([TURN_ID]), secret_moves(view, turns))
         ((read, is_own),) = ChatLessons(tokenizer, [lesson], TURN_ID, 10_000)._read
         for number in range(view.side, len(turns), 2):
             before = prompts.ids(talk(replace(view, turns=turns[:number])))
@@ -57,19 +61,33 @@ def test_a_lesson_is_what_the_seat_reads_and_its_own_texts_alone_are_learned(rol
 
 
 def test_the_attacker_learns_from_words_that_were_said_and_the_defender_from_both_kinds() -> None:
-    attacks = taught(TrainChatConfig(role="attacker"), "train", 12)
+    attacks = played(ATTACKER, 12)
     assert {view.side for view, _ in attacks} == {ATTACKER}
     assert all(len(turns) % 2 == 0 for _, turns in attacks)
     assert len(min((turns for _, turns in attacks), key=len)) < 12, "the dialogue ends when the word is said"
-    defences = taught(TrainChatConfig(role="defender"), "train", 12)
+    defences = played(DEFENDER, 12)
     assert {view.side for view, _ in defences} == {DEFENDER}
     assert all(view.word not in reply for view, turns in defences for reply in turns[1::2])
-    assert taught(TrainChatConfig(role="defender"), "test", 12) != defences
+    assert played(DEFENDER, 12, "test") != defences
+
+
+def test_one_adapter_learns_both_seats_by_turns_and_each_is_told_its_seat() -> None:
+    game = ScriptedSecrets(range(2), 5, RULES, 1)
+    assert game.title == "attacker and defender of the secret game"
+    dialogues = game.dialogues("train")
+    assert len(dialogues) == 5
+    alone = [ScriptedSecrets([side], 3, RULES, 1).dialogues("train") for side in (ATTACKER, DEFENDER)]
+    assert dialogues[::2] == alone[ATTACKER], "a seat learns the dialogues that it learns alone"
+    assert dialogues[1::2] == alone[DEFENDER][:2]
+    told = [dialogue.moves[0][0][0].content for dialogue in dialogues[:2]]
+    assert told[0] != told[1], "the system message tells the seat"
+    words = game.match("hf:run", "hf:base")
+    assert words[4:] == ["--attackers", "hf:run,hf:base", "--defenders", "hf:run,hf:base"]
 
 
 def test_an_adapter_is_trained_stored_alone_and_opened_by_its_run(tmp_path: Path) -> None:
     base = saved_base(tmp_path / "base")
-    settings = {"base": f"hf:{base}", "dialogues": 8, "rules": RULES, "fit": TINY}
+    settings = {"base": f"hf:{base}", "role": "defender", "dialogues": 8, "rules": RULES, "fit": TINY}
     result = run_verb("train chat", run=tmp_path / "run", **settings)
     metrics = result.metrics
     assert metrics["test_nll"].value < metrics["test_nll_before"].value
@@ -78,7 +96,7 @@ def test_an_adapter_is_trained_stored_alone_and_opened_by_its_run(tmp_path: Path
     assert {"adapter_config.json", "adapter_model.safetensors", "base.json"} <= stored
     assert "model.safetensors" not in stored
     adapted, plain = (load_local(name, DEFAULT) for name in (f"hf:{tmp_path / 'run'}", f"hf:{base}"))
-    (view, _), *_ = taught(TrainChatConfig(rules=RULES), "test", 2)
+    (view, _), *_ = played(DEFENDER, 2, "test", RULES)
     answers = [
         model.answer([talk(replace(view, turns=("hello",)))], decoding=ChatDecoding(max_tokens=8)) for model in (adapted, plain)
     ]
@@ -92,7 +110,7 @@ def test_a_training_that_was_cut_goes_on_to_the_digit(tmp_path: Path, monkeypatc
     from parley.policies.core.fitting.loop import Fit
 
     base = saved_base(tmp_path / "base")
-    settings = {"base": f"hf:{base}", "dialogues": 8, "rules": RULES, "fit": TINY}
+    settings = {"base": f"hf:{base}", "role": "defender", "dialogues": 8, "rules": RULES, "fit": TINY}
     whole = run_verb("train chat", run=tmp_path / "whole", **settings)
     epochs = []
 

@@ -1,0 +1,1 @@
+"""Verbs of chat models that learn."""

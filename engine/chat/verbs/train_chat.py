@@ -1,0 +1,194 @@
+"""Chat models that learn seats of a game from dialogues: `parley train chat`.
+
+Low-rank adapters learn on a frozen base (Hu et al. 2021; the extra `lora`). A lesson is a whole dialogue, read once; the loss
+is that of the seat's own tokens. The games, and who teaches their seats, are in `engine/chat/games/`. One adapter may learn all
+seats of its game, because the system message tells it which seat it has; an adapter for each seat is two runs. The run stores
+the adapter alone, as safetensors, beside the digest of its base. So `hf:RUN` is a model in every other verb, and many runs need
+one copy of the base on the disk.
+
+Measured on held-out dialogues, before and after: perplexity per word. Whether a seat is played better, the game's own verbs
+tell.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from parley.engine.chat.supervised import (
+    SPLITS,
+    TEST,
+    TRAIN,
+    VALIDATION,
+    ChatBase,
+    ChatGame,
+    SeatDialogue,
+    load_base,
+    perplexities,
+)
+from parley.engine.core.runs.documents import SUMMARY
+from parley.engine.core.runs.run_folder import RunFolder
+from parley.engine.core.stats.statistics import LOWER_FOR_BOTH, Metric
+from parley.engine.core.verbs.checkpoints import require_device, threads
+from parley.engine.core.verbs.job import Job, Reporter, Summary
+from parley.engine.core.verbs.supervised import EPOCHS, RESUME_SAFE, STATE, SupervisedConfig, run_fit
+from parley.envs.core.config import NumItems
+from parley.envs.core.storage.copies import CHECKPOINT
+from parley.envs.core.storage.uris import display_path
+from parley.envs.corpora.arrow import root_words
+from parley.envs.secret.game import NAMES, SecretRules
+from parley.policies.chat.settings import DateSettings, LoraSettings
+from parley.policies.core.settings import FitConfig
+
+BEFORE = "_before"
+_PPL = Metric(
+    "test perplexity", LOWER_FOR_BOTH, "exp of nats per word of the seat's own texts, their ends among the words", "perplexity"
+)
+_NLL = Metric("test loss", LOWER_FOR_BOTH, "nats per own token of the seat")
+LEARNED = {
+    "test_ppl_word": _PPL._replace(main=True),
+    f"test_ppl_word{BEFORE}": _PPL._replace(title="test perplexity, before"),
+    "test_nll": _NLL,
+    f"test_nll{BEFORE}": _NLL._replace(title="test loss, before"),
+}
+
+
+def chat_recipe() -> FitConfig:
+    """Return two epochs of Adam over small batches; the best epoch by held-out dialogues is kept."""
+    return FitConfig(learning_rate=3e-4, batch_size=8, clip=1.0, max_epochs=2, patience=2, decay_epochs=0, precision="float32")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainChatConfig(SupervisedConfig, DateSettings):
+    """The base, the seat, and its dialogues."""
+
+    base: str = ""
+    """Causal model that stays as it is: hf:FOLDER or gguf:FILE, with a chat template."""
+    role: Literal["attacker", "defender", "both"] = "both"
+    """Seat that is learned; one adapter learns both, half of the dialogues each."""
+    dialogues: NumItems = 800
+    """Scripted dialogues that are learned from; a tenth as many choose the epoch, and as many are measured."""
+    rules: SecretRules = field(default_factory=SecretRules)
+    """Limits of a dialogue."""
+    lora: LoraSettings = field(default_factory=LoraSettings)
+    """The adapters."""
+    fit: FitConfig = field(default_factory=chat_recipe)
+    """The recipe."""
+
+
+def game_of(config: TrainChatConfig) -> ChatGame:
+    """Return the game of a training, with the dialogues that its settings name."""
+    from parley.engine.chat.games.secret import ScriptedSecrets
+
+    sides = range(len(NAMES)) if config.role == "both" else (NAMES.index(config.role),)
+    return ScriptedSecrets(sides, config.dialogues, config.rules, config.seed)
+
+
+@dataclass(frozen=True)
+class ChatTraining:
+    """A checked configuration with its base and its lessons.
+
+    Args:
+        config: the settings.
+        game: the game.
+        base: the base.
+        dialogues: by split.
+        learned: the lessons that choose weights (train) and epoch (validation), as the base reads them.
+        measured: the texts of the test split alone, as the base reads them.
+    """
+
+    config: TrainChatConfig
+    game: ChatGame
+    base: ChatBase
+    dialogues: Mapping[str, Sequence[SeatDialogue]]
+    learned: Mapping[str, Any]
+    measured: Any
+
+
+def lora() -> TrainChatConfig:
+    """Learn from 800 dialogues, twice, with adapters of rank 16 in every linear layer (Hu et al. 2021)."""
+    return TrainChatConfig()
+
+
+def quick() -> TrainChatConfig:
+    """Learn from 80 dialogues, for a first look."""
+    return TrainChatConfig(dialogues=80)
+
+
+class TrainChat(Job[TrainChatConfig, ChatTraining, Summary]):
+    """`parley train chat`."""
+
+    words = ("train", "chat")
+    run_name = "chat"
+    config = TrainChatConfig
+    presets = {"lora": lora, "quick": quick}
+    legend = LEARNED
+    files = (CHECKPOINT, SUMMARY)
+    resume_safe = RESUME_SAFE
+    steps = EPOCHS
+
+    def prepare(self, config: TrainChatConfig, path: Path, reporter: Reporter) -> ChatTraining:
+        """Read the base, and write all dialogues as it reads them.
+
+        Raises:
+            ConfigError: the base is no model with a chat template, or a package is missing.
+            DataError: a dialogue is longer than the base reads.
+        """
+        require_device(config.device, "--device")
+        game, base = game_of(config), load_base(config.base, config.device, config.date)
+        dialogues = {split: game.dialogues(split) for split in SPLITS}
+        learned = {split: base.lessons([dialogue.learned for dialogue in dialogues[split]]) for split in (TRAIN, VALIDATION)}
+        measured = base.lessons([dialogue.moves for dialogue in dialogues[TEST]])
+        return ChatTraining(config, game, base, dialogues, learned, measured)
+
+    def work(self, run: RunFolder, prepared: ChatTraining, reporter: Reporter) -> Summary:
+        """Train (resuming exactly), measure before and after, and store the adapter.
+
+        Raises:
+            DivergenceError: the loss is no finite number.
+        """
+        from parley.policies.chat.predictor import ChatPredictor, adapted
+        from parley.policies.core.fitting.loop import Fit
+        from parley.policies.hugging_face.models import write_adapter
+
+        config, game, base = prepared.config, prepared.game, prepared.base
+        num_words = sum(dialogue.num_words for dialogue in prepared.dialogues[TEST])
+        with threads(config.threads):
+            predictor = ChatPredictor(adapted(base.chat_model.model, config.lora, config.seed).to(config.device))
+            with predictor.model.disable_adapter():
+                before = perplexities(predictor, prepared.measured, num_words)
+            fit = Fit(
+                predictor,
+                prepared.learned[TRAIN],
+                prepared.learned[VALIDATION],
+                config.fit,
+                config.seed,
+                run.path / STATE,
+                fresh=False,
+            )
+            run_fit(fit, run, reporter)
+            reporter.stage("measuring the adapter", 0, "")
+            after = perplexities(predictor, prepared.measured, num_words)
+            write_adapter(predictor.model, base.chat_model.tokenizer, config.base, run.path / CHECKPOINT)
+        metrics = {f"{TEST}_{name}": value for name, value in after.items()}
+        metrics |= {f"{TEST}_{name}{BEFORE}": value for name, value in before.items()}
+        num = len(prepared.dialogues[TRAIN])
+        return Summary(
+            f"{game.title} on {config.base}",
+            f"{num:,} dialogues of {game.teachers}, {len(fit.history)} epochs, seed {config.seed}.",
+            metrics,
+        )
+
+    def models(self, config: TrainChatConfig) -> Mapping[str, str]:
+        return {"base": config.base}
+
+    def next_commands(self, config: TrainChatConfig, path: Path) -> tuple[str, ...]:
+        """Suggest a match of the seat beside the base."""
+        match = [*game_of(config).match(f"hf:{display_path(path)}", config.base), *root_words(config.data_root)]
+        return (*super().next_commands(config, path), shlex.join(match))
+
+
+TRAIN_CHAT = TrainChat()
