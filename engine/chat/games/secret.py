@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from parley.engine.chat.supervised import TRAIN, SeatDialogue
+from parley.engine.chat.supervised import TRAIN, ChatGame, SeatDialogue
 from parley.engine.core.stats.statistics import Estimate
 from parley.envs.core.seeds import derive_seed, stream
 from parley.envs.secret.game import ATTACKER, DEFENDER, NAMES, SeatView, SecretGame, SecretRules, play_secret
@@ -29,7 +29,7 @@ OPPONENTS: tuple[tuple[str, ...], tuple[str, ...]] = (
 
 
 @dataclass(frozen=True)
-class ScriptedSecrets:
+class ScriptedSecrets(ChatGame):
     """Scripted play of the secret game.
 
     Args:
