@@ -237,7 +237,7 @@ class LocalChatModel:
         generators = [torch.Generator().manual_seed(seed) for _, seed in questions]
         most = [int(min(decoding.max_tokens, self.prompts.longest - len(ids))) for ids in prompts]
         written: list[list[int]] = [[] for _ in questions]
-        ended = [False] * len(questions)
+        ends: list[int | None] = [None] * len(questions)
         first_tokens: list[tuple[tuple[str, float], ...]] = [()] * len(questions)
         for number in range(max(most)):
             logits_BV, cache = self._next(ids_BP, mask_BP, cache, num_new)
@@ -246,20 +246,19 @@ class LocalChatModel:
                 first_tokens = self._likeliest(logits_BV, decoding.first_tokens)
             chosen = _chosen(logits_BV.float(), decoding.temperature, generators)
             for row, token in enumerate(chosen):
-                if not ended[row] and len(written[row]) < most[row]:
-                    ended[row] = token in self.prompts.end_ids
-                    written[row] += [] if ended[row] else [token]
-            if all(end or len(ids) == cut for end, ids, cut in zip(ended, written, most, strict=True)):
+                if ends[row] is None and len(written[row]) < most[row]:
+                    if token in self.prompts.end_ids:
+                        ends[row] = token
+                    else:
+                        written[row].append(token)
+            if all(end is not None or len(ids) == cut for end, ids, cut in zip(ends, written, most, strict=True)):
                 break
             ids_BP = torch.cat([ids_BP, self._tensor([[token] for token in chosen])], dim=1)
             mask_BP = torch.cat([mask_BP, torch.ones_like(ids_BP[:, :1])], dim=1)
         if keeps:
             self._readings.keep([[*ids, *reply] for ids, reply in zip(prompts, written, strict=True)], cache, mask_BP)
-        answers = zip(questions, written, ended, first_tokens, strict=True)
-        return [
-            replace(self._answer(prompt, ids, ended=end), first_tokens=likeliest)
-            for (prompt, _), ids, end, likeliest in answers
-        ]
+        answers = zip(questions, written, ends, first_tokens, strict=True)
+        return [replace(self._answer(prompt, ids, end), first_tokens=likeliest) for (prompt, _), ids, end, likeliest in answers]
 
     def _likeliest(self, logits_BV: Tensor, num: int) -> list[tuple[tuple[str, float], ...]]:
         """Return the likeliest tokens of each row, as texts with their log probabilities."""
@@ -284,9 +283,9 @@ class LocalChatModel:
         read = self.model(input_ids=ids_BP, past_key_values=cache, use_cache=True, **given)
         return read.logits[:, -1], read.past_key_values
 
-    def _answer(self, prompt: ChatPrompt, ids: Sequence[int], *, ended: bool) -> Answer:
-        """Return the answer of tokens, its reasoning parted from its reply."""
-        text, reasoning = decode_marked(self.tokenizer, ids), ""
+    def _answer(self, prompt: ChatPrompt, ids: Sequence[int], end: int | None) -> Answer:
+        """Return the answer of tokens and the token that ended them, if one did; its reasoning is parted from its reply."""
+        text, reasoning, ended = decode_marked(self.tokenizer, ids), "", end is not None
         if self._parts_thinking:
             text, reasoning, closed = part_thinking(text, begun=prompt.thinks, ended=ended)
             # An end in the middle of thinking ends no reply.

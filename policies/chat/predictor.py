@@ -65,14 +65,17 @@ def require_peft() -> None:
     _peft()
 
 
-def adapted(model: Any, settings: LoraSettings, seed: int, task: str | None = "CAUSAL_LM") -> Any:
+def adapted(
+    model: Any, settings: LoraSettings, seed: int, task: str | None = "CAUSAL_LM", adapter_name: str = "default"
+) -> Any:
     """Return the model with fresh adapters, the only weights of it that learn.
 
     Args:
-        model: of transformers; its layers are exchanged in place.
+        model: of transformers, whose layers are exchanged in place, or already with adapters of other names.
         settings: of the adapters.
         seed: of their first weights.
         task: peft's name of the kind of model; None for encoders.
+        adapter_name: peft's name of the adapters.
 
     Raises:
         ConfigError: peft is not installed, the model has no layer of those names, or they are embeddings that are tied.
@@ -95,7 +98,11 @@ def adapted(model: Any, settings: LoraSettings, seed: int, task: str | None = "C
         warnings.filterwarnings("ignore", category=FutureWarning)
         torch.manual_seed(derive_seed(seed, "adapters"))
         try:
-            adapted_model = peft.get_peft_model(model, config)
+            if isinstance(model, peft.PeftModel):
+                model.add_adapter(adapter_name, config)
+                adapted_model = model
+            else:
+                adapted_model = peft.get_peft_model(model, config, adapter_name=adapter_name)
         except ValueError as error:
             fix = f"name layers of the model by lora.modules, or {ALL_LINEAR}"
             got = str(error).splitlines()[0][:200]

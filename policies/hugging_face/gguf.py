@@ -257,6 +257,22 @@ def tokenizer_folder(folder: Path, base: Path) -> Path:
     return folder if has_tokenizer else base
 
 
+def require_own_base(folder: Path) -> Path:
+    """Return the folder of the base of an adapter alone, after a check that its weights are those that it was trained on.
+
+    Raises:
+        CheckpointError: as `base_of`, or the weights are others.
+    """
+    base = base_of(folder)
+    if (recorded := folder / BASE_DIGEST).is_file():
+        digest = json.loads(recorded.read_text(encoding="utf-8"))["digest"]
+        if digest != (present := weights_digest(base)):
+            got = f"weights {present[:12]} in {base}, and it was trained on {digest[:12]}"
+            fix = f"put that base back, or {_FOLDER_FIX}"
+            raise CheckpointError("the adapter was trained on another base", where=folder, got=got, fix=fix)
+    return base
+
+
 def with_adapter(model: Any, folder: Path) -> Any:
     """Return a base with the adapter of a folder added to its weights.
 
@@ -271,40 +287,51 @@ def with_adapter(model: Any, folder: Path) -> Any:
     from parley.policies.chat.predictor import merged, require_peft
 
     require_peft()
-    from peft import PeftModel
+    require_own_base(folder)
+    return merged(read_adapter(model, folder), str(folder))
 
-    base = base_of(folder)
-    if (recorded := folder / BASE_DIGEST).is_file():
-        digest = json.loads(recorded.read_text(encoding="utf-8"))["digest"]
-        if digest != (present := weights_digest(base)):
-            got = f"weights {present[:12]} in {base}, and it was trained on {digest[:12]}"
-            fix = f"put that base back, or {_FOLDER_FIX}"
-            raise CheckpointError("the adapter was trained on another base", where=folder, got=got, fix=fix)
+
+def read_adapter(model: Any, folder: Path, adapter_name: str = "default") -> Any:
+    """Return a base with the adapter of a folder beside its weights.
+
+    Args:
+        model: the base, whose layers are exchanged in place, or already with adapters of other names.
+        folder: of the adapter.
+        adapter_name: peft's name of the adapter.
+
+    Raises:
+        CheckpointError: the adapter does not fit the base.
+    """
+    from peft import PeftModel
 
     try:
         with warnings.catch_warnings():
             # Reported below, by name.
             warnings.filterwarnings("ignore", message="Found missing adapter keys")
             warnings.filterwarnings("ignore", message="(?s).*ensure_weight_tying")
-            adapted = PeftModel.from_pretrained(model, folder)
+            if isinstance(model, PeftModel):
+                model.load_adapter(folder, adapter_name)
+                adapted = model
+            else:
+                adapted = PeftModel.from_pretrained(model, folder, adapter_name=adapter_name)
     except (KeyError, RuntimeError, TypeError, ValueError) as error:
         got = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)[:200]
         fix = "name the base that the adapter was trained on"
         raise CheckpointError("the adapter does not fit its base", where=folder, got=got, fix=fix) from None
-    if lost := missing_weights(adapted, folder):
+    if lost := missing_weights(adapted, folder, adapter_name):
         fix = "save the adapter anew with save_pretrained"
         raise CheckpointError("the folder does not hold all weights of its adapter", where=folder, got=lost[0], fix=fix)
-    return merged(adapted, str(folder))
+    return adapted
 
 
-def missing_weights(adapted: Any, folder: Path) -> list[str]:
+def missing_weights(adapted: Any, folder: Path, adapter_name: str = "default") -> list[str]:
     """Return the names of an adapter's weights that its file does not hold: peft leaves these as they were drawn."""
     from peft import get_peft_model_state_dict
     from safetensors import safe_open
 
     with safe_open(folder / WEIGHTS, framework="pt") as opened:
         stored = set(opened.keys())
-    return sorted(set(get_peft_model_state_dict(adapted)) - stored)
+    return sorted(set(get_peft_model_state_dict(adapted, adapter_name=adapter_name)) - stored)
 
 
 def tell_of_adapter(folder: Path) -> bool:

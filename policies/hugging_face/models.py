@@ -360,7 +360,7 @@ def write_aside(folder: Path, write: Callable[[Path], None]) -> None:
         raise CheckpointError("the model cannot be written", where=folder, got=str(error), fix=fix) from None
 
 
-def write_adapter(model: Any, tokenizer: Any, base: str | Path, folder: Path) -> None:
+def write_adapter(model: Any, tokenizer: Any, base: str | Path, folder: Path, adapter_name: str = "default") -> None:
     """Write adapters alone, with the folder and the digest of their base.
 
     Args:
@@ -368,15 +368,27 @@ def write_adapter(model: Any, tokenizer: Any, base: str | Path, folder: Path) ->
         tokenizer: of the base.
         base: name of the base, as of `read_placed`; no adapter itself.
         folder: the place.
+        adapter_name: peft's name of the adapters.
 
     Raises:
         CheckpointError: the disk refuses.
     """
     at = model_inside(folder_of(base)).absolute()
-    model.active_peft_config.base_model_name_or_path = str(at)
-    documents = {BASE_DIGEST: json.dumps({"digest": weights_digest(at)})}
-    # With "auto" peft looks for the base on a hub.
-    write_pretrained(model, tokenizer, folder, documents, save_embedding_layers=False)
+    model.peft_config[adapter_name].base_model_name_or_path = str(at)
+
+    def write(aside: Path) -> None:
+        with without_progress_bars():
+            # With "auto" peft looks for the base on a hub.
+            model.save_pretrained(aside, selected_adapters=[adapter_name], save_embedding_layers=False)
+        if (inside := aside / adapter_name).is_dir():
+            # peft gives all adapters but the default one a folder of their own.
+            for part in inside.iterdir():
+                part.rename(aside / part.name)
+            inside.rmdir()
+        tokenizer.save_pretrained(aside)
+        (aside / BASE_DIGEST).write_text(json.dumps({"digest": weights_digest(at)}), encoding="utf-8")
+
+    write_aside(folder, write)
 
 
 def require_config(folder: Path) -> None:

@@ -311,7 +311,7 @@ class FiniteLearner(TorchLearner):
         Raises:
             DivergenceError: it is not finite; the weights are those before the update.
         """
-        gradients = super().compute_gradients(loss_per_module, **kwargs)
+        gradients = self.own_gradients(loss_per_module, **kwargs)
         if self.config.num_learners > 1:
             gradients = summed_gradients(self._params, gradients)
         # RLlib would skip the update and continue. A number that is not finite shows in the smallest or largest element.
@@ -322,6 +322,11 @@ class FiniteLearner(TorchLearner):
                 got=", ".join(f"loss of {name}: {loss.item()}" for name, loss in loss_per_module.items()),
                 fix=f"train again with a smaller {self.rates(loss_per_module)}; a reward of your own must be finite",
             )
+        return gradients
+
+    def own_gradients(self, loss_per_module: dict[str, Tensor], **kwargs: Any) -> dict[str, Tensor]:
+        """Return the gradient of this learner's loss, by torch's reference of each weight."""
+        gradients: dict[str, Tensor] = super().compute_gradients(loss_per_module, **kwargs)
         return gradients
 
     def rates(self, modules: Iterable[str]) -> str:

@@ -1,0 +1,1 @@
+"""Reinforcement learning of adapters in RLlib: settings, runner, learner, algorithm."""

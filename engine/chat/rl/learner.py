@@ -1,0 +1,174 @@
+"""The learner of an adapter: policy gradient, KL to the start, and scripted dialogues, on own tokens alone.
+
+An update reads conversations of like length together, a few at a time, and sums their gradients. So its memory does not grow
+with the update, and hardly anything is read for padding.
+
+    L = (- sum of A log p + kl_weight * sum of KL) / M + supervised_weight * (sum of nll) / M'
+
+over the M own tokens of played conversations and the M' of scripted ones; A is the advantage of the dialogue, and KL(learner ||
+start) is exact over the vocabulary. One M for all rows keeps the gradient that of the mean reward, however long dialogues are.
+
+Shapes: S sequences, T tokens, M own tokens of a piece, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from parley.engine.chat.rl.settings import ChatReinforceConfig
+from parley.engine.core.rllib.reproducible import SeededLearner
+from parley.policies.hugging_face.caches import logits_of_last
+
+COLUMNS = ("tokens", "own", "lengths", "advantage", "supervised", "kl_weight")
+"""Of a batch: (S, T) tokens and own marks, and (S,) the rest; the weight of the KL is that of all rows."""
+
+
+def batch_rows(
+    played: Sequence[tuple[Sequence[int], Sequence[bool], float]],
+    scripted: Sequence[tuple[Sequence[int], Sequence[bool]]],
+    kl_weight: float,
+) -> dict[str, np.ndarray]:
+    """Return the columns of an update.
+
+    Args:
+        played: tokens, own marks and advantage of each sequence that was played.
+        scripted: tokens and own marks of scripted ones.
+        kl_weight: weight of the KL.
+    """
+    rows = [*((tokens, own, advantage, False) for tokens, own, advantage in played)]
+    rows += [(tokens, own, 0.0, True) for tokens, own in scripted]
+    width = max(len(tokens) for tokens, *_ in rows)
+    columns = {
+        "tokens": np.zeros((len(rows), width), dtype=np.int64),
+        "own": np.zeros((len(rows), width), dtype=bool),
+        "lengths": np.array([len(tokens) for tokens, *_ in rows], dtype=np.int64),
+        "advantage": np.array([advantage for *_, advantage, _ in rows], dtype=np.float32),
+        "supervised": np.array([supervised for *_, supervised in rows], dtype=bool),
+        "kl_weight": np.full(len(rows), kl_weight, dtype=np.float32),
+    }
+    for row, (tokens, own, *_) in enumerate(rows):
+        columns["tokens"][row, : len(tokens)] = tokens
+        columns["own"][row, : len(own)] = own
+    return columns
+
+
+class ChatLearner(SeededLearner):
+    """The learner of an `AdapterModule`."""
+
+    def build(self) -> None:
+        """Build the module and its optimiser, and add the adapter of the start, to which the KL is measured."""
+        if self.config.num_learners:
+            cpus = self.config.num_cpus_per_learner
+            torch.set_num_threads(1 if cpus == "auto" else int(cpus))
+        super().build()
+        spec = self.config.spec
+        # Always from its folder: a copy of the present weights would move after a resume. A fresh adapter changes nothing.
+        self._start = spec.shared().add(spec.start, spec.lora, spec.seed) if spec.start and self._rule.kl_weight > 0 else ""
+
+    @property
+    def _rule(self) -> ChatReinforceConfig:
+        rule: ChatReinforceConfig = self.config.reinforce
+        return rule
+
+    def configure_optimizers_for_module(self, module_id: str, config: Any = None) -> None:
+        """Register Adam over the weights of the adapter."""
+        parameters = self.get_parameters(self._module[module_id])
+        optimiser = torch.optim.Adam(parameters, fused=True)
+        self.register_optimizer(module_id=module_id, optimizer=optimiser, params=parameters, lr_or_lr_schedule=config.lr)
+
+    def compute_loss_for_module(self, *, module_id: str, config: Any, batch: dict[str, Any], fwd_out: dict[str, Any]) -> Tensor:
+        """Return the loss, whose gradient is summed piece by piece on the way."""
+        module = self.module[module_id].unwrapped()
+        for parameter in self._params.values():
+            parameter.grad = None
+        supervised = batch["supervised"].bool()
+        own = batch["own"].bool()
+        num_played, num_scripted = (max(1, int(own[rows].sum())) for rows in (~supervised, supervised))
+        sums: dict[str, float] = dict.fromkeys(("policy_gradient_loss", "kl", "token_entropy", "supervised_loss"), 0.0)
+        total, kl_weight = 0.0, batch["kl_weight"][0].item()
+        for rows, is_scripted in _pieces(batch, self._rule.rows_at_once):
+            loss, figures = self._piece(module, batch, rows, is_scripted, kl_weight, num_played, num_scripted)
+            loss.backward()
+            total += loss.item()
+            for name, value in figures.items():
+                sums[name] += value
+        for name, value in sums.items():
+            self.metrics.log_value((module_id, name), value, window=1)
+        return torch.tensor(total)
+
+    def own_gradients(self, loss_per_module: dict[str, Tensor], **kwargs: Any) -> dict[str, Tensor]:
+        """Return the gradients that the pieces have summed."""
+        return {name: parameter.grad for name, parameter in self._params.items()}
+
+    def _piece(
+        self,
+        module: Any,
+        batch: Mapping[str, Tensor],
+        rows: Tensor,
+        is_scripted: bool,
+        kl_weight: float,
+        num_played: int,
+        num_scripted: int,
+    ) -> tuple[Tensor, dict[str, float]]:
+        """Return the share of a piece of the loss, and of the figures."""
+        base, width = module.base, int(batch["lengths"][rows].max())
+        device = base.model.get_input_embeddings().weight.device
+        tokens_ST = batch["tokens"][rows, :width].to(device)
+        own_ST = batch["own"][rows, :width].bool().to(device)
+        lengths_S = batch["lengths"][rows].to(device)
+        start_MV = None
+        if kl_weight > 0 and not is_scripted:
+            # First: peft takes the gradients off an adapter that is switched off.
+            with base.using(self._start), torch.no_grad():
+                start_MV = own_logits(base.model, tokens_ST, own_ST, lengths_S)[0].log_softmax(-1)
+        with base.using(module.adapter), torch.enable_grad():
+            logits_MV, targets_M, row_M = own_logits(base.model, tokens_ST, own_ST, lengths_S)
+            if is_scripted:
+                nll = F.cross_entropy(logits_MV, targets_M, reduction="sum") / num_scripted
+                return self._rule.supervised_weight * nll, {"supervised_loss": nll.item()}
+            log_probs_MV = logits_MV.log_softmax(-1)
+            said_M = log_probs_MV.gather(1, targets_M[:, None]).squeeze(1)
+            loss = -(batch["advantage"][rows].to(device)[row_M] * said_M).sum() / num_played
+            known_MV = log_probs_MV.detach()
+            entropy = -(known_MV.exp() * known_MV).sum().item() / num_played
+            figures = {"policy_gradient_loss": loss.item(), "token_entropy": entropy}
+            if start_MV is not None:
+                kl = (log_probs_MV.exp() * (log_probs_MV - start_MV)).sum() / num_played
+                loss = loss + kl_weight * kl
+                figures["kl"] = kl.item()
+        return loss, figures
+
+
+def own_logits(model: Any, tokens_ST: Tensor, own_ST: Tensor, lengths_S: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return logits (M, V) at the tokens before own ones, in float32, these own tokens (M,), and their rows (M,).
+
+    Args:
+        model: causal, of transformers.
+        tokens_ST: sequences, padded behind.
+        own_ST: true at own tokens; never the first.
+        lengths_S: tokens of each.
+    """
+    read_ST, next_ST, is_own_ST = tokens_ST[:, :-1], tokens_ST[:, 1:], own_ST[:, 1:]
+    first = int(is_own_ST.any(0).nonzero()[0])
+    mask_ST = (torch.arange(read_ST.shape[1], device=read_ST.device) < lengths_S[:, None]).long()
+    num = read_ST.shape[1] - first
+    read = model(input_ids=read_ST, attention_mask=mask_ST, use_cache=False, **logits_of_last(model, num))
+    kept_ST = is_own_ST[:, first:]
+    return read.logits[:, -num:][kept_ST].float(), next_ST[:, first:][kept_ST], kept_ST.nonzero()[:, 0]
+
+
+def _pieces(batch: Mapping[str, Tensor], most: int) -> Iterator[tuple[Tensor, bool]]:
+    """Yield rows of like length, played ones and scripted ones apart."""
+    supervised, lengths = batch["supervised"].bool(), batch["lengths"]
+    for is_scripted in (False, True):
+        rows = (supervised == is_scripted).nonzero().squeeze(1)
+        rows = rows[lengths[rows].argsort(stable=True)]
+        for piece in rows.split(most):
+            if len(piece):
+                yield piece, is_scripted
