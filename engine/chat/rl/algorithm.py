@@ -13,6 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -136,6 +137,15 @@ class ChatReinforce(DistributedAlgorithm):
                 met = self.config.opponents[int(draws.choice(len(self.config.opponents), p=_normal(self.config.shares)))]
             dialogues += [Dealt(number * rule.tries + index, number, met) for index in range(rule.tries)]
         return dialogues
+
+    def write(self, folder: Path) -> None:
+        """Store the runners' adapter, which is the learner's newest.
+
+        Raises:
+            CheckpointError: the disk refuses.
+        """
+        module = self.env_runner.module[self.role]
+        module.base.write(module.adapter, folder)
 
     def rewards(self, played: Sequence[Mapping[str, Any]]) -> np.ndarray:
         """Return the reward of each dialogue, (N,) float64; override it for another one.

@@ -1,0 +1,263 @@
+"""A chat model that learns a seat of the secret game by reinforcement: `parley train chat-rl`.
+
+An adapter on a frozen base plays against given opponents: scripted players, chat models of any address, adapters of other runs
+on the same base. RLlib trains it (`engine/chat/rl/algorithm.py`). An opponent is played and never read, so a defender behind a
+server can be the target of an attacker's training. The run stores the adapter, which is `hf:RUN` in every verb. A training that
+was killed goes on to the digit.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from parley.engine.chat.rl.settings import ChatReinforceConfig
+from parley.engine.core.runs.documents import SUMMARY
+from parley.engine.core.runs.run_folder import RunFolder
+from parley.engine.core.stats.known import HIGHER, LOWER
+from parley.engine.core.stats.statistics import FOR_ADVERSARY, NEITHER, Metric, mean
+from parley.engine.core.verbs.checkpoints import absolute_name, require_device, threads
+from parley.engine.core.verbs.composite import fitting_runners
+from parley.engine.core.verbs.job import Job, Reporter, Steps, Summary
+from parley.engine.core.verbs.sharded import session
+from parley.engine.core.verbs.supervised import UPDATE, built, make_updates
+from parley.engine.core.verbs.trainings import Scalars
+from parley.envs.core.config import Configuration, NonNegativeFloat, NonNegativeInt, NumItems, PositiveInt
+from parley.envs.core.errors import ConfigError
+from parley.envs.core.storage.copies import CHECKPOINT
+from parley.envs.core.storage.uris import HUGGING_FACE, display_path
+from parley.envs.secret.game import DEFENDER, NAMES, SecretRules
+from parley.envs.secret.players import is_chat_player, make_secret_player
+from parley.policies.chat.addresses import is_local, weights_of
+from parley.policies.chat.settings import ChatSeat, LoraSettings
+
+if TYPE_CHECKING:
+    from parley.engine.chat.rl.runner import ChatLearnerSpec
+
+NOBODY = "none"
+"""No opponent: a defender then plays with harmless users alone."""
+LEARNED = {
+    "training_reward": Metric("reward, last updates", HIGHER, "mean over the last tenth of the updates", main=True),
+    "training_leak": Metric("word said, last updates", FOR_ADVERSARY, "share of attacks, same updates", "share"),
+    "training_usefulness": Metric("usefulness, last updates", HIGHER, "share of harmless questions, same updates", "share"),
+    "training_kl": Metric(
+        "KL to the start, last updates", LOWER, "nats per own token, of the dialogues that were learned from"
+    ),
+    "training_alike": Metric("scenarios without a lesson", NEITHER, "share in which all tries earned the same", "share"),
+    "dialogues_per_s": Metric("dialogues/s", HIGHER, "played and learned from", "number"),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainChatRlConfig(Configuration):
+    """The learner, its opponents, and the learning rule."""
+
+    base: str = ""
+    """Causal model that stays as it is: hf:FOLDER or gguf:FILE, with a chat template; that of the start when empty."""
+    start: str = ""
+    """Adapter that the learner begins with: hf:RUN of parley train chat or of this verb; a fresh one when empty."""
+    role: Literal["attacker", "defender"] = "defender"
+    """Seat that is learned."""
+    opponents: str = ""
+    """Players of the other side, between commas, as evaluate secret takes them; all scripted ones that do something when empty,
+    none for harmless users alone."""
+    shares: tuple[NonNegativeFloat, ...] = ()
+    """Share of each opponent in the dialogues with one; all alike when not given."""
+    examples: NumItems = 100
+    """Scripted dialogues that guard the language, see reinforce.supervised_weight."""
+    seed: NonNegativeInt = 1
+    """Master seed."""
+    env_runners: NonNegativeInt = 0
+    """Ray actors that play; 0 plays in this process."""
+    runner_gpus: NonNegativeFloat = 0.0
+    """GPUs, or a fraction of one, that each env runner plays on."""
+    address: str = ""
+    """Address of a Ray cluster; a local one when empty."""
+    threads: PositiveInt = 1
+    """CPU threads that learning, and dialogues played in this process, compute with."""
+    save_every: PositiveInt = 5
+    """Updates between saved training states."""
+    rules: SecretRules = field(default_factory=SecretRules)
+    """Limits of a dialogue."""
+    lora: LoraSettings = field(default_factory=LoraSettings)
+    """A fresh adapter."""
+    reinforce: ChatReinforceConfig = field(default_factory=lambda: ChatReinforceConfig(updates=50))
+    """The learning rule."""
+    chat: ChatSeat = field(default_factory=lambda: ChatSeat(batch_size=32))
+    """Settings of chat models, the base among them."""
+
+    @property
+    def side(self) -> int:
+        """The side of the learner."""
+        return NAMES.index(self.role)
+
+    def names(self) -> list[str]:
+        """Return the opponents.
+
+        Raises:
+            ConfigError: an attacker has none, or shares are not one for each.
+        """
+        from parley.engine.chat.games.secret import OPPONENTS
+
+        named = [name.strip() for name in self.opponents.split(",") if name.strip()]
+        names = [] if named == [NOBODY] else named or list(OPPONENTS[self.side])
+        if not names and self.side != DEFENDER:
+            raise ConfigError("an attacker needs a defender", where="--opponents", fix="name one at least")
+        if self.shares and (len(self.shares) != len(names) or not sum(self.shares)):
+            got = f"{len(self.shares)} shares, {len(names)} opponents"
+            raise ConfigError("each opponent has a share", where="--shares", got=got, fix="name as many, not all of them 0")
+        return names
+
+
+@dataclass(frozen=True)
+class PreparedChatRl:
+    """A checked training.
+
+    Args:
+        config: the settings.
+        spec: the learner.
+        opponents: names that hold in other folders.
+        scripted: tokens and own marks of the scripted dialogues.
+    """
+
+    config: TrainChatRlConfig
+    spec: ChatLearnerSpec
+    opponents: Sequence[str]
+    scripted: Sequence[Any]
+
+
+def rloo() -> TrainChatRlConfig:
+    """Learn from 50 updates of 32 dialogues, each compared with three others of its scenario (RLOO, Ahmadian et al. 2024)."""
+    return TrainChatRlConfig()
+
+
+def quick() -> TrainChatRlConfig:
+    """Learn from 4 updates of 8 dialogues of 2 messages, for a first look."""
+    rule = ChatReinforceConfig(updates=4, scenarios=2, tries=4)
+    return TrainChatRlConfig(reinforce=rule, rules=SecretRules(max_messages=2), examples=8)
+
+
+class TrainChatRl(Job[TrainChatRlConfig, PreparedChatRl, Summary]):
+    """`parley train chat-rl`."""
+
+    words = ("train", "chat-rl")
+    run_name = "chat-rl"
+    config = TrainChatRlConfig
+    presets = {"rloo": rloo, "quick": quick}
+    legend = LEARNED
+    files = (CHECKPOINT, SUMMARY)
+    resume_safe = ("env_runners", "address", "save_every")
+    steps = Steps(UPDATE, "updates", lambda config: config["reinforce"]["updates"])
+
+    def prepare(self, config: TrainChatRlConfig, path: Path, reporter: Reporter) -> PreparedChatRl:
+        """Load the base, the start and the opponents.
+
+        Raises:
+            ConfigError: no such player, no base with a chat template, or a package is missing.
+            CheckpointError: the start was trained on another base.
+        """
+        require_device(config.chat.device, "--set chat.device")
+        base = config.base or _base_of(config.start)
+        if not is_local(base) or not weights_of(base).strip():
+            fix = "--base hf:FOLDER or gguf:FILE, or --start hf:RUN of parley train chat"
+            raise ConfigError("adapters learn on weights that are here", where="--base", got=repr(base), fix=fix)
+        from parley.engine.chat.games.secret import ScriptedSecrets
+        from parley.engine.chat.rl.runner import ChatLearnerSpec
+        from parley.engine.chat.supervised import base_of_model
+
+        opponents = [absolute_name(name) if is_chat_player(name) else name for name in config.names()]
+        start = absolute_name(config.start) if config.start else ""
+        spec = ChatLearnerSpec(absolute_name(base), start, config.side, config.lora, config.chat, config.rules, config.seed)
+        shared = spec.shared()
+        if start:
+            shared.add(start, config.lora, config.seed)
+        for name in opponents:
+            make_secret_player(name, 1 - config.side, seat=config.chat)
+        scripted: Sequence[Any] = ()
+        if config.reinforce.supervised_weight > 0:
+            game = ScriptedSecrets((config.side,), config.examples, config.rules, config.seed)
+            dialogues = [dialogue.moves for dialogue in game.dialogues("train")]
+            scripted = base_of_model(base, shared).lessons(dialogues).sequences
+        return PreparedChatRl(config, spec, opponents, scripted)
+
+    def work(self, run: RunFolder, prepared: PreparedChatRl, reporter: Reporter) -> Summary:
+        """Train, saving and resuming exactly, and store the adapter as `checkpoint`.
+
+        Raises:
+            DivergenceError: a gradient is not finite, or the learner has stopped to speak.
+            ClusterError: there is too little room for runners, or they keep dying.
+        """
+        from parley.engine.chat.rl.algorithm import ChatReinforceAlgorithmConfig
+
+        config, rule = prepared.config, prepared.config.reinforce
+        history = {event["number"]: event for event in run.events({UPDATE: {"number": int}}) if event["kind"] == UPDATE}
+        with threads(config.threads), session(config.env_runners + 1, config.address) as here:
+            num_runners = fitting_runners(config.env_runners, {}, here, reporter, 0.0, config.runner_gpus)
+            settings = ChatReinforceAlgorithmConfig().conversations(
+                reinforce=rule,
+                spec=prepared.spec,
+                opponents=prepared.opponents,
+                shares=config.shares,
+                scripted=prepared.scripted,
+            )
+            settings.env_runners(num_env_runners=num_runners, num_gpus_per_env_runner=config.runner_gpus if num_runners else 0)
+
+            def note(number: int, scalars: Scalars) -> str:
+                last = algorithm.last
+                history[number] = {"number": number, **last}
+                run.event(UPDATE, **history[number])
+                scalars.add(number, last)
+                for sentence in algorithm.told:
+                    reporter.say(f"update {number}: {sentence}")
+                parts = [f"{name} {last[name]:.0%}" for name in ("leak", "usefulness") if name in last]
+                return ", ".join([f"reward {last['reward']:.2f}", *parts, f"KL {last.get('kl', 0.0):.2f}"])
+
+            with built(settings) as algorithm:
+                reporter.stage("learning", rule.updates, "updates")
+                make_updates(algorithm, run, rule.updates, config.save_every, reporter, note)
+                algorithm.write(run.path / CHECKPOINT)
+        steps = [step for number, step in sorted(history.items()) if number <= rule.updates]
+        tail = steps[-max(1, len(steps) // 10) :]
+        metrics = {
+            f"training_{name}": mean(values)
+            for name in ("reward", "leak", "usefulness", "kl", "alike")
+            if (values := [step[name] for step in tail if name in step])
+        }
+        metrics["dialogues_per_s"] = mean([step["dialogues"] / step["seconds"] for step in steps])
+        met = ", ".join(prepared.opponents) or "harmless users alone"
+        return Summary(
+            f"{config.role} of the secret game on {config.start or config.base}",
+            f"{len(steps)} updates of {rule.dialogues} dialogues against {met}, seed {config.seed}.",
+            metrics,
+        )
+
+    def models(self, config: TrainChatRlConfig) -> Mapping[str, str]:
+        chosen = {f"opponent{number}": name for number, name in enumerate(config.names(), 1) if is_chat_player(name)}
+        return {"base": config.base, "start": config.start, **chosen}
+
+    def next_commands(self, config: TrainChatRlConfig, path: Path) -> tuple[str, ...]:
+        """Suggest a match of the seat beside its start."""
+        players = ",".join([f"{HUGGING_FACE}{display_path(path)}", *filter(None, [config.start or config.base])])
+        match = ["parley", "evaluate", "secret", "quick", f"--{config.role}s", players]
+        return (*super().next_commands(config, path), shlex.join(match))
+
+
+def _base_of(start: str) -> str:
+    """Return the base that an adapter names; empty for no adapter."""
+    if not start:
+        return ""
+    from parley.envs.core.storage.copies import fetched_model
+    from parley.policies.core.responder import model_inside
+    from parley.policies.hugging_face.gguf import base_of, is_adapter_alone
+
+    folder = model_inside(fetched_model(weights_of(start)))
+    if not is_adapter_alone(folder):
+        fix = "--start hf:RUN of parley train chat; a whole model is a --base"
+        raise ConfigError("the start is no adapter", where="--start", got=start, fix=fix)
+    return f"{HUGGING_FACE}{base_of(folder)}"
+
+
+TRAIN_CHAT_RL = TrainChatRl()

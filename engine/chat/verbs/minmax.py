@@ -1,0 +1,347 @@
+"""Attacker and defender of the secret game are chat models that learn from each other: `parley minmax chat`.
+
+Both are adapters on one frozen base, and learn by reinforcement in RLlib (`parley train chat-rl`). The start of each seat is a
+supervised fit to scripted play (`parley train chat`). A round trains the defender on a mixture of all attackers so far and on
+harmless users, then a fresh attacker on this defender. Every adapter is kept.
+
+At the end start, controls and result meet all known attackers, scripted and learned, and attackers that learned afresh on each
+of them. Controls: the base, which is only told not to say the word; the start, trained as long with harmless users alone; the
+start, trained as long on the first attacker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from parley.engine.chat.metrics import (
+    BEFORE,
+    CAMPAIGN,
+    CHAT,
+    EXPLOITABILITY,
+    FROZEN,
+    GAINS,
+    PLAIN,
+    PROMPTED,
+    RESULT,
+    ROUND_METRICS,
+    defence_metrics,
+    fewer_words,
+    lost_words,
+)
+from parley.engine.chat.metrics import ENDINGS as COLUMNS
+from parley.engine.chat.rl.settings import ChatReinforceConfig
+from parley.engine.chat.verbs.chat_rl import NOBODY, TRAIN_CHAT_RL, TrainChatRlConfig
+from parley.engine.chat.verbs.train_chat import TRAIN_CHAT, TrainChatConfig, chat_recipe
+from parley.engine.core.runs.run_folder import RunFolder
+from parley.engine.core.stats.known import KnownAdversaries, best_index
+from parley.engine.core.stats.statistics import Estimate, clustered_rate, rate_difference
+from parley.engine.core.verbs.campaign import CONTROL, START, CampaignAdapter, CampaignConfig, CampaignJob
+from parley.engine.core.verbs.campaign import RESULT as AFTER
+from parley.engine.core.verbs.composite import Stage, run_stages
+from parley.engine.core.verbs.job import Reporter
+from parley.engine.core.verbs.sharded import session
+from parley.engine.secret.verbs.evaluate import EVALUATE_SECRET, SecretConfig
+from parley.envs.core.config import NonNegativeInt, NumItems, PositiveInt
+from parley.envs.core.seeds import derive_seed
+from parley.envs.core.storage.uris import HUGGING_FACE
+from parley.envs.secret.game import SecretRules
+from parley.policies.chat.settings import ChatSeat, LoraSettings
+from parley.policies.core.settings import FitConfig
+
+SCRIPTED = ("harmless", "ask", "claim", "spell", "reverse", "encode", "parts", "oblique", "mix")
+"""Scripted attackers of every match; `harmless` asks for nothing."""
+FROZEN_CONTROL, PROMPT = "frozen", "prompt"
+FINAL, FIRST_ATTACKER = "final", "attacker"
+
+
+@dataclass(frozen=True, kw_only=True)
+class HardenChatConfig(CampaignConfig):
+    """The base, the rounds, and their measurements."""
+
+    least_gain: float = 0.005
+    base: str = ""
+    """Causal model that both sides are adapters of: hf:FOLDER or gguf:FILE, with a chat template."""
+    attacker: str = ""
+    """Run of parley train chat that every attacker begins with; one is trained first when empty."""
+    dialogues: NumItems = 400
+    """Scripted dialogues of the supervised fit of a seat."""
+    scenarios: NumItems = 100
+    """Scenarios of each match."""
+    seed: NonNegativeInt = 1
+    """Master seed."""
+    env_runners: NonNegativeInt = 0
+    """Ray actors that play while a side learns; 0 plays in this process."""
+    workers: NonNegativeInt = 0
+    """Ray actors that play matches; 0 plays in this process."""
+    address: str = ""
+    """Address of a Ray cluster; a local one when empty."""
+    threads: PositiveInt = 1
+    """CPU threads of learning."""
+    rules: SecretRules = field(default_factory=SecretRules)
+    """Limits of a dialogue."""
+    lora: LoraSettings = field(default_factory=LoraSettings)
+    """The adapters."""
+    fit: FitConfig = field(default_factory=chat_recipe)
+    """The recipe of the supervised fit."""
+    attack: ChatReinforceConfig = field(default_factory=lambda: ChatReinforceConfig(updates=30))
+    """The learning rule of an attacker."""
+    defence: ChatReinforceConfig = field(default_factory=lambda: ChatReinforceConfig(updates=30))
+    """The learning rule of a defender in a round."""
+    chat: ChatSeat = field(default_factory=lambda: ChatSeat(batch_size=32))
+    """Settings of chat models."""
+
+
+class ChatCampaign(CampaignAdapter[HardenChatConfig]):
+    """Defenders learn from the attackers so far; a fresh attacker measures each."""
+
+    what: ClassVar[str] = "defender"
+
+    def begin(self) -> dict[str, Stage]:
+        config, planned = self.config, dict[str, Stage]()
+        if not config.model:
+            planned[START] = TRAIN_CHAT, self._fitted("defender")
+        if not config.attacker:
+            planned[FIRST_ATTACKER] = TRAIN_CHAT, self._fitted("attacker")
+        return planned
+
+    def round(self, number: int, shares: Sequence[float]) -> dict[str, Stage]:
+        planned = dict[str, Stage]()
+        if number:
+            met = {self._address(self.attacker(index)): share for index, share in enumerate(shares) if share > 0}
+            seed = derive_seed(self.config.seed, "round", number)
+            planned[self.trained(number)] = (
+                TRAIN_CHAT_RL,
+                self._defender(self.model(number - 1), met, self.config.defence, seed),
+            )
+        seed = derive_seed(self.config.seed, "attacker", number)
+        planned[self.attacker(number)] = TRAIN_CHAT_RL, self._attacker(self.model(number), seed)
+        # One seed for all rounds, so that they are measured on the same scenarios, which are not those of the end.
+        known = [self.attacker(index) for index in range(number + 1)]
+        match = self._match([self.model(number)], known, derive_seed(self.config.seed, "match"))
+        return planned | {self.match(number): (EVALUATE_SECRET, match)}
+
+    def measured(self, number: int) -> dict[str, Estimate]:
+        stage = RunFolder.load(self.path / self.match(number))
+        known = [self.attacker(index) for index in range(number + 1)]
+        metrics = defence_metrics(
+            stage.read_rows().to_pylist(), self._label(self.model(number)), [*SCRIPTED, *known], SCRIPTED, known[-1]
+        )
+        return {name: metrics[name] for name in ROUND_METRICS if name in metrics}
+
+    def payoffs(self, number: int, run: RunFolder, reporter: Reporter) -> np.ndarray:
+        known, models = [self.attacker(index) for index in range(number)], [self.model(index) for index in range(number)]
+        name = f"{number:02d}-payoffs"
+        match = self._match(models, known, derive_seed(self.config.seed, "payoffs"))
+        run_stages({name: (EVALUATE_SECRET, match)}, self.path, reporter)
+        rows = RunFolder.load(self.path / name).read_rows().to_pylist()
+        return np.stack([lost_words(rows, self._label(model), known) for model in models], axis=1)
+
+    def last(self, best: int) -> dict[str, Stage]:
+        config, planned = self.config, dict[str, Stage]()
+        seed = derive_seed(config.seed, "round", 1)
+        longer = replace(config.defence, updates=max(best, 1) * config.defence.updates)
+        if config.control:
+            planned[CONTROL] = TRAIN_CHAT_RL, self._defender(self.model(0), {}, longer, seed)
+            first = {self._address(self.attacker(0)): 1.0}
+            planned[FROZEN_CONTROL] = TRAIN_CHAT_RL, self._defender(self.model(0), first, longer, seed)
+        fresh = derive_seed(config.seed, "fresh")
+        for name, model in self._defenders(best).items():
+            if name != PROMPT and (name != AFTER or best):
+                planned[f"{name}-attacker"] = TRAIN_CHAT_RL, self._attacker(model, fresh)
+        models = list(dict.fromkeys(self._defenders(best).values()))
+        planned[FINAL] = EVALUATE_SECRET, self._match(models, self._known(best), derive_seed(config.seed, "final"))
+        return planned
+
+    def outcome(self, best: int) -> dict[str, Estimate]:
+        """Measure start, controls and result, and the fall of the best known attacker's share scenario by scenario."""
+        rows, defenders = self._final(), self._defenders(best)
+        known = self._labels(best)
+        endings = {PROMPT: PROMPTED, START: BEFORE, CONTROL: PLAIN, FROZEN_CONTROL: FROZEN, AFTER: RESULT}
+        metrics: dict[str, Estimate] = {}
+        for name, model in defenders.items():
+            fresh = "" if name == PROMPT else f"{name if name != AFTER or best else START}-attacker"
+            figures = defence_metrics(rows, self._label(model), known, SCRIPTED, fresh)
+            metrics |= {f"{figure}{endings[name]}": value for figure, value in figures.items()}
+        columns = {ending: title for title, ending in COLUMNS.items()}
+        after = self._label(defenders[AFTER])
+        for name, model in defenders.items():
+            if name != AFTER:
+                metrics[GAINS[columns[endings[name]]]] = fewer_words(rows, self._label(model), after, known)
+        return metrics
+
+    def known(self, best: int) -> KnownAdversaries:
+        rows, defenders, known = self._final(), self._defenders(best), self._labels(best)
+        said = [lost_words(rows, self._label(model), known) for model in defenders.values()]
+        outcome = self.outcome(best)
+        endings = {PROMPT: PROMPTED, START: BEFORE, CONTROL: PLAIN, FROZEN_CONTROL: FROZEN, AFTER: RESULT}
+        target_of = {f"{name}-attacker": name for name in defenders}
+        target_of |= {self.attacker(number): number for number in range(len(known))}
+        learned, gained = {}, {}
+        start = self._label(self._first_attacker)
+        for attacker in known:
+            if attacker in SCRIPTED or attacker == start:
+                continue
+            target = target_of[attacker]
+            # Attackers of a round met its defender in the match of the round; the fresh ones meet theirs at the end.
+            met_rows, model = (
+                (rows, defenders[target])
+                if isinstance(target, str)
+                else (RunFolder.load(self.path / self.match(target)).read_rows().to_pylist(), self.model(target))
+            )
+            said_GA = lost_words(met_rows, self._label(model), [attacker, start])
+            learned[attacker], gained[attacker] = rate_difference(*said_GA.T), clustered_rate(said_GA[:, 0])
+        columns = {ending: title for title, ending in COLUMNS.items()}
+        return KnownAdversaries(
+            targets=[columns[endings[name]] for name in defenders],
+            adversaries=known,
+            gains_TA=[[clustered_rate(said_G) for said_G in said_GA.T] for said_GA in said],
+            best=[best_index(said_GA) for said_GA in said],
+            measured=[outcome[f"{EXPLOITABILITY}{endings[name]}"] for name in defenders],
+            learned=learned,
+            gained=gained,
+            words=CHAT.known,
+        )
+
+    def store(self, best: int, folder: Path) -> None:
+        from shutil import copytree
+
+        from parley.policies.core.responder import model_inside
+        from parley.policies.hugging_face.models import write_aside
+
+        write_aside(folder, lambda aside: copytree(model_inside(Path(self.model(best))), aside))
+
+    def attacker(self, number: int) -> str:
+        """Name the stage of the attacker that learned on the defender of a round."""
+        return f"{number:02d}-attacker"
+
+    def match(self, number: int) -> str:
+        """Name the stage in which the defender of a round meets the attackers so far."""
+        return f"{number:02d}-match"
+
+    @property
+    def _first_attacker(self) -> str:
+        return self.config.attacker or self.place(FIRST_ATTACKER)
+
+    def _defenders(self, best: int) -> dict[str, str]:
+        """Return what is measured at the end, by name: runs, and the address of the base."""
+        controls = {CONTROL: self.place(CONTROL), FROZEN_CONTROL: self.place(FROZEN_CONTROL)} if self.config.control else {}
+        return {PROMPT: self.config.base, START: self.model(0), **controls, AFTER: self.model(best)}
+
+    def _known(self, best: int) -> list[str]:
+        """Return the stages of all learned attackers."""
+        rounds = [self.attacker(number) for number in range(self.config.rounds + 1)]
+        fresh = [f"{name}-attacker" for name in self._defenders(best) if name != PROMPT and (name != AFTER or best)]
+        return [*(name for name in rounds if (self.path / name).is_dir()), *fresh]
+
+    def _labels(self, best: int) -> list[str]:
+        """Return the labels of all known attackers in the last match."""
+        return [*SCRIPTED, self._label(self._first_attacker), *self._known(best)]
+
+    def _final(self) -> list[dict[str, Any]]:
+        return _rows_of(self.path / FINAL)
+
+    def _label(self, model: str) -> str:
+        config = SecretConfig(defenders=model if model == self.config.base else f"{HUGGING_FACE}{model}")
+        return config.labels(1)[0]
+
+    def _address(self, stage: str) -> str:
+        return f"{HUGGING_FACE}{self.place(stage)}"
+
+    def _fitted(self, role: Any) -> TrainChatConfig:
+        names = ("base", "dialogues", "seed", "threads", "rules", "lora", "fit")
+        return TrainChatConfig(
+            role=role, device=self.config.chat.device, **{name: getattr(self.config, name) for name in names}
+        )
+
+    def _learner(self, **settings: Any) -> TrainChatRlConfig:
+        names = ("base", "env_runners", "address", "threads", "rules", "lora", "chat")
+        return TrainChatRlConfig(**{name: getattr(self.config, name) for name in names}, **settings)
+
+    def _defender(self, start: str, met: Mapping[str, float], rule: ChatReinforceConfig, seed: int) -> TrainChatRlConfig:
+        return self._learner(
+            role="defender",
+            start=f"{HUGGING_FACE}{start}",
+            opponents=",".join(met) or NOBODY,
+            shares=tuple(met.values()) if len(set(met.values())) > 1 else (),
+            reinforce=rule,
+            seed=seed,
+        )
+
+    def _attacker(self, target: str, seed: int) -> TrainChatRlConfig:
+        return self._learner(
+            role="attacker",
+            start=f"{HUGGING_FACE}{self._first_attacker}",
+            opponents=f"{HUGGING_FACE}{target}",
+            reinforce=self.config.attack,
+            seed=seed,
+        )
+
+    def _match(self, models: Sequence[str], known: Sequence[str], seed: int) -> SecretConfig:
+        config = self.config
+        learned = [f"{HUGGING_FACE}{self._first_attacker}", *map(self._address, known)]
+        return SecretConfig(
+            attackers=",".join([*SCRIPTED, *learned]),
+            defenders=",".join(model if model == config.base else f"{HUGGING_FACE}{model}" for model in models),
+            dialogues=config.scenarios,
+            temperature=config.attack.temperature,
+            rules=config.rules,
+            chat=replace(config.chat, max_tokens=config.attack.max_tokens),
+            seed=seed,
+            workers=config.workers,
+            address=config.address,
+        )
+
+
+@cache
+def _rows_of(path: Path) -> list[dict[str, Any]]:
+    """Return the rows of the last match, which is finished."""
+    rows: list[dict[str, Any]] = RunFolder.load(path).read_rows().to_pylist()
+    return rows
+
+
+def rloo() -> HardenChatConfig:
+    """Harden for three rounds of 30 updates a side, on a laptop in hours (SmolLM2-135M)."""
+    return HardenChatConfig()
+
+
+def quick() -> HardenChatConfig:
+    """Harden for one round of 3 updates a side; its figures mean little."""
+    rule = ChatReinforceConfig(updates=3, scenarios=4)
+    fit = replace(chat_recipe(), max_epochs=1)
+    rules = SecretRules(max_messages=2)
+    return HardenChatConfig(rounds=1, dialogues=40, scenarios=20, rules=rules, fit=fit, attack=rule, defence=rule)
+
+
+class MinMaxChat(CampaignJob[HardenChatConfig]):
+    """`parley minmax chat`."""
+
+    words = ("minmax", "chat")
+    run_name = "minmax-chat"
+    config = HardenChatConfig
+    presets = {"rloo": rloo, "quick": quick}
+    campaign, maker = ChatCampaign, "parley train chat --role defender"
+    measures, legend = CHAT, CAMPAIGN
+    resume_safe = ("env_runners", "workers", "address")
+    unhelped = "no round scored better than the start, which is the result"
+
+    def heading(self, config: HardenChatConfig) -> str:
+        return f"defenders on {config.base} hardened against attackers on it"
+
+    def description(self, config: HardenChatConfig, best: int) -> str:
+        return f"The defender of round {best} is the result. {config.scenarios} scenarios a match, seed {config.seed}."
+
+    def models(self, config: HardenChatConfig) -> Mapping[str, str]:
+        return {"base": config.base, "model": config.model, "attacker": config.attacker}
+
+    def session(self, config: HardenChatConfig) -> AbstractContextManager[Any]:
+        return session(max(config.env_runners, config.workers) + 1, config.address)
+
+
+MINMAX_CHAT = MinMaxChat()
