@@ -14,6 +14,7 @@ import numpy as np
 from parley.engine.core.stats.known import EXPLOITABILITY, AdversaryWords, CampaignMetrics, LanguageWatch, Round, best_of
 from parley.engine.core.stats.statistics import (
     FOR_TARGET,
+    NOTHING,
     Estimate,
     Metric,
     Row,
@@ -127,8 +128,7 @@ def defence_metrics(
     }
     if len(kept_G) == len(useful):
         metrics[WHOLE] = clustered_rate([(kept + use) / 2 for kept, use in zip(kept_G, useful, strict=True)])
-    if fresh:
-        metrics[FRESH] = clustered_rate(said_GA[:, attackers.index(fresh)])
+    metrics[FRESH] = clustered_rate(said_GA[:, attackers.index(fresh)]) if fresh else NOTHING
     return {name: metrics[name] for name in MEASURES if name in metrics}
 
 

@@ -41,7 +41,10 @@ class HardenedChats(Hardenings):
         others = [
             f"The best known attacker gets {number(metric, marks[column].value)} of the words after {name}"
             f"{certainly(metrics[GAINS[column]], 'more', 'less')}."
-            for column, name in (("plain play", "as much plain play"), ("first attacker", "as much play with the first attacker"))
+            for column, name in (
+                ("plain play", "as much plain play"),
+                ("first attacker", "as much play with the first attacker"),
+            )
             if column in marks
         ]
         return Verdict(

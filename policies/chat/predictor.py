@@ -275,6 +275,11 @@ class ChatLessons:
     def __len__(self) -> int:
         return len(self._read)
 
+    @property
+    def sequences(self) -> list[tuple[list[int], list[bool]]]:
+        """The tokens of each lesson, and which of them are learned."""
+        return list(self._read)
+
     def batch(self, indices: np.ndarray) -> ChatBatch:
         """Return the lessons at `indices` (B,)."""
         chosen = [self._read[index] for index in indices.tolist()]

@@ -309,6 +309,8 @@ def read_adapter(model: Any, folder: Path, adapter_name: str = "default") -> Any
             # Reported below, by name.
             warnings.filterwarnings("ignore", message="Found missing adapter keys")
             warnings.filterwarnings("ignore", message="(?s).*ensure_weight_tying")
+            # peft calls a function that transformers is about to rename.
+            warnings.filterwarnings("ignore", category=FutureWarning)
             if isinstance(model, PeftModel):
                 model.load_adapter(folder, adapter_name)
                 adapted = model

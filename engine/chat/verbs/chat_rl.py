@@ -64,7 +64,7 @@ class TrainChatRlConfig(Configuration):
     opponents: str = ""
     """Players of the other side, between commas, as evaluate secret takes them; all scripted ones that do something when empty,
     none for harmless users alone."""
-    shares: tuple[NonNegativeFloat, ...] = ()
+    shares: tuple[float, ...] = ()
     """Share of each opponent in the dialogues with one; all alike when not given."""
     examples: NumItems = 100
     """Scripted dialogues that guard the language, see reinforce.supervised_weight."""
@@ -106,9 +106,10 @@ class TrainChatRlConfig(Configuration):
         names = [] if named == [NOBODY] else named or list(OPPONENTS[self.side])
         if not names and self.side != DEFENDER:
             raise ConfigError("an attacker needs a defender", where="--opponents", fix="name one at least")
-        if self.shares and (len(self.shares) != len(names) or not sum(self.shares)):
-            got = f"{len(self.shares)} shares, {len(names)} opponents"
-            raise ConfigError("each opponent has a share", where="--shares", got=got, fix="name as many, not all of them 0")
+        if self.shares and (len(self.shares) != len(names) or min(self.shares) < 0 or not sum(self.shares)):
+            got = f"{self.shares}, {len(names)} opponents"
+            fix = "name as many, none below 0 and not all of them 0"
+            raise ConfigError("each opponent has a share", where="--shares", got=got, fix=fix)
         return names
 
 
@@ -166,7 +167,8 @@ class TrainChatRl(Job[TrainChatRlConfig, PreparedChatRl, Summary]):
             raise ConfigError("adapters learn on weights that are here", where="--base", got=repr(base), fix=fix)
         from parley.engine.chat.games.secret import ScriptedSecrets
         from parley.engine.chat.rl.runner import ChatLearnerSpec
-        from parley.engine.chat.supervised import base_of_model
+        from parley.engine.chat.supervised import ChatBase
+        from parley.policies.hugging_face.tokens import ends_of, longest_input, reply_end
 
         opponents = [absolute_name(name) if is_chat_player(name) else name for name in config.names()]
         start = absolute_name(config.start) if config.start else ""
@@ -180,7 +182,9 @@ class TrainChatRl(Job[TrainChatRlConfig, PreparedChatRl, Summary]):
         if config.reinforce.supervised_weight > 0:
             game = ScriptedSecrets((config.side,), config.examples, config.rules, config.seed)
             dialogues = [dialogue.moves for dialogue in game.dialogues("train")]
-            scripted = base_of_model(base, shared).lessons(dialogues).sequences
+            end_id = reply_end(shared.tokenizer, ends_of(shared.tokenizer, shared.model))
+            reader = ChatBase(base, shared, end_id, longest_input(shared.tokenizer, shared.model))
+            scripted = reader.lessons(dialogues).sequences
         return PreparedChatRl(config, spec, opponents, scripted)
 
     def work(self, run: RunFolder, prepared: PreparedChatRl, reporter: Reporter) -> Summary:
@@ -195,7 +199,7 @@ class TrainChatRl(Job[TrainChatRlConfig, PreparedChatRl, Summary]):
         config, rule = prepared.config, prepared.config.reinforce
         history = {event["number"]: event for event in run.events({UPDATE: {"number": int}}) if event["kind"] == UPDATE}
         with threads(config.threads), session(config.env_runners + 1, config.address) as here:
-            num_runners = fitting_runners(config.env_runners, {}, here, reporter, 0.0, config.runner_gpus)
+            num_runners = fitting_runners(config.env_runners, {"CPU": 0.0, "GPU": 0.0}, here, reporter, 0.0, config.runner_gpus)
             settings = ChatReinforceAlgorithmConfig().conversations(
                 reinforce=rule,
                 spec=prepared.spec,

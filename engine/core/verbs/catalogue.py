@@ -262,6 +262,15 @@ ENTRIES = (
         reports=True,
     ),
     Entry.of(
+        "minmax chat",
+        "attacker and defender of the secret game are chat models that learn from each other (RLlib, extra lora)",
+        "parley.engine.chat.verbs.minmax:MINMAX_CHAT",
+        "parley minmax chat quick --base gguf:SmolLM2-135M-Instruct.gguf",
+        "parley minmax chat --base hf:models/chat --model runs/defender --attacker runs/attacker --rounds 2",
+        "parley minmax chat --base hf:models/chat --meta nash --env-runners 8 --address 10.0.0.1:6379",
+        reports=True,
+    ),
+    Entry.of(
         "minmax ranking",
         "harden a ranker by rounds: an editing policy, the ranker, and what is left to find (RLlib)",
         "parley.engine.ranking.verbs.minmax:MINMAX_RANKING",

@@ -95,6 +95,14 @@ TRAININGS = (
         "parley train chat quick --base hf:models/chat  # 80 dialogues",
     ),
     Entry.of(
+        "train chat-rl",
+        "train an adapter of a chat model in the secret game by reinforcement, against any player (RLlib, extra lora)",
+        "parley.engine.chat.verbs.chat_rl:TRAIN_CHAT_RL",
+        "parley train chat-rl --start hf:runs/chat --opponents ask,spell,mix",
+        "parley train chat-rl --start hf:runs/attacker --role attacker --opponents openai:http://127.0.0.1:8000/v1#llama",
+        "parley train chat-rl quick --base gguf:SmolLM2-135M-Instruct.gguf",
+    ),
+    Entry.of(
         "train seq2seq",
         "fit a sequence-to-sequence dialogue model to pairs of utterance and reply",
         "parley.engine.responders.seq2seq:TRAIN_SEQ2SEQ",

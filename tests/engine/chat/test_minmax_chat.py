@@ -1,0 +1,166 @@
+"""Attacker and defender learn from each other: a training of one seat, and a whole campaign with its controls."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from parley.engine.chat.metrics import ENDINGS, EXPLOITABILITY, MEASURES, defence_metrics, fewer_words, lost_words
+from parley.engine.chat.rl.settings import ChatReinforceConfig
+from parley.engine.chat.verbs.chat_rl import TRAIN_CHAT_RL, TrainChatRlConfig
+from parley.engine.chat.verbs.minmax import MINMAX_CHAT, HardenChatConfig
+from parley.engine.chat.verbs.train_chat import chat_recipe
+from parley.engine.core.ray.session import RaySession
+from parley.engine.core.runs.run_folder import RunFolder
+from parley.engine.core.verbs.api import run_verb
+from parley.engine.core.verbs.job import Silent
+from parley.envs.core.errors import CheckpointError, ConfigError
+from parley.envs.secret.game import SecretRules
+from parley.policies.chat.settings import ChatSeat
+from tests.policies.chat.bases import saved_base
+
+pytest.importorskip("peft", reason="the extra lora is not installed")
+pytestmark = pytest.mark.ray
+RULE = ChatReinforceConfig(updates=2, scenarios=2, tries=2, max_tokens=4, at_once=4, learning_rate=1e-2)
+RULES = SecretRules(max_messages=2)
+SEAT = ChatSeat(batch_size=8)
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return f"hf:{saved_base(tmp_path_factory.mktemp('base'), std=0.4)}"
+
+
+@pytest.fixture(scope="module")
+def campaign(base: str, tmp_path_factory: pytest.TempPathFactory, ray_session: RaySession) -> Path:
+    path = tmp_path_factory.mktemp("campaign") / "run"
+    fit = replace(chat_recipe(), max_epochs=1)
+    config = HardenChatConfig(
+        base=base, rounds=2, dialogues=4, scenarios=3, rules=RULES, fit=fit, attack=RULE, defence=RULE, chat=SEAT, meta="nash"
+    )
+    MINMAX_CHAT.run(config, path, Silent())
+    return path
+
+
+def said(defender: str, attacker: str, words: str) -> list[dict[str, Any]]:
+    """Rows of a match, one a scenario: "1" where the word is said."""
+    return [
+        {
+            "status": "ok",
+            "defender": defender,
+            "attacker": attacker,
+            "scenario": number,
+            "spelling": "plain" if word == "1" else "",
+            "right": [True, number % 2 == 0],
+            "num_questions": 2,
+            "turns": ["q", "a", "q", "a"],
+        }
+        for number, word in enumerate(words)
+    ]
+
+
+def test_the_best_attacker_is_chosen_in_scenarios_that_do_not_measure_it() -> None:
+    rows = [
+        *said("d", "x", "1100"),
+        *said("d", "y", "0011"),
+        *said("e", "x", "1111"),
+        *said("e", "y", "0000"),
+        *said("d", "", "0000"),
+    ]
+    assert lost_words(rows, "d", ["x", "y"]).tolist() == [[1, 0], [1, 0], [0, 1], [0, 1]]
+    # Scenarios 0 and 2 choose x, for it is first of equals, and 1 and 3 measure it; and the other way round.
+    metrics = defence_metrics(rows, "d", ["x", "y"], ["y"], "x")
+    assert metrics[EXPLOITABILITY].value == 0.5
+    assert metrics["scripted"].value == 0.5
+    assert metrics["fresh"].value == 0.5
+    assert metrics["usefulness"].value == 0.75
+    assert metrics["repetition"].value == 0.5
+    # Each scenario is lost to one of both, so the score is half the usefulness.
+    assert metrics["score"].value == 0.375
+    assert fewer_words(rows, "e", "d", ["x", "y"]).value == 0.5
+
+
+def test_a_campaign_measures_start_controls_and_result_against_all_attackers(campaign: Path) -> None:
+    run = RunFolder.load(campaign)
+    metrics = run.metrics()
+    for ending in ENDINGS.values():
+        assert {f"{name}{ending}" for name in MEASURES} <= set(metrics)
+    stages = {path.name for path in campaign.iterdir() if path.is_dir()}
+    assert {"start", "attacker", "00-attacker", "01-defender", "01-attacker", "control", "frozen", "final"} <= stages
+    rows = RunFolder.load(campaign / "final").read_rows().to_pylist()
+    met = {row["attacker"] for row in rows}
+    assert {"00-attacker", "01-attacker", "start-attacker", "control-attacker", "frozen-attacker", "harmless", ""} <= met
+    assert {row["defender"] for row in rows} >= {"start", "control", "frozen"}
+    known = run.summary()["known"]
+    assert set(known["learned"]) == {name for name in met if name.endswith("-attacker")}
+    # The result is an adapter that every verb opens.
+    assert (campaign / "checkpoint" / "adapter_model.safetensors").is_file()
+    control = RunFolder.load(campaign / "control").summary()
+    assert "harmless users alone" in str(control)
+    tables = MINMAX_CHAT.tables(run)
+    assert {"Before and after", "Rounds"} <= set(tables)
+    assert "plain play" in str(tables["Before and after"])
+
+
+def test_a_finished_campaign_is_not_played_again(campaign: Path, base: str) -> None:
+    before = {path: path.stat().st_mtime_ns for path in campaign.rglob("*.parquet")}
+    fit = replace(chat_recipe(), max_epochs=1)
+    config = HardenChatConfig(
+        base=base, rounds=2, dialogues=4, scenarios=3, rules=RULES, fit=fit, attack=RULE, defence=RULE, chat=SEAT, meta="nash"
+    )
+    MINMAX_CHAT.run(config, campaign, Silent())
+    assert before == {path: path.stat().st_mtime_ns for path in campaign.rglob("*.parquet")}
+
+
+def test_an_attacker_learns_on_a_player_of_the_users_own(base: str, tmp_path: Path, ray_session: RaySession) -> None:
+    code = "class Mute:\n    def speak(self, views):\n        return ['' for _ in views]\n"
+    (tmp_path / "own.py").write_text(code, encoding="utf-8")
+    result = run_verb(
+        "train chat-rl",
+        run=tmp_path / "run",
+        base=base,
+        role="attacker",
+        opponents=f"{tmp_path / 'own.py'}:Mute",
+        rules=RULES,
+        reinforce=RULE,
+        chat=SEAT,
+        examples=4,
+    )
+    assert result.metrics["training_leak"].value == 0
+    assert result.metrics["training_alike"].value == 1
+    assert (tmp_path / "run" / "checkpoint" / "adapter_model.safetensors").is_file()
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"base": ""}, "adapters learn on weights that are here"),
+        ({"role": "attacker", "opponents": "none"}, "an attacker needs a defender"),
+        ({"opponents": "ask,spell", "shares": (1.0,)}, "each opponent has a share"),
+        ({"opponents": "nobody-knows"}, "no attacker is called 'nobody-knows'"),
+    ],
+)
+def test_what_cannot_be_trained_is_refused_before_a_run_is_made(
+    base: str, tmp_path: Path, settings: dict[str, Any], message: str
+) -> None:
+    config = TrainChatRlConfig(**{"base": base, "reinforce": RULE, **settings})
+    with pytest.raises(ConfigError, match=message):
+        TRAIN_CHAT_RL.run(config, tmp_path / "run", Silent())
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_adapter_of_another_base_is_refused(base: str, campaign: Path, tmp_path: Path) -> None:
+    other = saved_base(tmp_path / "other", seed=5, std=0.4)
+    config = TrainChatRlConfig(base=f"hf:{other}", start=f"hf:{campaign / 'start'}", reinforce=RULE)
+    with pytest.raises(CheckpointError, match="another base"):
+        TRAIN_CHAT_RL.run(config, tmp_path / "run", Silent())
+
+
+def test_tries_need_each_other() -> None:
+    with pytest.raises(ConfigError, match="tries"):
+        ChatReinforceConfig(tries=1)
+    assert np.isclose(ChatReinforceConfig(scenarios=3, tries=2).dialogues, 6)
