@@ -50,7 +50,14 @@ from parley.policies.chat.newest import answer_newest
 from parley.policies.chat.settings import MAX_REPLY_TOKENS, ChatModelSettings
 from parley.policies.chat.templates import options_of, prints_date, role_notes, write_prompt
 from parley.policies.core.responder import GREEDY, DecoderSettings, ModelReply, Responder, answer, require_known
-from parley.policies.hugging_face.caches import KeptReadings, continues_reading, logits_of_last, pads_left, shares_reading
+from parley.policies.hugging_face.caches import (
+    KeptReadings,
+    continues_reading,
+    logits_of_last,
+    padded_left,
+    pads_left,
+    shares_reading,
+)
 from parley.policies.hugging_face.models import read_placed
 from parley.policies.hugging_face.tokens import decode_marked, ends_of, longest_input, reply_room
 
@@ -224,16 +231,8 @@ class LocalChatModel:
         keeps = self._at_once > 1 and continues_reading(self.model)
         if keeps:
             cache, known = self._readings.begin(prompts)
-        # Known tokens and new ones are both padded at the left.
-        parts = [(ids[:num], ids[num:]) for ids, num in zip(prompts, known, strict=True)]
-        most_known, num_new = max(known), max(len(new) for _, new in parts)
-        gaps = [(most_known - len(old), num_new - len(new)) for old, new in parts]
-        rows = zip(parts, gaps, strict=True)
-        ids_BP = self._tensor([[*pad * first, *old, *pad * second, *new] for (old, new), (first, second) in rows])
-        rows = zip(parts, gaps, strict=True)
-        mask_BP = self._tensor(
-            [[0] * first + [1] * len(old) + [0] * second + [1] * len(new) for (old, new), (first, second) in rows]
-        )
+        padded = padded_left(prompts, known, pad[0])
+        ids_BP, mask_BP, num_new = self._tensor(padded.ids), self._tensor(padded.mask), padded.num_new
         generators = [torch.Generator().manual_seed(seed) for _, seed in questions]
         most = [int(min(decoding.max_tokens, self.prompts.longest - len(ids))) for ids in prompts]
         written: list[list[int]] = [[] for _ in questions]

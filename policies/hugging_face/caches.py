@@ -13,8 +13,9 @@ from __future__ import annotations
 import copy
 import inspect
 import logging
+from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -141,11 +142,36 @@ def _same(logits: Tensor, wanted: Tensor) -> bool:
     return logits.shape == wanted.shape and difference(logits, wanted) <= share
 
 
+class PaddedTexts(NamedTuple):
+    """Texts side by side, known tokens and new ones both padded at the left.
+
+    Args:
+        ids: tokens of each row.
+        mask: 1 where a token is of the text.
+        num_new: last columns, which are read.
+    """
+
+    ids: list[list[int]]
+    mask: list[list[int]]
+    num_new: int
+
+
+def padded_left(prompts: Sequence[Sequence[int]], known: Sequence[int], pad: int) -> PaddedTexts:
+    """Return texts side by side, of each of which so many tokens are known."""
+    parts = [(ids[:num], ids[num:]) for ids, num in zip(prompts, known, strict=True)]
+    most_known, num_new = max(known), max(len(new) for _, new in parts)
+    gaps = [(most_known - len(old), num_new - len(new)) for old, new in parts]
+    rows = list(zip(parts, gaps, strict=True))
+    ids = [[*[pad] * first, *old, *[pad] * second, *new] for (old, new), (first, second) in rows]
+    mask = [[0] * first + [1] * len(old) + [0] * second + [1] * len(new) for (old, new), (first, second) in rows]
+    return PaddedTexts(ids, mask, num_new)
+
+
 class KeptReadings:
     """Keys and values of texts that a model has read, so that a longer text is read from where it goes on.
 
     The messages of a conversation are so read once, and not again at every turn; what several conversations begin with, such as
-    a system's text, is read once for all. Only caches of plain attention are kept, the newest first, and none of them once a
+    a system's text, is read once for all, and so is a text that several rows repeat. Only caches of plain attention are kept, the newest first, and none of them once a
     weight has changed.
 
     Args:
@@ -153,7 +179,7 @@ class KeptReadings:
         most_bytes: of all keys and values.
     """
 
-    def __init__(self, model: Any, most_bytes: int = 2**29) -> None:
+    def __init__(self, model: Any, most_bytes: int = 2**30) -> None:
         self._model, self._most_bytes = model, most_bytes
         self._kept: dict[tuple[int, ...], list[tuple[Tensor, Tensor]]] = {}
         self._ids: dict[tuple[int, ...], np.ndarray] = {}
@@ -175,6 +201,9 @@ class KeptReadings:
             read = self._model(input_ids=beginning, use_cache=True, **logits_of_last(self._model, 1))
             self.keep([rows[0][:shared].tolist()], read.past_key_values, torch.ones_like(beginning))
             matches = [self._longest(row) for row in rows]
+        if again := self._repeated(prompts, [known for _, known in matches]):
+            self._read(again)
+            matches = [self._longest(row) for row in rows]
         longest = max(known for _, known in matches)
         if not longest:
             return None, [0] * len(prompts)
@@ -193,6 +222,24 @@ class KeptReadings:
                 sides.append(filled_BHPD)
             cache.update(*sides, number)
         return cache, [known for _, known in matches]
+
+    def _repeated(self, prompts: Sequence[Sequence[int]], known: Sequence[int]) -> list[list[int]]:
+        """Return the texts that several rows have, without their last token, of which much is left to read."""
+        counts = Counter(map(tuple, prompts))
+        left = {tuple(prompt): len(prompt) - 1 - num for prompt, num in zip(prompts, known, strict=True)}
+        return [list(text[:-1]) for text, count in counts.items() if count > 1 and left[text] > _PROMPT]
+
+    def _read(self, texts: Sequence[Sequence[int]]) -> None:
+        """Read different texts side by side, from where they are known, and keep them."""
+        cache, known = self.begin(texts)
+        padded, device = padded_left(texts, known, 0), self._model.get_input_embeddings().weight.device
+        ids_BP, mask_BP = torch.tensor(padded.ids, device=device), torch.tensor(padded.mask, device=device)
+        given: dict[str, Any] = logits_of_last(self._model, 1)
+        if len(texts) > 1:
+            positions_BP = (mask_BP.cumsum(1) - 1).clamp(min=0)
+            given |= {"attention_mask": mask_BP, "position_ids": positions_BP[:, -padded.num_new :]}
+        read = self._model(input_ids=ids_BP[:, -padded.num_new :], past_key_values=cache, use_cache=True, **given)
+        self.keep(texts, read.past_key_values, mask_BP)
 
     def keep(self, texts: Sequence[Sequence[int]], cache: Any, mask_BP: Tensor) -> None:
         """Keep what was read of texts.

@@ -392,6 +392,26 @@ def test_a_conversation_is_read_once_over_its_turns_and_answers_stay_the_same() 
         ]
 
 
+def test_a_text_that_several_chats_repeat_is_read_once() -> None:
+    reads: list[tuple[int, int]] = []
+    model, alone = (LocalChatModel("tiny", *tiny_chat(positions=64), size) for size in (8, 1))
+    forward = model.model.forward
+    model.model.forward = lambda *, input_ids, **rest: (
+        reads.append(tuple(input_ids.shape)) or forward(input_ids=input_ids, **rest)
+    )
+    model.model.forward.__signature__ = inspect.signature(forward)
+    texts = ("hello there you fool", "what are you ?", "oh well how are you ?")
+    chats = [said(text, "a fool .", text) for text in texts for _ in range(3)]
+    drawn = ChatDecoding(temperature=1.0, max_tokens=4)
+    answers = model.answer(chats, decoding=drawn, seeds=range(9))
+    # Each text once, and of the nine chats no more than their ends.
+    # The three texts once, side by side; of the eight chats that are answered together only their last tokens.
+    assert [rows for rows, _ in reads].count(3) == 1
+    assert {num for rows, num in reads if rows == 8} == {1}
+    expected = [alone.answer([chat], decoding=drawn, seeds=[seed])[0].text for seed, chat in enumerate(chats)]
+    assert [answer.text for answer in answers] == expected
+
+
 def test_readings_are_forgotten_when_weights_change_and_kept_within_their_room() -> None:
     model, _ = tiny_chat(positions=64)
     readings = KeptReadings(model, most_bytes=1)
