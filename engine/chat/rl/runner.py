@@ -215,9 +215,9 @@ class ChatRunner(ReproducibleRunner):
         require(self.config.driver)
         started = time.monotonic()
         played: dict[int, dict[str, Any]] = {}
-        for _, dialogues in dealt:
-            played |= self._played(dialogues)
-        index = np.array([number for number, _ in dealt], dtype=np.int64)
+        for batch in dealt:
+            played |= self._played(batch[1])
+        index = np.array([batch[0] for batch in dealt], dtype=np.int64)
         seconds = time.monotonic() - started
         return {"index": index, "played": played, "weights": self._weights_seq_no, "seconds": seconds}
 

@@ -53,7 +53,7 @@ class ChatReinforceConfig(Configuration):
 
     clip: ClassVar[float] = 1.0
     """Largest norm of the whole gradient."""
-    rows_at_once: ClassVar[int] = 8
+    rows_at_once: ClassVar[int] = 2
     """Conversations of a pass of the learner, which sums their gradients; bounds its memory."""
     most_silent: ClassVar[float] = 0.5
     """Share of the learner's answers without a word from which it counts as silent."""

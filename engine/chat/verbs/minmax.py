@@ -16,6 +16,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
+from shutil import copytree
 from typing import Any, ClassVar
 
 import numpy as np
@@ -181,7 +182,7 @@ class ChatCampaign(CampaignAdapter[HardenChatConfig]):
         said = [lost_words(rows, self._label(model), known) for model in defenders.values()]
         outcome = self.outcome(best)
         endings = {PROMPT: PROMPTED, START: BEFORE, CONTROL: PLAIN, FROZEN_CONTROL: FROZEN, AFTER: RESULT}
-        target_of = {f"{name}-attacker": name for name in defenders}
+        target_of: dict[str, str | int] = {f"{name}-attacker": name for name in defenders}
         target_of |= {self.attacker(number): number for number in range(len(known))}
         learned, gained = {}, {}
         start = self._label(self._first_attacker)
@@ -210,12 +211,13 @@ class ChatCampaign(CampaignAdapter[HardenChatConfig]):
         )
 
     def store(self, best: int, folder: Path) -> None:
-        from shutil import copytree
-
         from parley.policies.core.responder import model_inside
         from parley.policies.hugging_face.models import write_aside
 
-        write_aside(folder, lambda aside: copytree(model_inside(Path(self.model(best))), aside))
+        def write(aside: Path) -> None:
+            copytree(model_inside(Path(self.model(best))), aside)
+
+        write_aside(folder, write)
 
     def attacker(self, number: int) -> str:
         """Name the stage of the attacker that learned on the defender of a round."""
