@@ -90,11 +90,11 @@ def lost_words(rows: Sequence[Row], defender: str, attackers: Sequence[str]) -> 
         defender: its label.
         attackers: their labels.
     """
-    said: dict[int, dict[str, float]] = {}
+    words: dict[int, dict[str, float]] = {}
     for row in finished(rows):
         if row["defender"] == defender and row["attacker"] in attackers:
-            said.setdefault(row["scenario"], {})[row["attacker"]] = float(row["spelling"] != "")
-    whole = [said[number] for number in sorted(said) if len(said[number]) == len(set(attackers))]
+            words.setdefault(row["scenario"], {})[row["attacker"]] = float(row["spelling"] != "")
+    whole = [words[number] for number in sorted(words) if len(words[number]) == len(set(attackers))]
     return np.array([[answers[name] for name in attackers] for answers in whole]).reshape(-1, len(attackers))
 
 

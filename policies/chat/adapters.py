@@ -14,7 +14,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -85,22 +85,21 @@ class SharedBase:
         Raises:
             CheckpointError: a layer still reads with another one.
         """
+        from peft.tuners.tuners_utils import BaseTunerLayer
+
         if name:
             self._peft.base_model.enable_adapter_layers()
             self._peft.set_adapter(name)
         elif self._peft is not None:
             self._peft.base_model.disable_adapter_layers()
-        for layer in self._layers():
+        for layer in self.model.modules():
+            if not isinstance(layer, BaseTunerLayer):
+                continue
             active = [] if layer.disable_adapters else list(layer.active_adapters)
             if active != ([name] if name else []):
                 got = f"{active}, wanted {name or 'none'}"
                 raise CheckpointError("a layer of the base reads with another adapter", where=self.name, got=got)
         yield
-
-    def _layers(self) -> list[Any]:
-        from peft.tuners.tuners_utils import BaseTunerLayer
-
-        return [module for module in self.model.modules() if isinstance(module, BaseTunerLayer)]
 
     def write(self, name: str, folder: Path) -> None:
         """Store an adapter alone, beside the digest of the base.
@@ -162,8 +161,9 @@ def shared_base(base: str, settings: ChatModelSettings) -> SharedBase:
     return shared
 
 
+@cache
 def load_adapted(name: str, settings: ChatModelSettings) -> AdaptedChatModel:
-    """Return the adapter of an address (`is_adapter`) as a chat model on the base that it shares with others.
+    """Return the adapter of an address (`is_adapter`) as a chat model on the base that it shares with others; it is kept.
 
     Raises:
         CheckpointError: as `SharedBase.add`.

@@ -62,7 +62,10 @@ def chat_model(name: str, settings: ChatModelSettings, *, answers: Path | None) 
         # A user's own file may change between two runs of a process.
         model = load_chat_model(name, settings)
     else:
-        model = (_adapted if name.startswith(HUGGING_FACE) and _is_adapter(name) else _loaded)(name, settings)
+        from parley.policies.chat.adapters import is_adapter, load_adapted
+
+        is_shared = name.startswith(HUGGING_FACE) and is_adapter(name)
+        model = load_adapted(name, settings) if is_shared else _loaded(name, settings)
     return kept_answers(model, answers)
 
 
@@ -93,20 +96,6 @@ def require_address(name: str) -> None:
 @lru_cache(maxsize=4)
 def _loaded(name: str, settings: ChatModelSettings) -> ChatModel:
     return load_chat_model(name, settings)
-
-
-def _is_adapter(name: str) -> bool:
-    from parley.policies.chat.adapters import is_adapter
-
-    return is_adapter(name)
-
-
-@lru_cache(maxsize=None)
-def _adapted(name: str, settings: ChatModelSettings) -> ChatModel:
-    """Return an adapter on the base that it shares; each takes some MB."""
-    from parley.policies.chat.adapters import load_adapted
-
-    return load_adapted(name, settings)
 
 
 class PlacedUtterance(NamedTuple):

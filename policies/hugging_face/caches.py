@@ -171,8 +171,8 @@ class KeptReadings:
     """Keys and values of texts that a model has read, so that a longer text is read from where it goes on.
 
     The messages of a conversation are so read once, and not again at every turn; what several conversations begin with, such as
-    a system's text, is read once for all, and so is a text that several rows repeat. Only caches of plain attention are kept, the newest first, and none of them once a
-    weight has changed.
+    a system's text, is read once for all, and so is a text that several rows repeat. Only caches of plain attention are kept,
+    the newest first, and none of them once a weight has changed.
 
     Args:
         model: its layers.

@@ -128,13 +128,14 @@ class ChatReinforce(DistributedAlgorithm):
     def dealt(self, update: int) -> list[Dealt]:
         """Return the dialogues of an update; the tries of a scenario follow each other."""
         rule, spec = self.config.reinforce, self.config.spec
+        shares = np.array(self.config.shares) / max(sum(self.config.shares), 1e-12)
         dialogues = []
         for number in range(update * rule.scenarios, (update + 1) * rule.scenarios):
             draws = stream(spec.seed, "opponent", number)
             is_harmless = spec.side == DEFENDER and (draws.random() < rule.harmless or not self.config.opponents)
             met = USER
             if not is_harmless:
-                met = self.config.opponents[int(draws.choice(len(self.config.opponents), p=_normal(self.config.shares)))]
+                met = self.config.opponents[int(draws.choice(len(self.config.opponents), p=shares))]
             dialogues += [Dealt(number * rule.tries + index, number, met) for index in range(rule.tries)]
         return dialogues
 
@@ -254,11 +255,6 @@ def advantages_of(rewards_GK: np.ndarray, baseline: str) -> np.ndarray:
         advantages = np.divide(centred_GK, deviations_G1, out=np.zeros_like(centred_GK), where=deviations_G1 > 0)
     # Rounding is no lesson.
     return np.where(np.ptp(rewards_GK, axis=1, keepdims=True) > 0, advantages, 0.0)
-
-
-def _normal(shares: Sequence[float]) -> np.ndarray:
-    values = np.asarray(shares, dtype=np.float64)
-    return values / values.sum()
 
 
 def _outcomes(played: Sequence[Mapping[str, Any]], dialogues: Sequence[Dealt]) -> dict[str, float]:

@@ -86,7 +86,7 @@ class AdapterModule(TorchRLModule):
         return {}
 
 
-class Turn(NamedTuple):
+class OwnTurn(NamedTuple):
     """One text of the learner: the tokens that it read, and those that it wrote, the end among them."""
 
     read: list[int]
@@ -101,11 +101,11 @@ class RecordedChatModel(AdaptedChatModel):
     """
 
     def _answer(self, prompt: Any, ids: Sequence[int], end: int | None) -> Any:
-        self._recorded.append(Turn(prompt.ids, [*ids, *([] if end is None else [end])]))
+        self._recorded.append(OwnTurn(prompt.ids, [*ids, *([] if end is None else [end])]))
         return super()._answer(prompt, ids, end)
 
     def answer(self, chats: Sequence[Any], *, decoding: ChatDecoding, seeds: Sequence[int] = ()) -> list[Any]:
-        self._recorded: list[Turn] = []
+        self._recorded: list[OwnTurn] = []
         answers, order = {}, []
         for index, answer in self.arriving(chats, decoding=decoding, seeds=seeds):
             answers[index] = answer
@@ -125,7 +125,7 @@ class LearningPlayer:
 
     def __init__(self, name: str, model: RecordedChatModel, decoding: ChatDecoding) -> None:
         self.name, self._model, self._decoding = name, model, decoding
-        self.turns: dict[int, list[Turn]] = {}
+        self.turns: dict[int, list[OwnTurn]] = {}
 
     def speak(self, views: Sequence[SeatView]) -> list[str]:
         """Return its next texts; an answer without text is a message without words."""
@@ -158,7 +158,7 @@ class Company:
         return texts
 
 
-def sequences(turns: Sequence[Turn]) -> list[tuple[list[int], list[bool]]]:
+def sequences(turns: Sequence[OwnTurn]) -> list[tuple[list[int], list[bool]]]:
     """Return the tokens of a dialogue that are read at once, and which of them are the learner's own."""
     whole: list[tuple[list[int], list[bool]]] = []
     for turn in turns:
@@ -253,7 +253,7 @@ class ChatRunner(ReproducibleRunner):
         return self._opponents[name]
 
 
-def _row(game: SecretGame, row: int, side: int, turns: Sequence[Turn]) -> dict[str, Any]:
+def _row(game: SecretGame, row: int, side: int, turns: Sequence[OwnTurn]) -> dict[str, Any]:
     """Return a finished dialogue: reward, outcome, language, and sequences of tokens."""
     own = game.turns[row][side::2]
     return {

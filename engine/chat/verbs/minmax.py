@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from functools import cache
 from pathlib import Path
 from shutil import copytree
 from typing import Any, ClassVar
@@ -179,7 +178,7 @@ class ChatCampaign(CampaignAdapter[HardenChatConfig]):
 
     def known(self, best: int) -> KnownAdversaries:
         rows, defenders, known = self._final(), self._defenders(best), self._labels(best)
-        said = [lost_words(rows, self._label(model), known) for model in defenders.values()]
+        words_lost = [lost_words(rows, self._label(model), known) for model in defenders.values()]
         outcome = self.outcome(best)
         endings = {PROMPT: PROMPTED, START: BEFORE, CONTROL: PLAIN, FROZEN_CONTROL: FROZEN, AFTER: RESULT}
         target_of: dict[str, str | int] = {f"{name}-attacker": name for name in defenders}
@@ -202,8 +201,8 @@ class ChatCampaign(CampaignAdapter[HardenChatConfig]):
         return KnownAdversaries(
             targets=[columns[endings[name]] for name in defenders],
             adversaries=known,
-            gains_TA=[[clustered_rate(said_G) for said_G in said_GA.T] for said_GA in said],
-            best=[best_index(said_GA) for said_GA in said],
+            gains_TA=[[clustered_rate(said_G) for said_G in said_GA.T] for said_GA in words_lost],
+            best=[best_index(said_GA) for said_GA in words_lost],
             measured=[outcome[f"{EXPLOITABILITY}{endings[name]}"] for name in defenders],
             learned=learned,
             gained=gained,
@@ -247,7 +246,8 @@ class ChatCampaign(CampaignAdapter[HardenChatConfig]):
         return [*SCRIPTED, self._label(self._first_attacker), *self._known(best)]
 
     def _final(self) -> list[dict[str, Any]]:
-        return _rows_of(self.path / FINAL)
+        rows: list[dict[str, Any]] = RunFolder.load(self.path / FINAL).read_rows().to_pylist()
+        return rows
 
     def _label(self, model: str) -> str:
         config = SecretConfig(defenders=model if model == self.config.base else f"{HUGGING_FACE}{model}")
@@ -299,13 +299,6 @@ class ChatCampaign(CampaignAdapter[HardenChatConfig]):
             workers=config.workers,
             address=config.address,
         )
-
-
-@cache
-def _rows_of(path: Path) -> list[dict[str, Any]]:
-    """Return the rows of the last match, which is finished."""
-    rows: list[dict[str, Any]] = RunFolder.load(path).read_rows().to_pylist()
-    return rows
 
 
 def rloo() -> HardenChatConfig:

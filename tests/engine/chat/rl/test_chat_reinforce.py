@@ -14,7 +14,7 @@ import torch.nn.functional as F
 
 from parley.engine.chat.rl.algorithm import ChatReinforce, ChatReinforceAlgorithmConfig, advantages_of
 from parley.engine.chat.rl.learner import batch_rows
-from parley.engine.chat.rl.runner import ChatLearnerSpec, Turn, sequences
+from parley.engine.chat.rl.runner import ChatLearnerSpec, OwnTurn, sequences
 from parley.engine.chat.rl.settings import ChatReinforceConfig
 from parley.engine.core.ray.session import RaySession
 from parley.engine.core.rllib import reproducible as state
@@ -88,7 +88,7 @@ def trained(made: Any, updates: int) -> tuple[dict[str, torch.Tensor], list[dict
 
 
 def test_turns_of_a_dialogue_are_one_sequence_until_a_template_writes_them_otherwise() -> None:
-    turns = [Turn([1, 2], [3, 4]), Turn([1, 2, 3, 4, 5], [6]), Turn([1, 2, 3, 9, 5, 6, 7], [8])]
+    turns = [OwnTurn([1, 2], [3, 4]), OwnTurn([1, 2, 3, 4, 5], [6]), OwnTurn([1, 2, 3, 9, 5, 6, 7], [8])]
     first, second = sequences(turns)
     assert first == ([1, 2, 3, 4, 5, 6], [False, False, True, True, False, True])
     assert second == ([1, 2, 3, 9, 5, 6, 7, 8], [*[False] * 7, True])

@@ -6,6 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 import pytest
 
+from parley.engine.chat.metrics import ENDINGS as CHAT_ENDINGS
+from parley.engine.chat.metrics import GAINS as CHAT_GAINS
+from parley.engine.chat.metrics import USED
+from parley.engine.chat.verbs.minmax import MINMAX_CHAT
 from parley.engine.core.page.content import Report, Run
 from parley.engine.core.page.page import load_chapters, render
 from parley.engine.core.stats.known import EXPLOITABILITY
@@ -94,6 +98,14 @@ RUNS: Mapping[str, Callable[[], Sequence[Run]]] = {
     "judges": lambda: [judges()],
     "hardened-friends": lambda: [
         measured("minmax-friends", *(f"{EXPLOITABILITY}{ending}" for ending in ENDINGS.values()), *GAINS.values())
+    ],
+    "chat-minmax": lambda: [
+        measured(
+            MINMAX_CHAT.name,
+            *(f"{EXPLOITABILITY}{ending}" for ending in CHAT_ENDINGS.values()),
+            *CHAT_GAINS.values(),
+            USED,
+        )
     ],
     "collaboration": lambda: [friends()],
     "secret": lambda: [measured(EVALUATE_SECRET.name, f"{SCORE}.{LONG.replace(' ', '-')}", f"{SCORE}.naive")],
