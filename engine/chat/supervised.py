@@ -6,7 +6,7 @@ once, and the loss is that of the seat's own tokens.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -15,7 +15,8 @@ import numpy as np
 from parley.engine.core.stats.statistics import Estimate, ratio_of_sums
 from parley.envs.core.errors import ConfigError
 from parley.policies.chat.addresses import is_local, weights_of
-from parley.policies.chat.model import Chat, ScoringChatModel
+from parley.policies.chat.model import Chat, ChatModel
+from parley.policies.chat.settings import ChatModelSettings
 
 if TYPE_CHECKING:
     from parley.policies.chat.predictor import ChatLessons, ChatPredictor
@@ -52,14 +53,14 @@ class ChatGame(Protocol):
     def teachers(self) -> str:
         """Those whose texts are learned, in words."""
 
-    def dialogues(self, split: str) -> Sequence[SeatDialogue]:
-        """Return the dialogues of one of `SPLITS`."""
+    def dialogues(self, split: str, limit: int = 0) -> Sequence[SeatDialogue]:
+        """Return the dialogues of one of `SPLITS`, the first `limit` at most; all for 0."""
 
-    def measure(self, model: ScoringChatModel, dialogues: Sequence[Any]) -> Mapping[str, Estimate]:
+    def measure(self, load: Callable[[], ChatModel], dialogues: Sequence[Any]) -> Mapping[str, Estimate]:
         """Return figures of a model on dialogues beside its perplexity, by name.
 
         Args:
-            model: the base, or the base with its adapters.
+            load: gives the model, the base or the base with its adapters; not called for nothing.
             dialogues: of this game.
         """
 
@@ -102,6 +103,11 @@ class ChatBase:
         return ChatLessons(tokenizer, lessons, self.end_id, self.longest)
 
 
+def playing(device: str, date: str) -> ChatModelSettings:
+    """Return the settings by which a model is loaded to be measured as it plays; arguments as of `load_base`."""
+    return ChatModelSettings(device=device, date=date, batch_size=16)
+
+
 def load_base(address: str, device: str, date: str) -> ChatBase:
     """Return a base by its address.
 
@@ -120,7 +126,6 @@ def load_base(address: str, device: str, date: str) -> ChatBase:
     from parley.envs.core.storage.copies import fetched_model
     from parley.policies.chat.local import load_local
     from parley.policies.chat.predictor import require_peft
-    from parley.policies.chat.settings import ChatModelSettings
     from parley.policies.core.responder import model_inside
     from parley.policies.hugging_face.gguf import is_adapter_alone
     from parley.policies.hugging_face.tokens import ends_of, longest_input, reply_end
@@ -128,7 +133,7 @@ def load_base(address: str, device: str, date: str) -> ChatBase:
     require_peft()
     if is_adapter_alone(model_inside(fetched_model(weights_of(address)))):
         raise ConfigError("an adapter is no base", where=address, fix="name the base that it was trained on")
-    chat_model = load_local(address, ChatModelSettings(device=device, date=date))
+    chat_model = load_local(address, playing(device, date))
     model, tokenizer = chat_model.model, chat_model.tokenizer
     if not tokenizer.chat_template:
         fix = "name a model that was tuned to chat, or write a chat_template into its tokenizer_config.json"

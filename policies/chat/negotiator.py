@@ -109,6 +109,18 @@ def choice(view: SideView, row: int, tactic: str = "", then: Sequence[tuple[bool
     return head, *merged([*messages, Message("user", f"The talk has ended. {_form(view, row)}")])
 
 
+def seat_moves(view: SideView, row: int, turns: Sequence[tuple[bool, str]]) -> list[tuple[Chat, str]]:
+    """Return what a side reads before each of its utterances in a dialogue, and the utterance.
+
+    Args:
+        view: of the side, before the dialogue.
+        row: the dialogue.
+        turns: of the whole dialogue: whether each is its own, and its words.
+    """
+    own = (number for number, (is_own, _) in enumerate(turns) if is_own)
+    return [(talk(view, row, then=turns[:number]), turns[number][1] or SILENCE) for number in own]
+
+
 def question(domain: Domain, counts: Numbers) -> Chat:
     """Return the question for a choice alone: no rules, no values and no talk before it."""
     return (Message("user", _question(domain, counts)),)

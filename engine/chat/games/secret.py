@@ -6,7 +6,7 @@ users. One adapter may learn both seats, half of the dialogues each: the system 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ from parley.envs.core.seeds import derive_seed, stream
 from parley.envs.secret.game import ATTACKER, DEFENDER, NAMES, SeatView, SecretGame, SecretRules, play_secret
 from parley.envs.secret.players import make_secret_player
 from parley.envs.secret.scenarios import random_secret
-from parley.policies.chat.model import ScoringChatModel
+from parley.policies.chat.model import ChatModel
 from parley.policies.chat.secret import secret_moves
 
 TEACHERS = ("mix", "only-text")
@@ -52,15 +52,15 @@ class ScriptedSecrets(ChatGame):
     def teachers(self) -> str:
         return " and ".join(TEACHERS[side] for side in self.sides)
 
-    def dialogues(self, split: str) -> list[SeatDialogue]:
-        """Return the dialogues of a split, those of two seats by turns."""
+    def dialogues(self, split: str, limit: int = 0) -> list[SeatDialogue]:
+        """Return the dialogues of a split, those of two seats by turns; the first `limit` at most."""
         num = self.num if split == TRAIN else max(2, self.num // 10)
         played = [self.played(side, split, -(-num // len(self.sides))) for side in self.sides]
         return [
             SeatDialogue(secret_moves(view, turns), sum(len(text.split()) + 1 for text in turns[view.side :: 2]))
             for pair in zip(*played, strict=True)
             for view, turns in pair
-        ][:num]
+        ][: min(num, limit or num)]
 
     def played(self, side: int, split: str, num: int) -> list[tuple[SeatView, tuple[str, ...]]]:
         """Return dialogues of one seat, each as its view before the dialogue and all turns.
@@ -85,7 +85,7 @@ class ScriptedSecrets(ChatGame):
                 dialogues.append((before, tuple(game.turns[0])))
         return dialogues
 
-    def measure(self, model: ScoringChatModel, dialogues: Sequence[Any]) -> Mapping[str, Estimate]:
+    def measure(self, load: Callable[[], ChatModel], dialogues: Sequence[Any]) -> Mapping[str, Estimate]:
         """Return nothing: whether a seat is played better, `parley evaluate secret` tells."""
         return {}
 

@@ -6,17 +6,18 @@ seats of its game, because the system message tells it which seat it has; an ada
 the adapter alone, as safetensors, beside the digest of its base. So `hf:RUN` is a model in every other verb, and many runs need
 one copy of the base on the disk.
 
-Measured on held-out dialogues, before and after: perplexity per word. Whether a seat is played better, the game's own verbs
-tell.
+Measured on held-out dialogues, before and after: perplexity per word, and how often a negotiator's choice is right. Whether a
+seat is played better, the game's own verbs tell.
 """
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from parley.engine.chat.supervised import (
     SPLITS,
@@ -28,31 +29,44 @@ from parley.engine.chat.supervised import (
     SeatDialogue,
     load_base,
     perplexities,
+    playing,
 )
 from parley.engine.core.runs.documents import SUMMARY
 from parley.engine.core.runs.run_folder import RunFolder
-from parley.engine.core.stats.statistics import LOWER_FOR_BOTH, Metric
+from parley.engine.core.stats.statistics import FOR_BOTH, LOWER_FOR_BOTH, Estimate, Metric
 from parley.engine.core.verbs.checkpoints import require_device, threads
 from parley.engine.core.verbs.job import Job, Reporter, Summary
 from parley.engine.core.verbs.supervised import EPOCHS, RESUME_SAFE, STATE, SupervisedConfig, run_fit
 from parley.envs.core.config import NumItems
+from parley.envs.core.errors import ConfigError
 from parley.envs.core.storage.copies import CHECKPOINT
-from parley.envs.core.storage.uris import display_path
+from parley.envs.core.storage.uris import HUGGING_FACE, display_path
 from parley.envs.corpora.arrow import root_words
 from parley.envs.secret.game import NAMES, SecretRules
 from parley.policies.chat.settings import DateSettings, LoraSettings
 from parley.policies.core.settings import FitConfig
 
+if TYPE_CHECKING:
+    from parley.policies.chat.model import ChatModel
+    from parley.policies.chat.predictor import ChatPredictor
+
 BEFORE = "_before"
-_PPL = Metric(
-    "test perplexity", LOWER_FOR_BOTH, "exp of nats per word of the seat's own texts, their ends among the words", "perplexity"
-)
-_NLL = Metric("test loss", LOWER_FOR_BOTH, "nats per own token of the seat")
+_MEASURES = {
+    "ppl_word": Metric(
+        "perplexity", LOWER_FOR_BOTH, "exp of nats per word of the seat's own texts, their ends among the words", "perplexity"
+    ),
+    "nll": Metric("loss", LOWER_FOR_BOTH, "nats per own token of the seat"),
+    "selection_accuracy": Metric(
+        "choices right", FOR_BOTH, "share of negotiations that end in a deal or no agreement, chosen as in play", "rate"
+    ),
+}
 LEARNED = {
-    "test_ppl_word": _PPL._replace(main=True),
-    f"test_ppl_word{BEFORE}": _PPL._replace(title="test perplexity, before"),
-    "test_nll": _NLL,
-    f"test_nll{BEFORE}": _NLL._replace(title="test loss, before"),
+    f"{split}_{name}{when}": metric._replace(
+        title=f"{split} {metric.title}{', before' if when else ''}", main=split == TEST and not when and name != "nll"
+    )
+    for split in (TEST, VALIDATION)
+    for name, metric in _MEASURES.items()
+    for when in ("", BEFORE)
 }
 
 
@@ -67,20 +81,37 @@ class TrainChatConfig(SupervisedConfig, DateSettings):
 
     base: str = ""
     """Causal model that stays as it is: hf:FOLDER or gguf:FILE, with a chat template."""
+    game: Literal["secret", "negotiation"] = "secret"
+    """Game whose seats are learned: secret, from scripted play, or negotiation, from the dialogues of a corpus."""
     role: Literal["attacker", "defender", "both"] = "both"
-    """Seat that is learned; one adapter learns both, half of the dialogues each."""
+    """Seat that is learned; one adapter learns both. A negotiation is always learned from both sides."""
     dialogues: NumItems = 800
-    """Scripted dialogues that are learned from; a tenth as many choose the epoch, and as many are measured."""
+    """Secret game: scripted dialogues that are learned from; a tenth as many choose the epoch, and as many are measured."""
     rules: SecretRules = field(default_factory=SecretRules)
-    """Limits of a dialogue."""
+    """Secret game: limits of a dialogue."""
+    corpus: str = "dealornodeal"
+    """Negotiation: registered corpus (parley data list), or path/file.py:NAME."""
     lora: LoraSettings = field(default_factory=LoraSettings)
     """The adapters."""
     fit: FitConfig = field(default_factory=chat_recipe)
     """The recipe."""
 
+    added: ClassVar[Mapping[str, Any]] = {"game": "secret", "corpus": "dealornodeal"}
+
 
 def game_of(config: TrainChatConfig) -> ChatGame:
-    """Return the game of a training, with the dialogues that its settings name."""
+    """Return the game of a training, with the dialogues that its settings name.
+
+    Raises:
+        ConfigError: one side of a negotiation was named.
+    """
+    if config.game == "negotiation":
+        from parley.engine.chat.games.negotiation import RecordedNegotiations
+
+        if config.role != "both":
+            what, fix = "one adapter learns both sides of a negotiation, which have the same rules", "leave --role out"
+            raise ConfigError(what, where="--role", got=config.role, fix=fix)
+        return RecordedNegotiations(config.corpus, config.data_root)
     from parley.engine.chat.games.secret import ScriptedSecrets
 
     sides = range(len(NAMES)) if config.role == "both" else (NAMES.index(config.role),)
@@ -97,7 +128,7 @@ class ChatTraining:
         base: the base.
         dialogues: by split.
         learned: the lessons that choose weights (train) and epoch (validation), as the base reads them.
-        measured: the texts of the test split alone, as the base reads them.
+        measured: the texts of validation and test alone, as the base reads them.
     """
 
     config: TrainChatConfig
@@ -105,7 +136,7 @@ class ChatTraining:
     base: ChatBase
     dialogues: Mapping[str, Sequence[SeatDialogue]]
     learned: Mapping[str, Any]
-    measured: Any
+    measured: Mapping[str, Any]
 
 
 def lora() -> TrainChatConfig:
@@ -115,7 +146,7 @@ def lora() -> TrainChatConfig:
 
 def quick() -> TrainChatConfig:
     """Learn from 80 dialogues, for a first look."""
-    return TrainChatConfig(dialogues=80)
+    return TrainChatConfig(dialogues=80, limit=80)
 
 
 class TrainChat(Job[TrainChatConfig, ChatTraining, Summary]):
@@ -139,9 +170,9 @@ class TrainChat(Job[TrainChatConfig, ChatTraining, Summary]):
         """
         require_device(config.device, "--device")
         game, base = game_of(config), load_base(config.base, config.device, config.date)
-        dialogues = {split: game.dialogues(split) for split in SPLITS}
-        learned = {split: base.lessons([dialogue.learned for dialogue in dialogues[split]]) for split in (TRAIN, VALIDATION)}
-        measured = base.lessons([dialogue.moves for dialogue in dialogues[TEST]])
+        dialogues = {split: game.dialogues(split, config.limit) for split in SPLITS}
+        learned = {split: base.lessons([one.learned for one in dialogues[split]]) for split in (TRAIN, VALIDATION)}
+        measured = {split: base.lessons([one.moves for one in dialogues[split]]) for split in (VALIDATION, TEST)}
         return ChatTraining(config, game, base, dialogues, learned, measured)
 
     def work(self, run: RunFolder, prepared: ChatTraining, reporter: Reporter) -> Summary:
@@ -150,36 +181,36 @@ class TrainChat(Job[TrainChatConfig, ChatTraining, Summary]):
         Raises:
             DivergenceError: the loss is no finite number.
         """
+        from parley.policies.chat.local import load_local
         from parley.policies.chat.predictor import ChatPredictor, adapted
         from parley.policies.core.fitting.loop import Fit
         from parley.policies.hugging_face.models import write_adapter
 
-        config, game, base = prepared.config, prepared.game, prepared.base
-        num_words = sum(dialogue.num_words for dialogue in prepared.dialogues[TEST])
+        config, base, learned = prepared.config, prepared.base, prepared.learned
+        metrics: dict[str, Estimate] = {}
+
+        def measure(predictor: ChatPredictor, play: Callable[[], ChatModel], when: str) -> None:
+            reporter.stage(f"measuring {'the base' if when else 'the adapter'}", 0, "")
+            for split, lessons in prepared.measured.items():
+                dialogues = prepared.dialogues[split]
+                figures = perplexities(predictor, lessons, sum(one.num_words for one in dialogues))
+                figures |= prepared.game.measure(play, dialogues)
+                metrics.update({f"{split}_{name}{when}": figure for name, figure in figures.items()})
+
         with threads(config.threads):
+            # The base plays before its layers are exchanged.
+            measure(ChatPredictor(base.chat_model.model), lambda: base.chat_model, BEFORE)
             predictor = ChatPredictor(adapted(base.chat_model.model, config.lora, config.seed).to(config.device))
-            with predictor.model.disable_adapter():
-                before = perplexities(predictor, prepared.measured, num_words)
-            fit = Fit(
-                predictor,
-                prepared.learned[TRAIN],
-                prepared.learned[VALIDATION],
-                config.fit,
-                config.seed,
-                run.path / STATE,
-                fresh=False,
-            )
+            fit = Fit(predictor, learned[TRAIN], learned[VALIDATION], config.fit, config.seed, run.path / STATE, fresh=False)
             run_fit(fit, run, reporter)
-            reporter.stage("measuring the adapter", 0, "")
-            after = perplexities(predictor, prepared.measured, num_words)
             write_adapter(predictor.model, base.chat_model.tokenizer, config.base, run.path / CHECKPOINT)
-        metrics = {f"{TEST}_{name}": value for name, value in after.items()}
-        metrics |= {f"{TEST}_{name}{BEFORE}": value for name, value in before.items()}
+            stored = f"{HUGGING_FACE}{run.path / CHECKPOINT}"
+            measure(predictor, cache(lambda: load_local(stored, playing(config.device, config.date))), "")
         num = len(prepared.dialogues[TRAIN])
         return Summary(
-            f"{game.title} on {config.base}",
-            f"{num:,} dialogues of {game.teachers}, {len(fit.history)} epochs, seed {config.seed}.",
-            metrics,
+            f"{prepared.game.title} on {config.base}",
+            f"{num:,} dialogues of {prepared.game.teachers}, {len(fit.history)} epochs, seed {config.seed}.",
+            {name: metrics[name] for name in LEARNED if name in metrics},
         )
 
     def models(self, config: TrainChatConfig) -> Mapping[str, str]:
