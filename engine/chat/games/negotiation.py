@@ -19,11 +19,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from parley.engine.chat.supervised import TEST, TRAIN, VALIDATION, SeatDialogue
+from parley.engine.chat.supervised import TEST, TRAIN, VALIDATION, ChatGame, SeatDialogue
 from parley.engine.core.stats.statistics import Estimate, rate
 from parley.envs.corpora.arrow import data_root as resolve_data_root
 from parley.envs.corpora.lines import corpus_named
-from parley.envs.negotiation.corpora.catalogue import CorpusText, find_negotiations
+from parley.envs.negotiation.corpora.catalogue import find_negotiations
 from parley.envs.negotiation.corpora.dealornodeal import DialogueRecord
 from parley.envs.negotiation.domain import Domain, Numbers
 from parley.envs.negotiation.game import NegotiationGame
@@ -57,7 +57,7 @@ class NegotiationDialogue(SeatDialogue):
 
 
 @dataclass(frozen=True)
-class RecordedNegotiations:
+class RecordedNegotiations(ChatGame):
     """The dialogues of a corpus.
 
     Args:
@@ -77,9 +77,10 @@ class RecordedNegotiations:
         return self.corpus
 
     @cached_property
-    def _text(self) -> CorpusText:
+    def splits(self) -> Mapping[str, Sequence[DialogueRecord]]:
+        """The recorded dialogues, read once."""
         with corpus_named(self.corpus, self.data_root):
-            return find_negotiations(self.corpus).read(resolve_data_root(self.data_root)).require_whole()
+            return find_negotiations(self.corpus).read(resolve_data_root(self.data_root)).require_whole().splits
 
     def dialogues(self, split: str, limit: int = 0) -> list[NegotiationDialogue]:
         """Return the dialogues of a split in the order of the corpus.
@@ -88,7 +89,7 @@ class RecordedNegotiations:
             ConfigError: an unknown corpus.
             DataError: files are missing, or a line is broken.
         """
-        return [seat_dialogue(record) for record in self._text.splits[_PARTS[split]][: limit or None]]
+        return [seat_dialogue(record) for record in self.splits[_PARTS[split]][: limit or None]]
 
     def measure(self, load: Callable[[], ChatModel], dialogues: Sequence[NegotiationDialogue]) -> Mapping[str, Estimate]:
         """Return how often the model chooses what was recorded."""

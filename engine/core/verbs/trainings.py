@@ -88,11 +88,11 @@ TRAININGS = (
     ),
     Entry.of(
         "train chat",
-        "fit an adapter of a chat model to seats of the secret game, from scripted play (extra lora)",
+        "fit an adapter of a chat model to seats of the secret game, or to recorded negotiations (extra lora)",
         "parley.engine.chat.verbs.train_chat:TRAIN_CHAT",
         "parley train chat --base gguf:SmolLM2-135M-Instruct.gguf --role defender",
         "parley train chat --base hf:models/chat --role attacker --dialogues 2000 --run runs/attacker",
-        "parley train chat quick --base hf:models/chat  # 80 dialogues",
+        "parley train chat quick --base hf:models/chat --game negotiation  # 80 dialogues of Deal or No Deal",
     ),
     Entry.of(
         "train chat-rl",

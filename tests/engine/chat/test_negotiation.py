@@ -22,6 +22,7 @@ from parley.envs.negotiation.domain import DISAGREE, DISCONNECT, NO_AGREEMENT
 from parley.envs.negotiation.game import NegotiationGame
 from parley.policies.chat import negotiator as bargaining
 from parley.policies.chat.model import Access, Chat, ReplyScore
+from parley.policies.chat.settings import ChatSeat
 from tests.engine.chat.test_train_chat import saved_base
 
 TALK = "THEM: the hat is mine <eos> YOU: then zebras for me <eos> THEM: deal <eos> YOU: <selection>"
@@ -135,6 +136,6 @@ def test_a_trained_negotiator_is_measured_as_it_plays_and_takes_a_seat(tmp_path:
         target="scripted",
         dialogues=2,
         max_turns=2,
-        chat={"max_tokens": 4},
+        chat=ChatSeat(max_tokens=4),
     )
-    assert played.metrics["points_adversary"].n == 2
+    assert played.metrics["advantage"].n == 2
