@@ -167,16 +167,23 @@ def drop_note(board: str, key: str) -> None:
     _internal_kv_del(key, namespace=board)
 
 
+NO_SPARE_WORKERS = {"enable_worker_prestart": False, "prestart_worker_first_driver": False}
+"""Settings of Ray's start for no processes ahead of work: ours have variables of their own, so they could not use those."""
+
+
 @contextmanager
 def started_apart() -> Iterator[None]:
-    """Let a Ray started in the `with` block listen on 127.0.0.1 alone, in a process group of its own.
+    """Let a Ray started in the `with` block listen on 127.0.0.1 alone, in a process group of its own, with few processes.
 
     Ray listens there on systems where it makes no clusters, and replaces a given loopback address by the machine's. In our
-    process group it would get the signals that `timeout` and schedulers send to us, and be gone too early.
+    process group it would get the signals that `timeout` and schedulers send to us, and be gone too early. A session that
+    cannot grow needs no autoscaler. The server of the dashboard would start without its pages, too.
     """
     from ray._private import ray_constants, services
+    from ray._private.node import Node
 
     clusters, popen = ray_constants.ENABLE_RAY_CLUSTER, services.ConsolePopen
+    autoscaler, server = Node.start_monitor, Node.start_api_server
 
     def popen_apart(*arguments: Any, preexec_fn: Callable[[], None], **options: Any) -> Any:
         def before_it_starts() -> None:
@@ -187,7 +194,9 @@ def started_apart() -> Iterator[None]:
         return popen(*arguments, preexec_fn=before_it_starts, process_group=0, **options)
 
     ray_constants.ENABLE_RAY_CLUSTER, services.ConsolePopen = False, popen_apart
+    Node.start_monitor = Node.start_api_server = lambda *_, **options: None
     try:
         yield
     finally:
         ray_constants.ENABLE_RAY_CLUSTER, services.ConsolePopen = clusters, popen
+        Node.start_monitor, Node.start_api_server = autoscaler, server

@@ -171,8 +171,8 @@ def _start(num_cpus: int | None) -> None:
 
     try:
         with ray_internals.started_apart():
-            folder = ray_internals.temporary_folder()
-            ray.init("local", num_cpus=num_cpus, include_dashboard=False, **folder, **_options())
+            options = ray_internals.temporary_folder() | _options() | {"_system_config": ray_internals.NO_SPARE_WORKERS}
+            ray.init("local", num_cpus=num_cpus, include_dashboard=False, **options)
     except Exception as error:
         # On a machine too busy to start it in time Ray raises a bare Exception.
         fix = "try again when the machine is less busy; what is saved is not done twice"
