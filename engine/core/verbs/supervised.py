@@ -280,13 +280,13 @@ def context_gain(recorded: Fitness, exchanged: Fitness) -> Estimate:
 @contextmanager
 def built(settings: Any) -> Iterator[Any]:
     """Yield the `ReproducibleAlgorithm` of an RLlib configuration, and stop it at the end."""
+    # Modules of the algorithm before form cycles of references, too few for Python to collect before dozens of trainings.
+    gc.collect()
     algorithm = settings.build_algo()
     try:
         yield algorithm
     finally:
         algorithm.stop()
-        # RLlib's modules form cycles of references, too few of them for Python to collect before dozens of trainings.
-        gc.collect()
 
 
 def make_updates(

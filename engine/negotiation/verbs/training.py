@@ -8,7 +8,6 @@ section 6): a target learns from adversaries that were trained against it. All a
 
 from __future__ import annotations
 
-import gc
 import json
 import math
 import shlex
@@ -317,8 +316,6 @@ class _Training:
                     raise
                 self._reporter.say(f"{error.what}; another one goes on")
                 self._folder.event("learner_lost", furthest=self._furthest, reason=str(error.got))
-        # References held the modules of a lost algorithm until here.
-        gc.collect()
         # An update with a damaged event is left out.
         return [step for number, step in sorted(self._history.items()) if number <= updates], weights
 
