@@ -19,6 +19,7 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, make_dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_type_hints
 
@@ -289,17 +290,19 @@ def parse(kind: type[ArgumentsT], verb: Verb, arguments: Sequence[str]) -> Argum
     return _parse(kind, verb, arguments, verb.summary, (), tyro.MISSING_NONPROP, kind)
 
 
-def field_docs(kind: type) -> dict[str, str]:
+@cache
+def field_docs(kind: type) -> Mapping[str, str]:
     """Return the docstrings below the fields of a dataclass, with inherited ones."""
     docs: dict[str, str] = {}
-    for owner in reversed(kind.__mro__):
-        if dataclasses.is_dataclass(owner):
-            (definition,) = ast.parse(textwrap.dedent(inspect.getsource(owner))).body
-            assert isinstance(definition, ast.ClassDef)
-            for field, text in itertools.pairwise(definition.body):
-                match field, text:
-                    case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(doc))):
-                        docs[name] = inspect.cleandoc(doc)
+    for base in reversed(kind.__mro__[1:]):
+        docs |= field_docs(base)
+    if dataclasses.is_dataclass(kind):
+        (definition,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
+        assert isinstance(definition, ast.ClassDef)
+        for field, text in itertools.pairwise(definition.body):
+            match field, text:
+                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(doc))):
+                    docs[name] = inspect.cleandoc(doc)
     return docs
 
 
