@@ -17,11 +17,13 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import chain
 from pathlib import Path
 from types import NoneType
@@ -214,6 +216,10 @@ class Outcomes:
         return self.errors.total()
 
 
+_SMALL, _SETTLED_NS = 16_384, 100_000_000
+"""Largest bytes of a part whose rows are held in memory, and the least age of its file."""
+
+
 def part_path(folder: Path, name: str) -> Path:
     """Return the file of a shard's part."""
     return folder / f"{_PREFIX}{name}{_ENDING}"
@@ -295,6 +301,16 @@ def read_part(path: Path) -> pa.Table | None:
     Raises:
         OSError: the file cannot be read at all, which says nothing about its content.
     """
+    status = path.stat()
+    # A file that has only just been written may change again under the same time.
+    is_kept = status.st_size <= _SMALL and time.time_ns() - status.st_mtime_ns > _SETTLED_NS
+    decode = _decoded if is_kept else _decoded.__wrapped__
+    return decode(path, status.st_mtime_ns, status.st_size, status.st_ino)
+
+
+@lru_cache(maxsize=2048)
+def _decoded(path: Path, *version: int) -> pa.Table | None:
+    """Return the rows of a part in this version; tables and pages of a run read small parts up to ten times."""
     content = path.read_bytes()
     try:
         with pq.ParquetFile(io.BytesIO(content), page_checksum_verification=True) as file:

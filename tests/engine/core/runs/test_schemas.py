@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from parley.engine.core.runs import parts
 from parley.engine.core.runs.parts import BASE, SCHEMA_VERSION, error_row, ok_row, row_schema, to_table
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.negotiation.verbs.match import ATTACKS, DIALOGUES
@@ -71,3 +73,27 @@ def test_whole_numbers_of_any_kind_are_taken(value: Any) -> None:
 def test_an_attack_is_a_dialogue_and_more() -> None:
     assert ATTACKS.names[: len(DIALOGUES.names)] == DIALOGUES.names
     assert all(ATTACKS.field(name).equals(DIALOGUES.field(name)) for name in DIALOGUES.names)
+
+
+def test_a_small_part_is_decoded_once_until_its_file_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    schema, path, decoded = row_schema({"number": int}), tmp_path / "part-00000.parquet", []
+    plain = parts.pq.ParquetFile
+    monkeypatch.setattr(parts.pq, "ParquetFile", lambda *args, **options: decoded.append(1) or plain(*args, **options))
+
+    def numbers(times: int) -> list[list[int]]:
+        tables = [parts.read_part(path) for _ in range(times)]
+        return [table["number"].to_pylist() for table in tables if table is not None]
+
+    parts.write_part(path, to_table([ok_row("a", 1) | {"number": 3}], schema))
+    assert numbers(2) == [[3], [3]]
+    assert len(decoded) == 2, "a file that was written just now may change again under the same time"
+    os.utime(path, (1e9, 1e9))
+    assert numbers(3) == [[3]] * 3
+    assert len(decoded) == 3
+    parts.write_part(path, to_table([ok_row("a", 1) | {"number": 4}], schema))
+    os.utime(path, (1e9, 1e9))
+    assert numbers(2) == [[4], [4]]
+    content = path.read_bytes()
+    path.write_bytes(content[:-8] + bytes(8))
+    os.utime(path, (2e9 - 1, 1e9 + 1))
+    assert numbers(2) == [], "a damaged part has no rows"
