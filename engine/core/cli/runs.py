@@ -105,7 +105,8 @@ def carry_out(entry: Entry, job: Job[Any, Any, Any], command: JobCommand) -> int
     """
     typed = HUMAN in flat(to_dict(command.config)).values()
     with logs.metadata(run=str(command.run), job=job.name):
-        with watching(live=not typed) as reporter:
+        first = f"{' '.join(entry.words)}: models and data are being read"
+        with watching(live=not typed, first=first) as reporter:
             result = job.run(command.config, command.run, reporter)
             # A dry run leaves no run.
             if entry.reports and (result.run / CONFIG).is_file():

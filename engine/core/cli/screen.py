@@ -238,7 +238,10 @@ def _num(estimate: Estimate) -> str:
     return f"{estimate.n:,}{' few' if estimate.flagged and estimate.n else ''}"
 
 
-PLAIN_INTERVAL_S, SILENCE_S = 5.0, 10.0
+FIRST_S, PLAIN_INTERVAL_S, SILENCE_S = 1.0, 5.0, 10.0
+"""Seconds before the first line at the latest, between lines of progress, and after which the last one is repeated."""
+_answering = threading.Event()
+"""Set while a person is asked, whose line must stay the last."""
 SLOW = 0.01
 """Units a second below which the rate is given by the hour."""
 LEAST_SHARE = 0.001
@@ -294,10 +297,11 @@ class PlainScreen:
     Args:
         console: the console.
         clock: returns seconds that never go back.
+        first: the line that is printed if there is no other within a second, as while models and data are read.
     """
 
-    def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
-        self._console, self._clock = console, clock
+    def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic, first: str = "") -> None:
+        self._console, self._clock, self._first = console, clock, first
         self._spoke = clock()
         self._stage = Stage("", 0, "", clock)
         self._news: tuple[float, str] | None = None
@@ -314,13 +318,15 @@ class PlainScreen:
             self.say(line)
 
     def beat(self) -> None:
-        """Print the progress again after a long silence."""
+        """Print the progress again after a long silence, and the first line after a short one."""
+        if self._first and self._clock() - self._spoke >= FIRST_S and not _answering.is_set():
+            self.say(self._first if self._news is None else self._stage.at(*self._news))
         if self._news is not None and self._clock() - self._spoke >= SILENCE_S:
             self.say(self._stage.at(*self._news))
 
     def say(self, text: str) -> None:
         """Print a line."""
-        self._spoke = self._clock()
+        self._spoke, self._first = self._clock(), ""
         self._console.print(Text(text), soft_wrap=True)
 
 
@@ -358,10 +364,11 @@ class LiveScreen:
 
     Args:
         progress: the live line; it starts with the first stage, so that questions can be asked before.
+        first: the line that is printed if no stage begins within a second.
     """
 
-    def __init__(self, progress: Progress) -> None:
-        self._progress = progress
+    def __init__(self, progress: Progress, first: str = "") -> None:
+        self._progress, self._first = progress, first
         self._task: TaskID | None = None
         self._stage = Stage("", 0, "")
         self._news: tuple[float, str] = 0, ""
@@ -382,21 +389,25 @@ class LiveScreen:
         self._progress.update(self._task, completed=done, description=self._stage.at(done, note))
 
     def beat(self) -> None:
-        """Show the elapsed time."""
+        """Show the elapsed time, or the first line."""
         if self._task is not None:
             self.advance(*self._news)
+        elif self._first and not _answering.is_set():
+            self.say(self._first)
 
     def say(self, text: str) -> None:
         """Print a line above the live one."""
+        self._first = ""
         self._progress.console.print(Text(text), soft_wrap=True)
 
 
 @contextmanager
-def watching(live: bool = True) -> Iterator[Reporter]:
+def watching(live: bool = True, first: str = "") -> Iterator[Reporter]:
     """Provide a screen within a `with` block, in which standard output is kept free for the result.
 
     Args:
         live: whether a line may move on a terminal; it must not while a person types.
+        first: the line that is printed if there is no other within a second.
     """
     console = make_console()
     with ExitStack() as stack:
@@ -411,7 +422,7 @@ def watching(live: bool = True) -> Iterator[Reporter]:
             yield PlainScreen(console)
             return
         if not console.is_terminal:
-            plain = PlainScreen(console)
+            plain = PlainScreen(console, first=first)
             stack.enter_context(beating(plain.beat))
             yield plain
             return
@@ -419,7 +430,7 @@ def watching(live: bool = True) -> Iterator[Reporter]:
         columns = (BarColumn(bar_width=12), TextColumn("{task.description}", markup=False, table_column=Column(ratio=1)))
         progress = Progress(*columns, console=console, transient=True)
         stack.callback(progress.stop)
-        screen = LiveScreen(progress)
+        screen = LiveScreen(progress, first)
         stack.enter_context(beating(screen.beat))
         yield screen
 
@@ -485,7 +496,11 @@ def _agrees(name: str) -> bool:
     sys.stderr.write(f"{visible(name)} was not typed here. It is Python code and can do whatever you can; read it first.\n")
     sys.stderr.write("Import it? [y/N] ")
     sys.stderr.flush()
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
+    _answering.set()
+    try:
+        return sys.stdin.readline().strip().lower() in ("y", "yes")
+    finally:
+        _answering.clear()
 
 
 def _on_a_terminal() -> bool:

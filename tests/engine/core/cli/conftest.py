@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from parley.engine.core.cli import screen
 from parley.engine.core.cli.main import main
 from parley.envs.corpora.arrow import CACHE_VARIABLE, DATA_VARIABLE
 from tests.engine.core.verbs.made_up import data_root, save_negotiator
@@ -34,11 +35,13 @@ def _small_machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(CACHE_VARIABLE, str(tmp_path_factory.mktemp("cache")))
+        patch.setenv(CACHE_VARIABLE, str(tmp_path_factory.getbasetemp() / "cache"))
         for name in (DATA_VARIABLE, "PARLEY_DEBUG", "FORCE_COLOR", "TTY_COMPATIBLE"):
             patch.delenv(name, raising=False)
         patch.setenv("NO_COLOR", "1")
         patch.setenv("COLUMNS", "140")
+        # What is recorded has no line that depends on how long anything takes.
+        patch.setattr(screen, "FIRST_S", 3600.0)
         yield
     torch.set_num_threads(before)
 

@@ -11,6 +11,7 @@ import pytest
 from rich.console import Console
 from rich.progress import Progress, TextColumn
 
+from parley.engine.core.cli import screen as screens
 from parley.engine.core.cli.screen import (
     LiveScreen,
     PlainScreen,
@@ -108,6 +109,34 @@ def test_short_stages_are_passed_over_in_silence_and_words_are_kept() -> None:
             screen.advance(done)
         screen.say(f"epoch {epoch} [bold]done[/]")
     assert text.getvalue() == "epoch 1 [bold]done[/]\nepoch 2 [bold]done[/]\n"
+
+
+def test_there_is_a_line_within_a_second_and_none_where_another_came_or_a_person_answers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(screens, "FIRST_S", 1.0)
+    shown = []
+    for what in ("silent", "heard", "begun", "asked"):
+        clock, text = Clock(), io.StringIO()
+        plain_screen = PlainScreen(Console(file=text, width=200), clock, "models are being read")
+        if what == "heard":
+            plain_screen.say("ready")
+        if what == "begun":
+            plain_screen.stage("learning", 4, "updates")
+        if what == "asked":
+            screens._answering.set()
+        for _ in range(3):
+            clock.now += 0.9
+            plain_screen.beat()
+        screens._answering.clear()
+        shown.append(text.getvalue())
+    assert shown == ["models are being read\n", "ready\n", "learning: 0/4 updates\n", ""]
+    console = Console(file=(text := io.StringIO()), force_terminal=True, width=100)
+    with Progress(console=console) as line:
+        live = LiveScreen(line, "models are being read")
+        live.beat()
+        live.beat()
+    assert text.getvalue().count("models are being read") == 1
 
 
 def test_a_live_line_shows_one_stage_at_a_time() -> None:
