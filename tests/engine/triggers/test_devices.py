@@ -24,7 +24,7 @@ from tests.policies.seq2seq.made_up import FIRST, VOCABULARY, language_model, se
 THRESHOLDS = Thresholds(t_out=-2.5, t_in=-3.0)
 HIT = HitType.parse("io-sample-min-k2")
 SETTINGS = SearchSettings(candidates=6, max_sweeps=2, words_per_position=3, beams=2)
-NUM_TARGETS = 10
+NUM_TARGETS = 6
 KINDS = ("plain", "bounded")
 
 

@@ -28,7 +28,7 @@ TEMPLATE = "<|begin|>user\n{prompt} {}<|turn|>\n<|begin|>assistant\n"
 TARGET = "hello hello there printer"
 """Longer than what is read at once, so that candidates are read in stages."""
 EFFORT = SearchSettings(
-    candidates=12, beams=3, restarts=1, max_sweeps=2, words_per_position=32, stop_on_hit=False, max_candidates=60
+    candidates=12, beams=3, restarts=1, max_sweeps=1, words_per_position=16, stop_on_hit=False, max_candidates=30
 )
 UNIVERSAL = tuple(name for name in searches if name not in ("pez", "relaxation"))
 

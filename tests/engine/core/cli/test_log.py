@@ -47,7 +47,9 @@ def test_another_form_is_an_error(parley: Parley, form: list[str]) -> None:
     assert "--log takes one of text, json" in outcome.err
 
 
+# That lines of actors come, and name their shard, is held by tests/engine/core/ray/test_logs.py.
 @pytest.mark.ray
+@pytest.mark.slow
 def test_of_every_shard_there_is_a_line_that_names_its_worker(tmp_path: Path) -> None:
     with start_parley(*ASKED, "--workers", "1", "--log", "json", folder=tmp_path) as process:
         out, err = process.communicate(timeout=250)

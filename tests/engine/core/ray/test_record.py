@@ -118,9 +118,12 @@ def test_failed_shards_are_error_rows_there_too_and_tried_again(num_workers: int
 def test_a_killed_worker_costs_no_row_and_doubles_none(uri: str, log: Path, tmp_path: Path) -> None:
     shards = shards_of(40, 4)
     with start(uri) as run:
-        mark = str(tmp_path / "killed")
-        write_shards(run, By(DiesOnce, str(log), mark, "00003"), shards, num_workers=2)
+        mark = tmp_path / "killed"
+        last = write_shards(run, By(DiesOnce, str(log), str(mark), "00003"), shards, num_workers=2)
         rows = run.read_rows()
+    assert mark.exists()
+    assert attempts(log).count("00003") == 2
+    assert (last.num_done, last.num_failed) == (40, 0)
     assert rows["item_key"].to_pylist() == [key for shard in shards for key in shard.keys]
     assert set(rows["status"].to_pylist()) == {"ok"}
 

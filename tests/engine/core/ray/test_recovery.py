@@ -96,7 +96,6 @@ print("survived")
 
 
 @pytest.mark.ray
-@pytest.mark.slow
 def test_a_killed_driver_loses_no_finished_shard(tmp_path: Path, ray_session: RaySession) -> None:
     run_path, first, second = tmp_path / "run", tmp_path / "first", tmp_path / "second"
     first.mkdir()

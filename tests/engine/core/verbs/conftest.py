@@ -18,7 +18,7 @@ def _small_machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(CACHE_VARIABLE, str(tmp_path_factory.mktemp("cache")))
+        patch.setenv(CACHE_VARIABLE, str(tmp_path_factory.getbasetemp() / "cache"))
         patch.delenv(DATA_VARIABLE, raising=False)
         yield
     torch.set_num_threads(before)

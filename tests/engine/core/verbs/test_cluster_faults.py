@@ -95,7 +95,8 @@ def test_a_machine_lost_in_the_middle_of_adversarial_training_changes_nothing(tm
     survives(LOSES_A_RUNNER, tmp_path, timeout_s=550)
 
 
-@pytest.mark.parametrize("kind", ["selfplay", *slow("search", "attack", "robustness", "ranking", "ranking-attack")])
+# That a killed driver loses no finished shard is held of the frame by tests/engine/core/ray/test_recovery.py.
+@pytest.mark.parametrize("kind", slow("selfplay", "search", "attack", "robustness", "ranking", "ranking-attack"))
 def test_a_killed_driver_goes_on_in_another_session(tmp_path: Path, kind: str, ray_session: RaySession) -> None:
     case, path, log = make_case(kind, tmp_path), tmp_path / "run", tmp_path / "log"
     words = shlex.split(case.job.command(replace(case.config, workers=2), path))[1:]

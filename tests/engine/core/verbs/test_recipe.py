@@ -223,6 +223,8 @@ def test_workers_change_no_figure(tmp_path: Path) -> None:
     assert several.tables == alone.tables
 
 
+# That what is finished is not done again is held, without a kill, by the test below.
+@pytest.mark.slow
 def test_a_killed_recipe_goes_on_where_it_was(tmp_path: Path) -> None:
     (tmp_path / "killed").mkdir()
     file = write(tmp_path / "killed", RECIPE.replace("dialogues: 20,", "dialogues: 300,"))
@@ -256,6 +258,8 @@ tables:"""
     again = json.loads((tmp_path / "run" / SUMMARY).read_text(encoding="utf-8"))
     assert {*again["failed"]} == {"broken", "after"}
     # The recipe is mended; what is finished stays.
+    finished = {path: path.stat().st_mtime_ns for path in (tmp_path / "run").glob(f"*/{SUMMARY}")}
+    assert finished
     text = (
         text.replace(str(tmp_path / "none"), "scripted")
         .replace(', judge: "${again.run}"', "")
@@ -263,6 +267,7 @@ tables:"""
     )
     mended = carry_out(write(tmp_path, text))
     assert not mended.failure
+    assert {path: path.stat().st_mtime_ns for path in finished} == finished
     assert mended.metrics["gains.again.points"] == result.metrics["gains.again.points"]
     assert mended.tables["Gains"].rows[1][0] == "broken"
 

@@ -144,7 +144,13 @@ def test_a_refused_key_ends_what_actors_ask_with_it(
     learner: dict[str, Any] = {"learner": str(trainee), "chat": SEAT}
     played = training(root, server.name, env_runners=2, **learner)  # type: ignore[arg-type]
     ends_at_once(server, TRAIN_RL, played, tmp_path / "runners", 2 * SEAT.concurrency)
-    server.asked.clear()
+
+
+@pytest.mark.ray
+@pytest.mark.slow
+def test_a_refused_key_ends_trainers_and_a_table_too(
+    tmp_path: Path, server: FakeServer, root: Path, trainee: Path, ray_session: RaySession
+) -> None:
     beside = ExploitabilityConfig(
         target=server.name,
         speaker=str(trainee),

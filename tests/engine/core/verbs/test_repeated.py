@@ -187,7 +187,9 @@ def test_a_training_whose_process_is_killed_is_tried_again_by_ray(ray_session: R
     assert notes.said == []
 
 
+# That a stage which fails in its actor is told of is held by test_side_by_side.py, and its name by the test above.
 @pytest.mark.ray
+@pytest.mark.slow
 def test_side_by_side_too_and_each_line_says_which_it_is_of(ray_session: RaySession, tmp_path: Path) -> None:
     notes, config = Notes(), LosingConfig(seeds=3, trainers=2, lost=(nth_seed(7, 2),))
     with pytest.raises(DataError) as raised:

@@ -192,9 +192,7 @@ def filling(request: pytest.FixtureRequest) -> Iterator[Filling]:
     reporter.empty()
 
 
-@pytest.mark.parametrize(
-    "filling", [*(pytest.param(size, marks=pytest.mark.slow) for size in (300, 2000)), 8000], indirect=True
-)
+@pytest.mark.parametrize("filling", [pytest.param(size, marks=pytest.mark.slow) for size in (300, 2000, 8000)], indirect=True)
 def test_a_full_disk_is_an_error_and_the_same_command_goes_on(
     tmp_path: Path, root: Path, trainee: Path, adversary: Path, ray_session: RaySession, filling: Filling
 ) -> None:

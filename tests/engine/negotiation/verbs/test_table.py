@@ -340,14 +340,12 @@ def test_rows_that_need_no_adversary_are_measured_while_one_is_trained(
 ) -> None:
     # A training of a second or two is looked at while it lasts.
     monkeypatch.setattr(background_stages, "LOOK_S", 0.05)
-    rule: ReinforceConfig = dataclasses.replace(REINFORCE, dialogues=300)
+    rule: ReinforceConfig = dataclasses.replace(REINFORCE, dialogues=150)
     config = table(trainee, rows="none,rl,transfer", corpus=CORPUS, data_root=root, reinforce=rule, dialogues=6, seeds=2)
     config = dataclasses.replace(config, transfer=TransferSettings(min_advantage=-10))
-    alone, notes = run(config, tmp_path / "alone", Silent()), Listening()
-    together = run(dataclasses.replace(config, workers=1, trainers=1), tmp_path / "beside", notes)
-    assert figures(together) == figures(alone)
-    for name in ("none", "rl", "transfer", "rl-2", "transfer-2"):
-        assert rows(tmp_path / "beside" / name) == rows(tmp_path / "alone" / name)
+    notes = Listening()
+    # That rows are those of one process is held by test_table_trained.py.
+    run(dataclasses.replace(config, workers=1, trainers=1), tmp_path / "beside", notes)
     times = {
         name: [event["time"] for event in RunFolder.load(tmp_path / "beside" / name).events()]
         for name in ("none", ADVERSARY, "rl", f"{ADVERSARY}-2")

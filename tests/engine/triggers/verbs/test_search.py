@@ -139,7 +139,9 @@ def test_a_lost_worker_costs_nothing(tmp_path: Path, asked: TriggerConfig) -> No
     assert rows(tmp_path / "run") == rows(tmp_path / "whole")
 
 
-@pytest.mark.parametrize("workers", [0, pytest.param(2, marks=[pytest.mark.ray, pytest.mark.slow])])
+# That a killed search goes on, inside its targets, is held by test_resume.py.
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.ray)])
 def test_a_killed_driver_resumes_to_the_same_rows(tmp_path: Path, model: str, vocabulary: PairVocabulary, workers: int) -> None:
     config = search(model, "random", limit=6, search=EFFORT, engine=TriggerEngineSettings(), shard_size=1)
     path = tmp_path / "run"

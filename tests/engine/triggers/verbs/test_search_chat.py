@@ -50,7 +50,7 @@ def asked(folder: Path, tmp_path: Path, pairs: str = PAIRS, **changes: Any) -> T
     return search(f"hf:{folder}", str(tmp_path / "pairs.csv"), **settings)
 
 
-@pytest.mark.parametrize("method", ["gibbs-enum", "gcg", "arca", "pez", "beast", "random"])
+@pytest.mark.parametrize("method", ["gcg", "pez", "beast", "random"])
 def test_every_hit_of_a_typed_search_is_what_the_model_generates(tmp_path: Path, folder: Path, method: str) -> None:
     config = asked(folder, tmp_path, method=method, search=replace(EFFORT, candidates=12, words_per_position=64))
     result = run(config, tmp_path / "run", Silent())
@@ -81,9 +81,8 @@ def test_every_hit_of_a_typed_search_is_what_the_model_generates(tmp_path: Path,
     assert set(SEARCH.metrics_of(config)) == set(result.metrics)  # type: ignore[misc]  # it is there
 
 
-@pytest.mark.parametrize("method", ["gcg", "gibbs-enum"])
-def test_fluency_weighs_in_any_hits_objective_where_it_is_asked_for(tmp_path: Path, folder: Path, method: str) -> None:
-    fluent = asked(folder, tmp_path, method=method, lm="own", objective=ObjectiveSettings(lm_weight=5.0))
+def test_fluency_weighs_in_any_hits_objective_where_it_is_asked_for(tmp_path: Path, folder: Path) -> None:
+    fluent = asked(folder, tmp_path, method="gibbs-enum", lm="own", objective=ObjectiveSettings(lm_weight=5.0))
     fluent = replace(fluent, search=replace(EFFORT, restarts=1, max_sweeps=4))
     found = {}
     for name, config in {"fluent": fluent, "free": replace(fluent, objective=ObjectiveSettings())}.items():
@@ -167,7 +166,7 @@ def test_without_the_filter_claims_do_not_hold(tmp_path: Path, folder: Path) -> 
     assert not all(row["retokenised"] for row in found[False])
 
 
-@pytest.mark.parametrize("method", ["gibbs-enum", "gcg", "arca", "beast"])
+@pytest.mark.parametrize("method", ["gcg", "beast"])
 @pytest.mark.parametrize("workers", [0, pytest.param(2, marks=[pytest.mark.ray, pytest.mark.slow])])
 def test_rows_do_not_depend_on_what_is_searched_side_by_side(
     tmp_path: Path, folder: Path, workers: int, method: str, monkeypatch: pytest.MonkeyPatch

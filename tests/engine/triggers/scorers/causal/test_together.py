@@ -80,9 +80,9 @@ def alone(scorer: CausalScorer, incumbents: list[BestInput], swaps: Swaps, beat_
     return [int(choice) for choice, _ in found], torch.cat([loss for _, loss in found])
 
 
-@pytest.mark.parametrize("kind", ["likelihood", "greedy", "sample"])
-@pytest.mark.parametrize("packs", [True, False])
-@pytest.mark.parametrize("at_once", [1, 8])
+@pytest.mark.parametrize(
+    ("kind", "packs", "at_once"), [("likelihood", True, 8), ("likelihood", False, 1), ("greedy", False, 8), ("sample", True, 1)]
+)
 def test_choices_are_those_of_each_search_alone(monkeypatch: pytest.MonkeyPatch, kind: Any, packs: bool, at_once: int) -> None:
     monkeypatch.setattr(swap_lists, "AT_ONCE", at_once)
     monkeypatch.setattr(swap_lists, "FIRST", 3)

@@ -106,7 +106,7 @@ def test_a_broken_screen_costs_quality_and_no_false_loss_or_hit(kind: type[Metho
         if name == "broken":
             monkeypatch.setattr(scorers, "few", worst)
         sums[name] = 0.0
-        for seed in (1, 2):
+        for seed in (1,):
             changes = {"candidates": 20, "max_sweeps": 2, "restarts": 1, "screening": name != "exact"}
             victim, found = searched(seed, kind(**changes))  # type: ignore[arg-type]
             plain = PlainScorer(victim, TriggerObjective(kind="greedy"))
