@@ -16,7 +16,7 @@ from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.stats.statistics import Metric, count
 from parley.engine.core.stats.trainings import TRAININGS, over_runs
 from parley.engine.core.verbs.job import Reporter, Silent, Summary
-from parley.engine.core.verbs.repeated import RepeatedConfig, RepeatedJob, nth_name, nth_seed
+from parley.engine.core.verbs.repeated import RepeatedConfig, RepeatedJob, nth_seed
 from parley.envs.core.config import NonNegativeInt
 from parley.envs.core.errors import ConfigError, DataError, RunError
 from parley.envs.core.seeds import stream
@@ -185,16 +185,3 @@ def test_a_training_whose_process_is_killed_is_tried_again_by_ray(ray_session: R
     assert [len(processes) for processes in tries] == [2, 1, 1]
     assert f"try-{os.getpid()}" not in set().union(*tries), "none was left for this process"
     assert notes.said == []
-
-
-# That a stage which fails in its actor is told of is held by test_side_by_side.py, and its name by the test above.
-@pytest.mark.ray
-@pytest.mark.slow
-def test_side_by_side_too_and_each_line_says_which_it_is_of(ray_session: RaySession, tmp_path: Path) -> None:
-    notes, config = Notes(), LosingConfig(seeds=3, trainers=2, lost=(nth_seed(7, 2),))
-    with pytest.raises(DataError) as raised:
-        Losing().run(config, tmp_path, notes)
-    require_named(raised.value, tmp_path, notes.said)
-    assert "training-2: it ends with an error: the training lost itself" in notes.said, "told by its actor"
-    assert ("trainings", 3, "stages") in notes.stages
-    assert [nth_name("rl", number) for number in (1, 2)] == ["rl", "rl-2"]
