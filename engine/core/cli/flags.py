@@ -239,7 +239,7 @@ def parse_job(verb: Verb, job: Job[Any, Any, Any], arguments: Sequence[str]) -> 
         usage = f"parley {verb.name} [PRESET] {job.argument.upper()}"
         raise ConfigError(f"{job.argument} are typed without a flag, behind the preset", got=f"--{job.argument}", fix=usage)
     asks_help = bool({"-h", "--help"} & {*rest})
-    docs = field_docs(job.config) if asks_help else {}
+    docs = field_docs(job.config) if asks_help else {}  # type: ignore[arg-type]  # a class is hashable
     settings_type = _settings_type(job.config, job.argument, docs)
     title = verb.words[-1].replace("-", "_")
     parts = {title: settings_type, "run": RunFlags}
