@@ -131,7 +131,7 @@ class PreparedChatRl:
 
 
 def rloo() -> TrainChatRlConfig:
-    """Learn from 50 updates of 32 dialogues, each compared with three others of its scenario (RLOO, Ahmadian et al. 2024)."""
+    """Learn from 50 updates of 32 dialogues, each beside three others of its scenario (RLOO, Ahmadian et al. 2024)."""
     return TrainChatRlConfig()
 
 
