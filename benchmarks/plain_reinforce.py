@@ -105,4 +105,5 @@ class PlainLoop:
         drawn = stream(SEED, "supervised", self.iteration).choice(len(train), size=self.rule.supervised_batch, replace=False)
         batch = make_batch(train, drawn)
         logits, choice = self.learner.train()(batch.contexts_B6, batch.tokens_BT, batch.lengths_B)
-        return supervised_loss(choice, word_nll(logits, batch.tokens_BT), batch.outputs_B6, _SELECTION_WEIGHT)[0]
+        nll = word_nll(logits, batch.tokens_BT)
+        return supervised_loss(choice, nll, batch.lengths_B, batch.outputs_B6, _SELECTION_WEIGHT)[0]

@@ -141,7 +141,8 @@ class PublishedLoop:
         train = self.corpus.splits["train"]
         batch = make_batch(train, stream(1, "supervised", number).choice(len(train), size=16, replace=False))
         logits, choice = read_plainly(self.learner.train(), batch.contexts_B6, batch.tokens_BT)
-        return supervised_loss(choice, word_nll(logits, batch.tokens_BT), batch.outputs_B6, SELECTION_WEIGHT)[0]
+        nll = word_nll(logits, batch.tokens_BT)
+        return supervised_loss(choice, nll, batch.lengths_B, batch.outputs_B6, SELECTION_WEIGHT)[0]
 
 
 def measure(options: Options) -> dict[str, Any]:

@@ -80,9 +80,10 @@ def plain_pass(model: Negotiator, batch: NegotiationBatch) -> tuple[Tensor, Tens
 
 
 def loss_of(passed: tuple[Tensor, Tensor], batch: NegotiationBatch, weight: float) -> Tensor:
-    """Return the released loss of a batch."""
+    """Return the loss of a batch."""
     logits_BTV, choice_B6K = passed
-    return supervised_loss(choice_B6K, word_nll(logits_BTV, batch.tokens_BT), batch.outputs_B6, weight)[0]
+    nll_BT = word_nll(logits_BTV, batch.tokens_BT)
+    return supervised_loss(choice_B6K, nll_BT, batch.lengths_B, batch.outputs_B6, weight)[0]
 
 
 class PlainTraining:

@@ -515,7 +515,7 @@ class RerankingObjective(Objective[IndexedBatch]):
         """Return R of each reply (B,) float64, in nats."""
         nats_B = spoken.nats_LC[1:].mean(0)
         if not self.settings.unknown:
-            nats_B = nats_B * (spoken.words_CT != UNK_ID).all(1)
+            nats_B = nats_B * ((spoken.words_CT != UNK_ID) | ~spoken.real_CT).all(1)
         return nats_B / spoken.lengths_C if self.settings.per == "word" else nats_B
 
     def advantages(self, spoken: Overheard, rng: np.random.Generator) -> Tensor:

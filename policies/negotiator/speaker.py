@@ -45,6 +45,7 @@ from parley.policies.negotiator.model import (
     NegotiatorFitness,
     evaluate,
     make_batch,
+    num_words,
     shuffled,
     supervised_loss,
     word_nll,
@@ -68,7 +69,7 @@ class NegotiatorEpoch:
     """"full" at the full rate, "anneal" after it."""
     learning_rate: float
     train_perplexity: float
-    """exp(mean training word loss), padding targets included, dropout on."""
+    """exp(mean training word loss), dropout on."""
     validation: NegotiatorFitness
     seconds: float
     best: bool
@@ -120,16 +121,16 @@ class NegotiatorFit(FittingLoop[Negotiator, NegotiatorFitConfig, NegotiatorFitne
         return derive_seed(self.seed, "dropout", epoch) if batch == 1 else None
 
     def step(self, group: np.ndarray) -> StepLoss:
-        """Make one update; its loss is the words' share, padding targets included."""
+        """Make one update; its loss is the words' share."""
         batch = make_batch(self.train, group).to(next(self.model.parameters()).device)
         with autocast(batch.tokens_BT.device, self.precision):
             logits_BTV, choice_B6K = self.model(batch.contexts_B6, batch.tokens_BT, batch.lengths_B)
         nll_BT = word_nll(logits_BTV.float(), batch.tokens_BT)
-        loss, words, _ = supervised_loss(choice_B6K.float(), nll_BT, batch.outputs_B6, self.config.selection_weight)
+        weight = self.config.selection_weight
+        loss, words, _ = supervised_loss(choice_B6K.float(), nll_BT, batch.lengths_B, batch.outputs_B6, weight)
         self.descend(loss)
-        total, word_loss = torch.stack([loss.detach(), words.detach()]).tolist()
-        targets = batch.tokens_BT[:, 1:].numel()
-        return StepLoss(total, word_loss * targets, targets)
+        total, word_loss, targets = torch.stack([loss.detach(), words.detach(), num_words(batch.lengths_B)]).tolist()
+        return StepLoss(total, word_loss * targets, int(targets))
 
     def validate(self) -> NegotiatorFitness:
         return evaluate(self.model, self.validation)

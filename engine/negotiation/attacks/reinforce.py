@@ -10,6 +10,9 @@ Departures:
     subtract the mean.
   * # Released attack: reward 5 - loss of the target's choice, which pays for a win and not for its margin.
     Ours: S_adv - S_ori, as the paper states.
+  * # Papers and released code: every own word earns the return, counted back from the last one. So the end of a long run of
+    one word earns what all words of a plain offer earn together. Ours, with `credit` "new words": a word that ends a 4-gram
+    which its utterance had before earns nothing and is not counted. Without repetition both are equal.
 
 Shapes: N dialogues, T tokens, V words, M words that the learner wrote in all of them.
 """
@@ -19,6 +22,9 @@ from __future__ import annotations
 import numpy as np
 import torch
 from torch import Tensor
+
+REPEATED = 4
+"""Length of the n-grams that count as repetition, as in the metric (seq-rep-4)."""
 
 
 def discounted_returns(own_NT: np.ndarray, rewards_N: np.ndarray, gamma: float) -> np.ndarray:
@@ -34,6 +40,28 @@ def discounted_returns(own_NT: np.ndarray, rewards_N: np.ndarray, gamma: float) 
     """
     following = own_NT[:, ::-1].cumsum(1)[:, ::-1] - own_NT
     return (own_NT * gamma**following * rewards_N[:, None]).astype(np.float32)
+
+
+def repeated_words(own_NT: np.ndarray, tokens_NT: np.ndarray) -> np.ndarray:
+    """Return where an own word ends a `REPEATED`-gram that its utterance had before, (N, T) bool.
+
+    Args:
+        own_NT: mask of the tokens that the learner wrote; other tokens stand between two of its utterances.
+        tokens_NT: the dialogues.
+    """
+    repeated_NT = np.zeros_like(own_NT)
+    for own_T, tokens_T, repeated_T in zip(own_NT.tolist(), tokens_NT.tolist(), repeated_NT, strict=True):
+        seen: set[tuple[int, ...]] = set()
+        gram: tuple[int, ...] = ()
+        for step, (is_own, token) in enumerate(zip(own_T, tokens_T, strict=True)):
+            if not is_own:
+                seen, gram = set(), ()
+                continue
+            gram = (*gram, token)[-REPEATED:]
+            repeated_T[step] = gram in seen
+            if len(gram) == REPEATED:
+                seen.add(gram)
+    return repeated_NT
 
 
 def policy_log_probs(logits_MV: Tensor, forbidden: list[int], temperature: float) -> Tensor:

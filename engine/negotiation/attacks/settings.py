@@ -40,6 +40,8 @@ class ReinforceConfig(Configuration):
     """Play while the update before is made, with weights one update older, so that env runners and learner work at once."""
     gamma: PositiveShare = 0.95
     """Discount per own word, counted back from the last."""
+    credit: Literal["words", "new words"] = "words"
+    """Who earns the return: all own words (papers), or those alone that repeat no 4-gram of their utterance."""
     scaling: Literal["none", "deviation", "sign"] = "none"
     """Scale of a reward less the baseline, which is the mean of the training so far: none (papers), per running
     deviation, or its sign alone."""
@@ -51,6 +53,9 @@ class ReinforceConfig(Configuration):
     """Of the learner's and the partner's word distributions."""
     supervised_weight: NonNegativeFloat = 1.0
     """Weight of the supervised loss on corpus dialogues in each step; guards against language drift. 0 turns it off."""
+    clipping: Literal["whole", "parts"] = "whole"
+    """Clip the whole gradient to norm 1; or dialogues and supervised loss apart (released code), so that supervised_weight
+    is the guard's share whatever the scale of rewards."""
     supervised_batch: NumItems = 16
     """Corpus dialogues in each step."""
     kl_weight: NonNegativeFloat = 0.0

@@ -47,7 +47,7 @@ from parley.engine.core.rllib.distributed_rollouts import (
 )
 from parley.engine.core.rllib.reproducible import ReproducibleConfig, RunningBaseline
 from parley.engine.negotiation.attacks.opponents import OpponentDraw, TrainingRoster, require_enough
-from parley.engine.negotiation.attacks.reinforce import discounted_returns
+from parley.engine.negotiation.attacks.reinforce import discounted_returns, repeated_words
 from parley.engine.negotiation.attacks.settings import ReinforceConfig
 from parley.engine.negotiation.rl.env import AGENTS, NegotiationMultiAgentEnv
 from parley.engine.negotiation.rl.learner import DialogueLearner, NegotiatorModule
@@ -233,7 +233,9 @@ class DialogueReinforceConfig(ReproducibleConfig):
             for name, folder in folders.items()
         }
         self.rl_module(rl_module_spec=MultiRLModuleSpec(rl_module_specs=specs))
-        self.training(lr=reinforce.learning_rate, grad_clip=reinforce.clip, grad_clip_by="global_norm")
+        # Parts that are clipped by themselves are not clipped again: their sum is no longer than this.
+        longest = reinforce.clip * (1 + reinforce.supervised_weight * (reinforce.clipping == "parts"))
+        self.training(lr=reinforce.learning_rate, grad_clip=longest, grad_clip_by="global_norm")
         self.made = environment_settings(self)
         return self
 
@@ -352,7 +354,10 @@ class DialogueReinforce(DistributedAlgorithm):
         if settings.overlap:
             self.send_weights([role])
             self._started = self.begin(self._items(self._next)) if self._next < settings.updates else None
-        returns = discounted_returns(played["own"], self._centered(opponents, rewards), settings.gamma)
+        own_words, centered = played["own"], self._centered(opponents, rewards)
+        if settings.credit == "new words":
+            own_words = own_words & ~repeated_words(own_words, played["tokens"])
+        returns = discounted_returns(own_words, centered, settings.gamma)
         rows = SampleBatch(training_rows(played, returns, self._corpus_batch()))
         batch = MultiAgentBatch({role: rows}, env_steps=int(played["turns"].sum()))
         learned = self.learner_group.update(batch=batch, timesteps=self.timesteps(size))

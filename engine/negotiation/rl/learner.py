@@ -6,7 +6,7 @@ goal-based agents, the RL attack, and both sides of adversarial training; only t
 `NegotiatorModule` wraps the network of `policies/negotiator`. Training rows are whole dialogues from the learner's side, not
 single turns: one teacher-forced pass scores all words of a dialogue. Columns of a training batch (N rows, T tokens):
     contexts (N, 6), tokens (N, T), lengths (N,), own (N, T) bool, returns (N, T) float32   dialogues just played
-    supervised (N,) bool, outputs (N, 6), corpus_width (N,)               corpus dialogues mixed in, what was chosen, tokens
+    supervised (N,) bool, outputs (N, 6)                                   corpus dialogues mixed in, what was chosen
 
 `ActorCriticNegotiator` is for RLlib's own algorithms, such as PPO, which ask a module for log-probabilities and values. One
 step is one utterance or one choice on `parley/Negotiation-v1` or its two-sided form (`env.py`). An utterance is one action: its
@@ -29,6 +29,7 @@ from ray.rllib.core.columns import Columns
 from ray.rllib.core.rl_module.apis.value_function_api import ValueFunctionAPI
 from ray.rllib.core.rl_module.torch import TorchRLModule
 from ray.rllib.models.torch.torch_distributions import TorchDistribution
+from ray.rllib.utils.torch_utils import clip_gradients
 from torch import Tensor, nn
 
 from parley.engine.core.rllib.reproducible import DivergenceError, SeededLearner, summed
@@ -40,7 +41,7 @@ from parley.envs.negotiation.domain import PAD_ID
 from parley.envs.negotiation.game import SELECT, SPEAK, Rules
 from parley.policies.core.checkpoint import keep_freed
 from parley.policies.core.layers import TokenPlaces
-from parley.policies.negotiator.model import Negotiator, num_weighing, supervised_loss, word_nll
+from parley.policies.negotiator.model import Negotiator, num_weighing, num_words, supervised_loss, word_nll
 from parley.policies.negotiator.speaker import NegotiatorAgent, load_model
 
 SELECTION_WEIGHT = 0.5
@@ -102,10 +103,10 @@ class NegotiatorModule(TorchRLModule):
         out: dict[str, Any] = {"log_probs": self.word_log_probs(self.net, batch)}
         if supervised.any():
             self.net.train()  # dropout belongs to the supervised rows alone: played rows are scored as they were spoken
-            # The width of all corpus rows of the update: padding counts, and several learners share the rows.
-            tokens = batch["tokens"][supervised, : int(batch["corpus_width"][0])]
-            logits, choice = self.net(batch["contexts"][supervised], tokens, batch["lengths"][supervised])
-            losses = supervised_loss(choice, word_nll(logits, tokens), batch["outputs"][supervised], SELECTION_WEIGHT)
+            lengths = batch["lengths"][supervised]
+            tokens = batch["tokens"][supervised, : int(lengths.max())]
+            logits, choice = self.net(batch["contexts"][supervised], tokens, lengths)
+            losses = supervised_loss(choice, word_nll(logits, tokens), lengths, batch["outputs"][supervised], SELECTION_WEIGHT)
             out["supervised_words"], out["supervised_selection"] = losses[1:]
             self.net.eval()
         return out
@@ -161,6 +162,7 @@ class DialogueLearner(SeededLearner):
         keep_freed()
         super().build()
         self._reference = None
+        self._guards: dict[str, Tensor] = {}
         if self._reinforce.kl_weight > 0:
             # Always from a checkpoint: a copy of the present weights would move after a resume.
             self._reference = load_model(fetched_model(self.config.roster.reference)).to(self._device).requires_grad_(False)
@@ -215,15 +217,19 @@ class DialogueLearner(SeededLearner):
         words, returns = batch["tokens"][~supervised][own_words], batch["returns"][~supervised][own_words]
         num_played = int((~supervised).sum())
         weighing = num_weighing(batch["outputs"][supervised], len(self.module[module_id].unwrapped().net.domain.tokens))
-        of_dialogues, of_words, of_corpus, of_choices = self._shares(num_played, len(words), int(supervised.sum()), weighing)
+        corpus_words = int(num_words(batch["lengths"][supervised]))
+        of_dialogues, of_words, of_corpus, of_choices = self._shares(num_played, len(words), corpus_words, weighing)
         log_probs_MV = fwd_out["log_probs"]
         log_probs_M = log_probs_MV.gather(1, words.unsqueeze(1)).squeeze(1)
         loss = of_dialogues * policy_gradient_loss(log_probs_M, returns, max(1, num_played))
         logged = {"policy_gradient_loss": loss, "word_entropy": of_words * entropy(log_probs_MV.detach())}
         if "supervised_words" in fwd_out:
             guard = of_corpus * fwd_out["supervised_words"] + SELECTION_WEIGHT * (of_choices * fwd_out["supervised_selection"])
-            loss = loss + settings.supervised_weight * guard
             logged["supervised_loss"] = guard
+            if settings.clipping == "parts":
+                self._guards[module_id] = guard
+            else:
+                loss = loss + settings.supervised_weight * guard
         if self._reference is not None:
             with torch.no_grad():
                 reference = self.module[module_id].unwrapped().word_log_probs(self._reference, batch)
@@ -234,6 +240,25 @@ class DialogueLearner(SeededLearner):
             # RLlib averages the figures of several learners.
             self.metrics.log_value((module_id, name), value.item() * max(1, self.config.num_learners), window=1)
         return loss
+
+    def compute_gradients(self, loss_per_module: dict[str, Tensor], **kwargs: Any) -> dict[str, Tensor]:
+        """Return the gradient of the loss; with the guard's own beside it if each is clipped by itself.
+
+        Raises:
+            DivergenceError: a gradient is not finite; the weights are those before the update.
+        """
+        gradients, settings = super().compute_gradients(loss_per_module, **kwargs), self._reinforce
+        if settings.clipping == "whole" or settings.supervised_weight == 0:
+            return gradients
+        guards, self._guards = self._guards, {}
+        of_guard = super().compute_gradients(guards, **kwargs)
+        for part in (gradients, of_guard):
+            clip_gradients(part, grad_clip=settings.clip, grad_clip_by="global_norm")
+        for name, gradient in of_guard.items():
+            if gradient is not None:
+                own, weighted = gradients.get(name), settings.supervised_weight * gradient
+                gradients[name] = weighted if own is None else own + weighted
+        return gradients
 
     def _shares(self, *counts: float) -> list[float]:
         """Return this learner's share of several totals over all learners; 1 for a single learner."""

@@ -113,7 +113,6 @@ def training_rows(played: Mapping[str, Any], returns_NT: np.ndarray, corpus: Neg
         "own": own_words,
         "returns": weights,
         "supervised": np.arange(size + extra) >= size,
-        "corpus_width": np.full(size + extra, 0 if corpus is None else int(corpus.lengths_B.max())),
         "outputs": outputs,
     }
 

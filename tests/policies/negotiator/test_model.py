@@ -234,11 +234,11 @@ def test_a_batch_of_disagreements_costs_nothing_rather_than_nan() -> None:
     assert not logits.grad.any()
 
 
-def test_the_supervised_loss_counts_padding_and_weighs_the_selection() -> None:
+def test_the_supervised_loss_is_the_mean_of_real_words_and_weighs_the_selection() -> None:
     logits, outputs = choices()
-    nll = torch.tensor([[1.0, 2.0, 0.5], [4.0, 0.25, 0.0], [1.0, 1.0, 1.0], [0.0, 3.0, 2.0]])
-    total, words, selection = supervised_loss(logits, nll, outputs, 0.5)
-    assert float(words) == pytest.approx(15.75 / 12)
+    nll = torch.tensor([[1.0, 2.0, torch.nan], [4.0, 0.25, 0.0], [1.0, torch.inf, 1.0], [0.0, 3.0, 2.0]])
+    total, words, selection = supervised_loss(logits, nll, torch.tensor([3, 4, 2, 3]), outputs, 0.5)
+    assert float(words) == pytest.approx((1 + 2 + 4 + 0.25 + 0 + 1 + 0 + 3) / 8)
     assert float(selection) == float(selection_loss(logits, outputs))
     assert float(total) == pytest.approx(float(words) + 0.5 * float(selection))
 

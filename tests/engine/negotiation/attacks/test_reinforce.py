@@ -18,6 +18,7 @@ from parley.engine.negotiation.attacks.reinforce import (
     kl_to_reference,
     policy_gradient_loss,
     policy_log_probs,
+    repeated_words,
 )
 from parley.engine.negotiation.attacks.settings import ReinforceConfig
 from parley.envs.core.config import from_dict
@@ -167,3 +168,21 @@ def test_values_out_of_range_are_named(field: str, value: Any) -> None:
 
 def test_values_at_the_ends_of_their_ranges_are_taken() -> None:
     ReinforceConfig(dialogues=1, dialogues_per_update=1, supervised_batch=1, max_turns=1, gamma=1.0, supervised_weight=0.0)
+
+
+def test_a_run_of_one_word_repeats_itself_from_its_fifth_on() -> None:
+    own = np.array([[0, *[1] * 8, 0, 0, *[1] * 6]], dtype=bool)
+    tokens = np.array([[1, *[7] * 8, 2, 3, *[7] * 4, 8, 8]])
+    # An utterance does not repeat the one before; "7 7 7 8" and "7 7 8 8" are new.
+    assert repeated_words(own, tokens).nonzero()[1].tolist() == [5, 6, 7, 8]
+
+
+def test_words_that_are_not_repeated_earn_what_they_earn_without_the_run() -> None:
+    rewards, gamma = np.array([3.0]), 0.5
+    plain, run = np.array([[5, 6, 7, 7, 7, 7]]), np.array([[5, 6, *[7] * 30]])
+    own = np.ones_like(run, dtype=bool)
+    found = discounted_returns(own & ~repeated_words(own, run), rewards, gamma)
+    np.testing.assert_array_equal(found[:, :6], discounted_returns(np.ones_like(plain, dtype=bool), rewards, gamma))
+    assert not found[:, 6:].any()
+    # By the papers the run earns it all.
+    assert discounted_returns(own, rewards, gamma)[0, :6].sum() < 1e-6

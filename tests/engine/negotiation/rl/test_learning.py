@@ -217,6 +217,29 @@ def test_the_supervised_weight_scales_its_part_of_the_gradient(build: Build, mon
     torch.testing.assert_close(2 * found[0], found[1], rtol=1e-3, atol=1e-7)
 
 
+@pytest.mark.parametrize("weight", [0.625, 2.0])
+def test_parts_that_are_clipped_apart_have_the_guard_as_strong_as_its_weight_says(
+    world: World, build: Build, monkeypatch: pytest.MonkeyPatch, weight: float
+) -> None:
+    """Rewards of a thousand points drown a guard in the whole gradient, and not beside it."""
+
+    class Rich(Recording):
+        def rewards(self, played: dict[str, Any]) -> np.ndarray:
+            return 1000 * (super().rewards(played) + np.arange(len(played["index"])))
+
+    clip, parts = 1e-2, {}
+    monkeypatch.setattr(ReinforceConfig, "clip", clip)
+    rule = replace(SMALL, optimiser="sgd", learning_rate=1.0, supervised_weight=weight, clipping="parts")
+    for name, changed in {"both": rule, "alone": replace(rule, supervised_weight=0.0)}.items():
+        algorithm = build(changed, kind=Rich)
+        algorithm.train()
+        learned = state.learned_weights(algorithm)
+        parts[name] = torch.cat([(learned[key] - value).flatten() for key, value in start(world).items()])
+    # Nesterov's first step with momentum 0.1 is 1.1 gradients long.
+    assert float(parts["alone"].norm()) == pytest.approx(1.1 * clip, rel=0.02)
+    assert float((parts["both"] - parts["alone"]).norm()) == pytest.approx(1.1 * clip * weight, rel=0.02)
+
+
 def drift(world: World, algorithm: Recording) -> float:
     """KL(learner || start) in nats a word, on the words of the last update."""
     played = algorithm.played[-1]

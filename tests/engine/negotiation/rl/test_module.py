@@ -95,9 +95,7 @@ def with_corpus_rows(batch: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     size = len(batch["lengths"])
     order = torch.arange(2 * size) // 2
     twice = {name: value[order] for name, value in batch.items()}
-    width = torch.full((2 * size,), int(batch["lengths"].max()))
-    corpus = {"supervised": torch.arange(2 * size) % 2 == 1, "corpus_width": width}
-    return {**twice, **corpus, "outputs": torch.zeros(2 * size, 6, dtype=torch.int64)}
+    return {**twice, "supervised": torch.arange(2 * size) % 2 == 1, "outputs": torch.zeros(2 * size, 6, dtype=torch.int64)}
 
 
 def test_log_probabilities_are_those_of_the_plain_network(world: World) -> None:
