@@ -45,10 +45,11 @@ class ChoiceLearning(Configuration):
 
 @dataclass(frozen=True, kw_only=True)
 class RerankingSettings(Configuration):
-    """Settings of the reward of a reply and its weight; the defaults are the paper's but for the weight."""
+    """Settings of the reward of a reply and its weight; the defaults are those of the preset no-baseline."""
 
     weight: Share = 0.05
-    """w: share of the reward in the objective, the rest is likelihood; 0 is maximum likelihood bit by bit. Paper: silent."""
+    """w: share of the reward in the objective, the rest is likelihood; 0 is maximum likelihood bit by bit. Paulus et al.
+    2018, whose objective the paper adopts: .9984."""
     warm_up: NonNegativeInt = 0
     """Steps in which w rises to its value."""
     others: Literal["corpus", "rotated"] = "corpus"
@@ -59,7 +60,8 @@ class RerankingSettings(Configuration):
     per: Literal["reply", "word"] = "reply"
     """Reward -log P(G | S_R) of the reply (paper), or divided by its words (released)."""
     baseline: Literal["none", "greedy", "mean"] = "none"
-    """Number taken off a reward: nothing (paper), that of the greedy reply to the same context (released), a running mean."""
+    """Number taken off a reward: nothing, a running mean, or the reward of the greedy reply to the same context (Paulus et al.
+    2018, released)."""
     unknown: bool = True
     """Whether a reply that holds `<unk>` earns anything (paper, released). No context calls for words that a model cannot
     write, so such replies are an easy way to a reward."""

@@ -7,8 +7,9 @@ The reward can be gamed: by rare words, by length, by nonsense. So replies are m
 epoch, on the same contexts and draws, and a warning is printed where they look worse.
 
 Choices:
-  * # Paper: silent about w, steps and when training ends. Ours: w 0.05, and the epoch of the best mixture on the validation
-    split is kept, or the checkpoint that it began with.
+  * # Paper: silent about w, steps and when training ends; it adopts the mixed objective of Paulus et al. 2018, which is
+    self-critical (less the reward of the greedy reply) with .9984 on the reward. Ours: that, and the epoch of the best mixture
+    on the validation split is kept, or the checkpoint that it began with.
   * Controls: `--set reranking.weight=0` is likelihood for as many steps, and `--set reranking.shuffled=true` exchanges the
     rewards of a batch.
 """
@@ -155,7 +156,12 @@ def looks_gamed(before: Mapping[str, Any], figures_now: Mapping[str, float], rec
 
 
 def niu2018() -> TrainRerankingConfig:
-    """Use the reward as published: of a whole reply, behind one context of the training split, without a baseline."""
+    """Use the reward as published: of a whole reply, behind one context, self-critical, w .9984 (Paulus et al. 2018)."""
+    return TrainRerankingConfig(reranking=RerankingSettings(weight=0.9984, baseline="greedy"))
+
+
+def no_baseline() -> TrainRerankingConfig:
+    """Use the reward of niu2018 without a baseline, and w .05."""
     return TrainRerankingConfig()
 
 
@@ -178,7 +184,7 @@ class TrainReranking(ContinuedJob[TrainRerankingConfig, PreparedReranking]):
     words = ("train", "reranking")
     run_name = "reranking"
     config = TrainRerankingConfig
-    presets = {"niu2018": niu2018, "released": released, "demo": demo}
+    presets = {"niu2018": niu2018, "no-baseline": no_baseline, "released": released, "demo": demo}
     legend = RERANKING
     what = "Reranking-RL"
 

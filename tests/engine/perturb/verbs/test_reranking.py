@@ -185,6 +185,9 @@ def test_mistakes_are_named_and_no_run_is_made(tmp_path: Path, model: str, vocab
 
 
 def test_presets_are_what_they_say() -> None:
-    published, released = (TRAIN_RERANKING.presets[name]().reranking for name in ("niu2018", "released"))
-    assert (published.others, published.num_others, published.per, published.baseline) == ("corpus", 1, "reply", "none")
+    names = ("niu2018", "no-baseline", "released")
+    published, plain, released = (TRAIN_RERANKING.presets[name]().reranking for name in names)
+    assert (published.others, published.num_others, published.per, published.baseline) == ("corpus", 1, "reply", "greedy")
+    assert published.weight == 0.9984
+    assert plain == replace(published, weight=0.05, baseline="none")
     assert (released.others, released.num_others, released.per, released.baseline) == ("rotated", 2, "word", "greedy")
