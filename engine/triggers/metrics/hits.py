@@ -4,7 +4,9 @@ Source: He & Glass 2018 (arXiv 1809.04113), section 5 (tables 1, 3 and 11) and a
 with the restarts of its search (`parley.engine.triggers.verbs.config.TRIGGERS`); hits of every type are read off one of its
 inputs:
   # Paper: the restart of least loss. Ours: a restart that ended because it was a hit of the wanted type comes before others,
-  # because the averages are hits at losses above 0, which another restart may undercut without being one.
+  # because the averages are hits at losses above 0, which another restart may undercut without being one. The rates of the
+  # paper's reading stand beside ours (`LEAST_LOSS`). A restart that ends at a hit goes no lower, so `search.stop_on_hit=false`
+  # is the paper's search as well.
 
 Prompts are the independent units: targets of one prompt, and all restarts behind it, are one cluster. If all targets share one
 prompt, or have none, targets are the units.
@@ -129,6 +131,8 @@ T_OUT, T_IN = "T_out", "T_in"
 """The mean log probabilities of usual words: of replies under the model, of inputs under the language model."""
 HIT_RATE = "hit_rate."
 """Prefix of the name of a hit rate; the type of hit follows."""
+LEAST_LOSS = "least_loss."
+"""Prefix of the name of a hit rate that is read off the restart of least loss, as the paper does; the type follows."""
 PROJECTED = "projected-"
 """Begins the names of hits by the words that are nearest to a continuous input."""
 
@@ -171,6 +175,10 @@ def describe(name: str) -> Metric:
     if name.startswith(HIT_RATE):
         kind = name.removeprefix(HIT_RATE)
         return Metric(f"hits, {kind}", FOR_ADVERSARY, f"share of all targets that are {kind} hits", "share", main=True)
+    if name.startswith(LEAST_LOSS):
+        kind = name.removeprefix(LEAST_LOSS)
+        meaning = f"share of all targets whose restart of least loss is a {kind} hit (He & Glass 2018)"
+        return Metric(f"hits of least loss, {kind}", FOR_ADVERSARY, meaning, "share")
     return COST_METRICS.get(name) or TYPED_METRICS[name]
 
 
@@ -242,7 +250,7 @@ def kinds(rows: Sequence[Row]) -> list[str]:
 
 
 def search_metrics(rows: Iterable[Row], candidates_per_s: Estimate, num_skipped: int) -> dict[str, Estimate]:
-    """Return hit rates (Wilson intervals) by "hit_rate.TYPE", then all of `COST_METRICS`.
+    """Return hit rates (Wilson intervals) by "hit_rate.TYPE" and "least_loss.TYPE", then all of `COST_METRICS`.
 
     Rows are read once, and only their figures stored, so that a run may have millions.
 
@@ -258,6 +266,7 @@ def search_metrics(rows: Iterable[Row], candidates_per_s: Estimate, num_skipped:
     judged: Counter[str] = Counter()
     kinds: list[Counter[str]] = []
     hits: dict[str, list[bool]] = {}
+    of_least: dict[str, list[bool]] = {}
     losses: list[float] = []
     sweeps: list[tuple[int, int]] = []
     for row in rows:
@@ -269,6 +278,8 @@ def search_metrics(rows: Iterable[Row], candidates_per_s: Estimate, num_skipped:
         losses.append(row["loss"])
         for hit in row["hits"]:
             hits.setdefault(str(hit["type"]), []).append(bool(hit["hit"]))
+        for hit in min(row["restarts"], key=itemgetter("loss", "restart"))["hits"]:
+            of_least.setdefault(str(hit["type"]), []).append(bool(hit["hit"]))
         for restart in row["restarts"]:
             sweeps.append((index, restart["sweeps"]))
             candidates += int(restart["candidates"])
@@ -297,7 +308,11 @@ def search_metrics(rows: Iterable[Row], candidates_per_s: Estimate, num_skipped:
         "candidates": count(candidates, num_targets),
     }
     assert list(costs) == list(COST_METRICS), "the table and the computation name the same metrics"
-    claimed = {f"{HIT_RATE}{kind}": clustered_rate(of_kind, clusters) for kind, of_kind in hits.items()}
+    claimed = {
+        f"{prefix}{kind}": clustered_rate(of_kind, clusters)
+        for prefix, of_kinds in ((HIT_RATE, hits), (LEAST_LOSS, of_least))
+        for kind, of_kind in of_kinds.items()
+    }
     typed: dict[str, Estimate] = {}
     if verified:
         rows_read, successes = zip(*verified, strict=True)
@@ -387,6 +402,10 @@ _NOTE_WORDS = (
     "Hit rates in percent. Pairs in braces are k = 1 and k = 2. The searches of mal and random minimise o-sample-min-k1, that "
     "of mal io io-sample-min-k1; the other types are read off the same inputs."
 )
+_NOTE_LEAST = (
+    " Of least loss: read off the restart of least loss, as published; above it a restart that ended at a hit comes first. "
+    "A hit ends its restart unless search.stop_on_hit=false, so the loss of a hit is not the least that its restart can reach."
+)
 _NOTE_RELAXED = "Hit rates in percent, of continuous inputs and (projected) of the words that are nearest to them."
 _TYPED = {VERIFIED: "verified", SAMPLED: "drawn", REFUSED: "refused"}
 """Columns of a list whose inputs were typed, behind those of its hits."""
@@ -415,20 +434,27 @@ class SearchedModel:
     lists: Mapping[str, Mapping[str, Estimate]]
     published: Rates | None = None
 
-    def estimate(self, listed: str, kind: str) -> Estimate:
+    def estimate(self, listed: str, kind: str, prefix: str = HIT_RATE) -> Estimate:
         """Return the hit rate of a type, or a figure of typed inputs; `NOTHING` if it was not measured."""
-        return self.lists.get(listed, {}).get(kind if kind in _TYPED else f"{HIT_RATE}{kind}", NOTHING)
+        return self.lists.get(listed, {}).get(kind if kind in _TYPED else f"{prefix}{kind}", NOTHING)
+
+    @property
+    def has_least(self) -> bool:
+        """Return True if hits of least loss were measured; runs of earlier versions did not."""
+        return any(name.startswith(LEAST_LOSS) for metrics in self.lists.values() for name in metrics)
 
     def rows(self, columns: _Columns) -> list[tuple[str, ...]]:
         """Return the rows of the model: rates, their intervals, published rates, and numbers of targets."""
-        columns_of = [
-            [(self.estimate(listed, kind), WHOLE if kind == REFUSED else _RATE) for kind in kinds]
-            for listed, kinds in columns.values()
-        ]
-        rows = [
-            (self.name, *(_braced([form.value(rate.value) for rate, form in pair], pair) for pair in columns_of)),
-            ("95 % interval", *(_braced([form.interval(rate) or ABSENT for rate, form in pair]) for pair in columns_of)),
-        ]
+        rows: list[tuple[str, ...]] = []
+        for name, prefix in ((self.name, HIT_RATE), *[("of least loss", LEAST_LOSS)] * self.has_least):
+            columns_of = [
+                [(self.estimate(listed, kind, prefix), WHOLE if kind == REFUSED else _RATE) for kind in kinds]
+                for listed, kinds in columns.values()
+            ]
+            rows += [
+                (name, *(_braced([form.value(rate.value) for rate, form in pair], pair) for pair in columns_of)),
+                ("95 % interval", *(_braced([form.interval(rate) or ABSENT for rate, form in pair]) for pair in columns_of)),
+            ]
         if (published := self.published) is not None:
             rates = ([published.get(listed, {}).get(kind) for kind in kinds] for listed, kinds in columns.values())
             rows.append((PUBLISHED, *(_braced([_RATE.value(rate) for rate in pair]) for pair in rates)))
@@ -450,7 +476,8 @@ def search_table(models: Sequence[SearchedModel], normal: str, relaxed: str | No
     rows = [row for model in models for row in model.rows(columns)]
     published = any(model.published is not None for model in models)
     few = any(cell.endswith(FEW_MARK) for row in rows if row[0] == "n" for cell in row)
-    note += (len(columns) > untyped) * _NOTE_TYPED + published * _NOTE_PUBLISHED.format(method) + few * few_note("targets")
+    note += any(model.has_least for model in models) * _NOTE_LEAST + (len(columns) > untyped) * _NOTE_TYPED
+    note += published * _NOTE_PUBLISHED.format(method) + few * few_note("targets")
     note += "".join(dict.fromkeys(_shared(figures) for model in models for figures in model.lists.values()))
     note += unread_note(*(figures for model in models for figures in model.lists.values()))
     return EstimateTable(("model", *columns), tuple(rows), note)

@@ -10,12 +10,14 @@ from parley.engine.core.stats.statistics import Estimate, count, rate
 from parley.engine.core.tables.table import ABSENT
 from parley.engine.triggers.metrics.hits import (
     COST_METRICS,
+    SearchedModel,
     choose_restart,
     describe,
     hits_by_restarts,
     is_hit,
     loss_by_sweep,
     search_metrics,
+    search_table,
     unread_failure,
     unread_note,
 )
@@ -41,7 +43,8 @@ def test_rates_are_over_targets_and_costs_over_restarts() -> None:
         searched("c", restart(0, 2.5, candidates=50, sweeps=2)),
     ]
     found = search_metrics(rows, PACE, num_skipped=2)
-    assert list(found) == [f"hit_rate.{kind}" for kind in KINDS] + list(COST_METRICS)
+    prefixes = ("hit_rate", "least_loss")
+    assert list(found) == [f"{prefix}.{kind}" for prefix in prefixes for kind in KINDS] + list(COST_METRICS)
     assert found[f"hit_rate.{GREEDY}"] == rate(2, 3)
     assert found[f"hit_rate.{LIKELY}"] == rate(1, 3)
     assert found["loss"].value == 1.5
@@ -50,6 +53,27 @@ def test_rates_are_over_targets_and_costs_over_restarts() -> None:
     assert (found["restarts"].value, found["candidates"].value) == (4, 350)
     assert (found["sweeps"].value, found["sweeps"].n) == (2.0, 3), "restarts of a target hang together"
     assert all(describe(name).definition for name in found)
+
+
+def test_the_paper_reads_all_types_off_the_least_loss() -> None:
+    rows = [
+        searched("late", restart(1, 1.5, (GREEDY,), stopped="satisfied"), restart(0, 1.0, (LIKELY,))),
+        searched("tie", restart(0, 2.0, (GREEDY,)), restart(1, 2.0)),
+    ]
+    found = search_metrics(rows, PACE, num_skipped=0)
+    assert found[f"hit_rate.{GREEDY}"] == rate(2, 2)
+    assert found[f"least_loss.{GREEDY}"] == rate(1, 2)
+    assert found[f"least_loss.{LIKELY}"] == rate(1, 2)
+    lists = {"normal": found, "mal": found}
+    table = search_table([SearchedModel("small", lists)], GREEDY)
+    column = table.columns.index(f"normal {GREEDY}")
+    assert [(row[0], row[column]) for row in table.rows if "interval" not in row[0]] == [
+        ("small", "100.0"),
+        ("of least loss", "50.0"),
+        ("n", table.rows[-1][column]),
+    ]
+    earlier = {name: {key: value for key, value in found.items() if "least" not in key} for name in lists}
+    assert [row[0] for row in search_table([SearchedModel("small", earlier)], GREEDY).rows] == ["small", "95 % interval", "n"]
 
 
 def test_drawn_replies_that_never_say_it_leave_room_for_doubt() -> None:
