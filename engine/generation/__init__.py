@@ -12,7 +12,6 @@ __all__, __getattr__ = public(
     __name__,
     {
         "ReplyActions": "rewards.rewards",
-        "ResponseWeights": "rewards.rewards",
         "RewardSettings": "settings",
         "RunningMean": "rewards.rewards",
         "policy_loss": "rewards.rewards",

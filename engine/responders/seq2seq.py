@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from parley.engine.core.stats.known import PREDICTION, READING, TEXT
 from parley.engine.core.stats.statistics import Estimate
@@ -28,6 +28,7 @@ from parley.policies.seq2seq.settings import LanguageModelSizes, Seq2SeqSizes
 
 if TYPE_CHECKING:
     from parley.policies.core.fitting.batches import Fitness
+    from parley.policies.core.fitting.loop import Objective
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,10 +109,14 @@ CHARACTERS = "ptb_characters"
 class TrainSeq2SeqConfig(PairTrainingConfig):
     """A sequence-to-sequence model, fitted to pairs of utterance and reply."""
 
+    added: ClassVar[Mapping[str, Any]] = {"weighting": "none"}
+
     backward: bool = False
     """Fit the backward model of these settings, p(context | reply), for re-ranking: --decoder mmi:backward=RUN."""
     min_reply: NonNegativeInt = 0
     """Words of a reply at least; pairs with shorter ones are left out, of all splits."""
+    weighting: Literal["none", "tf-idf"] = "none"
+    """Weights of replies: tf-idf has dull ones teach less (Li et al. 2017, section 3.3)."""
     max_reply: PositiveInt | None = None
     """Words of a reply at most; pairs with longer ones are left out, and without a number cut to sizes.max_reply."""
     sizes: Seq2SeqSizes = field(default_factory=Seq2SeqSizes)
@@ -213,6 +218,7 @@ def _fitting(
     what: str,
     turns: int,
     finish: Callable[[Fitness], Mapping[str, Estimate]] = lambda test: {},
+    objective: Objective[Any] | None = None,
 ) -> Fitting:
     from parley.policies.core.fitting.loop import Fit
     from parley.policies.seq2seq.scoring import save_model
@@ -223,7 +229,7 @@ def _fitting(
         corpus=units.corpus,
         model=model,
         splits=examples,
-        fit=partial(Fit, model, examples["train"], examples["val"], config.fit, config.seed),
+        fit=partial(Fit, model, examples["train"], examples["val"], config.fit, config.seed, objective=objective),
         save=save_model,
         provenance={"role": "supervised", **units.provenance, "turns": turns},
         what=what if turns == 1 else f"{what}, {turns} turns of context",
@@ -253,6 +259,7 @@ class TrainSeq2Seq(FitJob[TrainSeq2SeqConfig]):
     def prepare(self, config: TrainSeq2SeqConfig, path: Path, reporter: Reporter) -> Fitting:
         from parley.envs.corpora.pairs.contexts import windows, with_replies
         from parley.policies.core.fitting.batches import evaluate
+        from parley.policies.core.response_weights import ResponseWeights, WeightedReplies, stop_ids
         from parley.policies.seq2seq.model import PairExamples
         from parley.policies.seq2seq.scoring import build_seq2seq
 
@@ -265,14 +272,21 @@ class TrainSeq2Seq(FitJob[TrainSeq2SeqConfig]):
         read = {name: split if turns == 1 else windows(split, turns, eot_id) for name, split in corpus.splits.items()}
         fitted = {name: with_replies(split, config.min_reply, config.max_reply) for name, split in read.items()}
         require_splits(corpus.name, fitted)
-        examples = {name: PairExamples(units.spelt(split), sizes) for name, split in fitted.items()}
+        spelt = {name: units.spelt(split) for name, split in fitted.items()}
+        examples = {name: PairExamples(split, sizes) for name, split in spelt.items()}
+        objective = None
+        if config.weighting == "tf-idf":
+            train = spelt["train"]
+            replies = (train.utterances[reply] for reply in train.pairs[:, 0 if config.backward else 1].tolist())
+            weights = ResponseWeights.of(replies, len(units.vocabulary), stop_ids(units.vocabulary))
+            objective = WeightedReplies(model, weights)
 
         def finish(test: Fitness) -> dict[str, Estimate]:
             return {"context_gain": context_gain(test, evaluate(model, examples["test"].exchanged()))}
 
         attention = "no attention" if sizes.attention == "none" else f"{sizes.attention} attention"
         what = f"sequence to sequence, {attention}{', backward' if config.backward else ''}"
-        return _fitting(config, units, model, examples, what, turns, finish)
+        return _fitting(config, units, model, examples, what, turns, finish, objective)
 
     def next_commands(self, config: TrainSeq2SeqConfig, path: Path) -> tuple[str, ...]:
         root = root_words(config.data_root)

@@ -89,9 +89,17 @@ def as_now(kind: type, stored: Mapping[str, Any], where: str = "") -> dict[str, 
         ConfigError: a setting had another value than the constant that it is today.
     """
     document = _without_constants(kind, stored, where)
+    _add(kind, document)
+    return document
+
+
+def _add(kind: type, document: dict[str, Any]) -> None:
+    """Add the settings that an earlier version lacked, in sections too."""
     for key, value in getattr(kind, "added", {}).items():
         document.setdefault(key, value)
-    return document
+    for name, section in _sections(kind):
+        if isinstance(document.get(name), dict):
+            _add(section, document[name])
 
 
 def _without_constants(kind: type, values: Mapping[str, Any], where: str) -> dict[str, Any]:

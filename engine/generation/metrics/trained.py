@@ -175,9 +175,12 @@ DECODED = {
     BLIND: "the start, one reply to everybody (control)",
 }
 METHODS = {"reinforce": "REINFORCE", "regs-mc": "REGS, Monte Carlo", "regs-partial": "REGS, partial"}
-FORCED, CONSTANT, SHUFFLED, LENGTH, FROZEN = "forced", "constant", "shuffled", "length", "frozen"
+FORCED, FORCED_HALF, FORCED_EARLY = "forced", "forced-half", "forced-early"
+CONSTANT, SHUFFLED, LENGTH, FROZEN = "constant", "shuffled", "length", "frozen"
 CONTROLS = {
     FORCED: "teacher forcing alone",
+    FORCED_HALF: "teacher forcing alone, as many likelihood steps",
+    FORCED_EARLY: "teacher forcing alone, stopped by likelihood",
     CONSTANT: "constant reward",
     SHUFFLED: "shuffled rewards",
     LENGTH: "reward of length",
@@ -209,6 +212,7 @@ QUALITY = {
     OVERLAP: Metric("overlap", HIGHER, "of histograms of vectors with people's, as MAUVE; 1: equal"),
     ABOVE: Metric("above the temperature curve", HIGHER, "nats a word, likelier than the start at equal distinct-2", "number"),
     EMPTY: Metric("replies without a word", "lower: better", "share of contexts; every judge tells them", "share"),
+    NATS: Metric("nats", "lower: better", "of a word of people's replies, validation split, under the generator", "number"),
     ROUND: Metric("round", NEITHER, "of the checkpoint; 0: the start, where the best is kept"),
 }
 """Figures of the replies themselves."""
@@ -220,6 +224,8 @@ _NOTE = (
     "of their halves. Above the temperature curve: nats a word by which replies are likelier than those of the start at the "
     "temperature of equal distinct-2; * where the interval, over trainings if there are several, else over replies, leaves 0 "
     "out; none beyond the temperatures measured. Replies without a word count as recognised. Round: that of the checkpoint. "
+    "Teacher forcing alone: as many updates as a training with rewards, or as many likelihood steps, or the round of least "
+    "nats; nats above the start's are overfitting. "
     "Brackets: 95 % intervals over trainings and sources, every source with equal weight; n: sources."
 )
 _NOTE_COMPARED = (

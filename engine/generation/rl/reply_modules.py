@@ -29,7 +29,6 @@ from parley.engine.core.rllib.distributed_rollouts import own_stream, require_kn
 from parley.engine.core.rllib.reproducible import SeededLearner
 from parley.engine.generation.rewards.rewards import (
     ReplyActions,
-    ResponseWeights,
     RunningMean,
     action_nll,
     baseline_values,
@@ -44,6 +43,7 @@ from parley.envs.corpora.pairs.compiled import PairSplit
 from parley.envs.corpora.pairs.vocabulary import PairVocabulary
 from parley.envs.generation.game import PERSON, ReplyGame, ReplyRules
 from parley.envs.generation.reply_env import reply_space, require_examples, speaker_sees, speaker_space
+from parley.policies.core.response_weights import ResponseWeights
 from parley.policies.generation.discriminator.batches import (
     ContextBatch,
     Critic,

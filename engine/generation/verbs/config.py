@@ -32,7 +32,7 @@ from parley.engine.generation.metrics.adversarial import (
     random_replies,
     source_name,
 )
-from parley.engine.generation.metrics.trained import AT, DECODED, TRAINED
+from parley.engine.generation.metrics.trained import AT, DECODED, FORCED, FORCED_EARLY, FORCED_HALF, TRAINED
 from parley.engine.generation.settings import Method, ReplyLearning, Reward, RewardSettings
 from parley.envs.core.config import (
     Configuration,
@@ -48,7 +48,6 @@ from parley.envs.core.registry import nearest
 from parley.envs.core.seeds import derive_seed
 from parley.envs.core.storage.copies import fetched_model
 from parley.envs.corpora.pairs.compiled import PairSplit, RepliedPair, load_pairs
-from parley.envs.corpora.pairs.tokens import is_content
 from parley.envs.corpora.pairs.turns import EOT
 from parley.envs.corpora.pairs.vocabulary import PairVocabulary
 from parley.envs.generation.game import PairsInWords, pairs_in_words
@@ -245,8 +244,9 @@ class ReplyTrainingConfig(RewardSettings):
     which re-ranks by --backward."""
     backward: str = ""
     """Run of train seq2seq --backward, by which mmi re-ranks; when empty and needed one is trained first."""
-    keep: Literal["best", "last"] = "best"
-    """Which generator is stored: the best on the validation split, the start among them, or the last."""
+    keep: Literal["best", "likelihood", "last"] = "best"
+    """Which generator is stored: of those measured on the validation split, the start among them, that of highest AdverSuc or
+    of least nats a recorded word; or the last."""
     save_every: PositiveInt = 10
     """Updates between saved training states."""
     address: str = ""
@@ -407,15 +407,14 @@ def recorded_pairs(config: MinMaxRepliesConfig, generator: Seq2Seq) -> PairsInWo
 
 def training_world(config: MinMaxRepliesConfig, generator: str) -> ReplyWorld:
     """Return the data of a training; runners make it by themselves."""
-    from parley.engine.generation.rewards.rewards import ResponseWeights
     from parley.engine.generation.rl.reply_modules import ReplyWorld
+    from parley.policies.core.response_weights import ResponseWeights, stop_ids
     from parley.policies.seq2seq.scoring import load_seq2seq
 
     model = load_seq2seq(Path(generator))
     pairs, words = recorded_pairs(config, model).splits["train"], model.vocabulary
     replies = (pairs.utterances[reply] for reply in pairs.pairs[:, 1].tolist())
-    stops = [index for index, word in enumerate(words.words) if not is_content(word)]
-    weights = ResponseWeights.of(replies, len(words), stops)
+    weights = ResponseWeights.of(replies, len(words), stop_ids(words))
     return ReplyWorld(pairs, words, config.max_words or model.sizes.max_reply - 1, weights)
 
 
@@ -545,10 +544,13 @@ class TrainedTableConfig(ReplyTrainingConfig):
         done = ("vocabulary", "discriminator_decoder", "backward")
         settings_of_row = {name: value for name, value in settings_of_row.items() if name not in done}
         learning = self.learning
-        if row == "forced":
-            steps = learning.generator_steps + learning.teacher_steps * (self.teacher_forcing != "none")
+        if row in (FORCED, FORCED_HALF, FORCED_EARLY):
+            # A half has the likelihood steps of a training with rewards, the others have its updates.
+            likelihood = learning.teacher_steps * (self.teacher_forcing != "none")
+            steps = max(likelihood, 1) if row == FORCED_HALF else learning.generator_steps + likelihood
             learning = replace(learning, discriminator_steps=0, generator_steps=0, teacher_steps=steps)
-            return settings_of_row | {"learning": learning, "teacher_forcing": "mle"}
+            kept = {"keep": "likelihood"} if row == FORCED_EARLY else {}
+            return settings_of_row | {"learning": learning, "teacher_forcing": "mle", **kept}
         if row in ("constant", "length"):
             return settings_of_row | {"learning": replace(learning, discriminator_steps=0), "reward": row}
         if row == "frozen":

@@ -5,9 +5,9 @@ folder. Updates are events of the run; every `check_every` rounds the generator 
 training never sees say how often they are deceived: the best of these states, the start among them, is the checkpoint.
 
 Choices:
-  * # Paper: silent on which state is kept. Ours: the best by AdverSuc on the validation split, which may be the start, or the
-    last (`keep`); test contexts are answered once, by that state and by the start. A state that foretells people's replies
-    much worse than the start (`plain_loss`), or repeats itself, is not kept.
+  * # Paper: silent on which state is kept. Ours: the best by AdverSuc or by likelihood on the validation split, which may be
+    the start, or the last (`keep`); test contexts are answered once, by that state and by the start. A state that foretells
+    people's replies much worse than the start (`plain_loss`), or repeats itself, is not kept.
 
 As in every campaign (`engine/core/verbs/campaign.py`) start, control and result meet all known adversaries: the discriminators
 that each measurement keeps, fresh ones against result and control, and a linear judge. The validation split chooses the best,
@@ -550,7 +550,7 @@ class _ReplyTraining:
         # Before the event, so that a round that counts as measured has left its models.
         self._keep_discriminator(algorithm, rounds)
         earlier = [number for number in self._playing() if number < rounds]
-        better = all(estimates[ADVERSUC].value > self._checks[number][ADVERSUC].value for number in earlier)
+        better = all(self._merit(rounds) > self._merit(number) for number in earlier)
         if rounds and rounds not in self._playing():
             self._reporter.say(f"round {rounds} may not be the result: {WATCHED}")
         if self._config.keep == "last" or (better and rounds in self._playing()):
@@ -635,7 +635,12 @@ class _ReplyTraining:
     def _picked(self) -> int:
         if self._config.keep == "last":
             return max(self._checks)
-        return max(sorted(self._playing()), key=lambda number: self._checks[number][ADVERSUC].value)
+        return max(sorted(self._playing()), key=self._merit)
+
+    def _merit(self, rounds: int) -> float:
+        """Return the number whose highest value is kept, of a measured round."""
+        measured = self._watched[rounds].metrics
+        return -measured[NATS].value if self._config.keep == "likelihood" else measured[ADVERSUC].value
 
     def figures(self) -> dict[str, Estimate]:
         """Return the figures of the legend, once all updates are made; store the best generator."""

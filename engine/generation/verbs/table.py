@@ -2,8 +2,9 @@
 
 Every training, every file of replies and every evaluation of one is a run of its own below the table's folder, and resumes by
 itself; the table is what they say. Rows: the start by seven decoders, at several temperatures, and with one reply to everybody;
-after REINFORCE and REGS; and after as many steps of teacher forcing alone, with a constant, shuffled or length reward, or a
-frozen discriminator. Trainings reply by the decoder that picked their checkpoint, and sampled.
+after REINFORCE and REGS; and after teacher forcing alone (as many updates, as many likelihood steps, or stopped by
+likelihood), with a constant, shuffled or length reward, or a frozen discriminator. Trainings reply by the decoder that picked
+their checkpoint, and sampled.
 
 The stages are the models that are trained first, the trainings of rows, the replies of rows, and their evaluations.
 """
@@ -36,6 +37,7 @@ from parley.engine.generation.metrics.trained import (
     EMPTY,
     JUDGED,
     JUDGED_ITEMS,
+    NATS,
     OVERLAP,
     PEOPLE,
     PICKED,
@@ -353,7 +355,8 @@ class EvaluateGeneration(Composite[TrainedTableConfig, TrainedTableConfig, Train
             figures[EMPTY] = RunFolder.load(path / system.replies).metrics()[EMPTY]
             trained = path / f"{system.row.removesuffix(SAMPLED)}-{system.number}"
             if (trained / SUMMARY).is_file():
-                figures[ROUND] = count(RunFolder.load(trained).metrics()[PICKED].value, 1)
+                of_training = RunFolder.load(trained).metrics()
+                figures |= {NATS: of_training[NATS], ROUND: count(of_training[PICKED].value, 1)}
             judged_metrics = RunFolder.load(path / system.judged).metrics()
             names = {judge: f"{ERE}.{judge}" for judge in (*judges, CONSTANT)}
             errors = {judge: judged_metrics[name] for judge, name in names.items() if name in judged_metrics}

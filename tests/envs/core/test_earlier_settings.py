@@ -20,9 +20,12 @@ from parley.envs.core.errors import ConfigError, RunError
 
 @dataclass(frozen=True, kw_only=True)
 class Section(Configuration):
-    """A section that lost a setting."""
+    """A section that lost a setting and got another."""
+
+    added: ClassVar[Mapping[str, Any]] = {"depth": 1}
 
     width: int = 3
+    depth: int = 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +50,7 @@ STORED = {"flag": True, "gone": {"rate": 0.5}, "section": {"width": 4, "height":
 
 
 def test_a_constant_that_was_a_setting_is_read_and_another_value_is_an_error() -> None:
-    assert as_now(Now, STORED) == {"meta": "none", "section": {"width": 4}}
+    assert as_now(Now, STORED) == {"meta": "none", "section": {"width": 4, "depth": 1}}
     assert STORED["gone"] == {"rate": 0.5}, "what was stored is left as it is"
     assert from_dict(Now, STORED) == Now(section=Section(width=4)), "a file of settings has the defaults of today"
     with pytest.raises(ConfigError, match=r"section\.height is no setting any more: it is always 7(.|\n)*got: +8"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from parley.engine.generation.rewards.rewards import ResponseWeights
+from parley.policies.core.response_weights import ResponseWeights
 
 REPLIES = [[5, 9], [5, 6, 9], [5, 7, 9], [8, 9]]
 STOP = 9

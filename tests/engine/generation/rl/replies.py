@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from parley.engine.generation.rewards.rewards import ResponseWeights
 from parley.engine.generation.rl.replies import ReplyMinMaxConfig
 from parley.engine.generation.rl.reply_modules import ReplyWorld
 from parley.engine.generation.settings import ReplyLearning, RewardSettings
 from parley.envs.corpora.pairs.compiled import PairSplit, Ragged
 from parley.envs.corpora.pairs.vocabulary import SPECIALS, PairVocabulary
+from parley.policies.core.response_weights import ResponseWeights
 from parley.policies.generation.discriminator.batches import DISCRIMINATOR, Discriminator
 from parley.policies.generation.discriminator.settings import DiscriminatorSizes
 from parley.policies.seq2seq.model import Seq2Seq

@@ -129,6 +129,14 @@ def test_controls_take_as_many_generator_steps(corpus: str) -> None:
     assert unforced["teacher_forcing"] == "mle"
 
 
+def test_teacher_forcing_alone_has_as_many_updates_or_as_many_likelihood_steps_or_stops_by_likelihood(corpus: str) -> None:
+    config = asked(corpus, learning=ReplyLearning(rounds=7, generator_steps=3, teacher_steps=2))
+    made = {row: config.training(row, 1) for row in ("forced", "forced-half", "forced-early")}
+    assert [settings["learning"].cycle.count("teacher") for settings in made.values()] == [5, 2, 5]
+    assert all(set(settings["learning"].cycle) == {"teacher"} for settings in made.values())
+    assert [settings["keep"] for settings in made.values()] == [config.keep, config.keep, "likelihood"]
+
+
 @pytest.mark.ray
 def test_rows_are_made_once_and_others_join_them(
     tmp_path: Path, longer: str, ray_session: object, monkeypatch: pytest.MonkeyPatch
