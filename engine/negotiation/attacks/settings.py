@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from parley.envs.core.config import (
     Configuration,
@@ -27,6 +28,7 @@ class ReinforceConfig(Configuration):
     """Settings of the training of one side by dialogues with a frozen partner."""
 
     topic: ClassVar[str] = "train rl"
+    added: ClassVar[Mapping[str, Any]] = {"credit": "words", "clipping": "whole"}
 
     reward: Literal["points", "advantage"] = "points"
     """Own points (goal-based agent), or own minus the partner's points (RL attack, and adversarial training, eq. 9)."""
