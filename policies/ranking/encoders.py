@@ -178,6 +178,8 @@ class CrossEncoder(LimitedRanker):
         CheckpointError: it has more logits, the template writes no pairs, or nothing parts a context from a reply.
     """
 
+    is_free = True
+
     def __init__(
         self,
         model: Any,
@@ -302,6 +304,8 @@ class BiEncoder(LimitedRanker):
         default_prompt: text before texts that are neither.
         truncate: entries of a vector that are kept, its first ones; by default all.
     """
+
+    is_free = True
 
     def __init__(
         self,

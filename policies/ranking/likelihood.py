@@ -32,6 +32,8 @@ class ReplyLikelihood(LimitedRanker):
         responder: of Parley's own, in evaluation mode.
     """
 
+    is_free = True
+
     def __init__(self, responder: TrainableResponder) -> None:
         self._responder = responder
 
@@ -69,6 +71,8 @@ class UtteranceLikelihood(BatchRanker):
     Args:
         scores: of the model.
     """
+
+    is_free = True
 
     def __init__(self, scores: WordScores) -> None:
         self._scores = scores

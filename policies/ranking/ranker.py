@@ -57,7 +57,8 @@ class UnscoredError(RankerError):
 class Ranker(Protocol):
     """A model that scores candidates; a score does not depend on other candidates, their order, or earlier calls.
 
-    One whose scores are probabilities may say so by `gives_probabilities = True`, see `compared_outcomes`.
+    One whose scores are probabilities may say so by `gives_probabilities = True`, see `compared_outcomes`. One that costs
+    nothing but time may say so by `is_free = True`: attacks then have drafts scored that they may not need.
     """
 
     def score(self, context: Context, candidates: Sequence[Utterance]) -> Scores:
@@ -290,6 +291,8 @@ def overlap(context: Context, reply: Utterance) -> float:
 class Constant:
     """A ranker that finds all candidates alike."""
 
+    is_free = True
+
     def score(self, context: Context, candidates: Sequence[Utterance]) -> list[float]:
         """Return zeros."""
         return [0.0] * len(candidates)
@@ -297,6 +300,8 @@ class Constant:
 
 class Longest:
     """A ranker that prefers candidates of many words."""
+
+    is_free = True
 
     def score(self, context: Context, candidates: Sequence[Utterance]) -> list[float]:
         """Return the numbers of words."""
@@ -306,6 +311,8 @@ class Longest:
 class Shortest:
     """A ranker that prefers candidates of few words."""
 
+    is_free = True
+
     def score(self, context: Context, candidates: Sequence[Utterance]) -> list[float]:
         """Return the numbers of words, negative."""
         return [-float(len(reply)) for reply in candidates]
@@ -313,6 +320,8 @@ class Shortest:
 
 class WordOverlap:
     """A ranker that prefers candidates whose words the context holds."""
+
+    is_free = True
 
     def score(self, context: Context, candidates: Sequence[Utterance]) -> list[float]:
         """Return the overlaps, from 0 to 1."""
@@ -329,6 +338,7 @@ class ResponseOnly(LimitedRanker):
     def __init__(self, ranker: Ranker) -> None:
         self.ranker = ranker
         self.gives_probabilities = bool(getattr(ranker, "gives_probabilities", False))
+        self.is_free = bool(getattr(ranker, "is_free", False))
 
     def score_all(self, pairs: Sequence[Pair]) -> list[np.ndarray | RankerError]:
         """Return the scores of candidates behind one turn without a word."""
@@ -347,6 +357,8 @@ class TermCosine(ABC):
         num_turns: in all.
         average_length: words of a turn.
     """
+
+    is_free = True
 
     def __init__(self, turns_with: Mapping[str, int], num_turns: int, average_length: float) -> None:
         self._turns_with, self._num_turns, self._average = turns_with, num_turns, average_length

@@ -153,8 +153,6 @@ def build_copy_3(resources: RuleResources) -> Copied:
 
 Word = tuple[str, tuple[str, ...]]
 """A word of a context, and the tags that it has there."""
-CONTEXT_SHARE = 1 / 9
-"""Words replaced in training, as a share of the words of the context (paper)."""
 _ROUNDING = 1e-9
 
 
@@ -179,14 +177,15 @@ class ImportantWords(OnReplies):
         most: words that enter a reply, but in training.
         language: tags words.
         counts: of the contexts that weights come from; None in training, where words are drawn.
+        context_share: words that enter in training, as a share of the context's.
     """
 
     attacks = "negatives"
     keeps_labels = True
 
-    def __init__(self, most: int, language: ReplyLanguage, counts: TermCounts | None) -> None:
+    def __init__(self, most: int, language: ReplyLanguage, counts: TermCounts | None, context_share: float = 1 / 9) -> None:
         self.name = "iiw-training" if counts is None else "iiw"
-        self._most, self._language, self._counts = most, language, counts
+        self._most, self._language, self._counts, self._share = most, language, counts, context_share
         self._weights: dict[str, float] = {}
 
     def edits(self, groups: Sequence[CandidateGroup], flat: FlatContexts, seeds: Sequence[int]) -> Edits:
@@ -240,7 +239,7 @@ class ImportantWords(OnReplies):
                 order = np.argsort(drawn[start : start + len(words)], kind="stable").tolist()
                 start += len(words)
                 length = sum(map(len, group.context))
-                yield max(1, int(length * CONTEXT_SHARE + _ROUNDING)), [words[position] for position in order]
+                yield max(1, int(length * self._share + _ROUNDING)), [words[position] for position in order]
             return
         weights = partial(self._weight, self._counts)
         for words in contexts:
@@ -273,4 +272,5 @@ def build(resources: RuleResources) -> ImportantWords:
 
 def build_training(resources: RuleResources) -> ImportantWords:
     """Build IIW for training, with drawn words."""
-    return ImportantWords(resources.settings.num_important, resources.language, None)
+    settings = resources.settings
+    return ImportantWords(settings.num_important, resources.language, None, settings.context_share)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Literal
 
-from parley.envs.core.config import Configuration, PositiveInt
+from parley.envs.core.config import Configuration, PositiveInt, PositiveShare
 
 Sense = Literal["shared", "first", "any"]
 Form = Literal["inflected", "base"]
@@ -63,13 +63,13 @@ class ReplySettings(Configuration):
     """Settings of attacks on replies where Li et al. 2019 are silent."""
 
     topic: ClassVar[str] = "evaluate ranking"
+    added: ClassVar[Mapping[str, Any]] = {"context_share": 1 / 9}
     constants: ClassVar[Mapping[str, Any]] = {
         "frequency": "all",
         "important": "content",
         "same_tag": "tag",
         "unmatched": "next",
         "occurrence": "first",
-        "context_share": 1 / 9,
         "synonym_rate": 1.0,
         "modals": True,
         "copied": "random",
@@ -78,6 +78,9 @@ class ReplySettings(Configuration):
 
     num_important: PositiveInt = 3
     """IIW: context words that enter a wrong reply (paper)."""
+    context_share: PositiveShare = 1 / 9
+    """IIW in training: words that are replaced, as a share of the words of the context (paper). A reply has fewer places of the
+    same tag: 4.0 of the 10.3 words that the paper's share asks for on #ubuntu."""
     fitted_on: Literal["training", "evaluated"] = "training"
     """IIW: contexts whose words are counted; the paper does not say which."""
     rule: Literal["paper", "careful"] = "paper"

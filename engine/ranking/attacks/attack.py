@@ -7,7 +7,10 @@
     outcomes = attack.run(groups, seeds)
 
 The ranker is a black box: a query is one context and candidate scored. The scores of a group before any edit come with the
-group and are no queries; a repeated draft counts once. The result of an example depends on its group, its seed and the
+group and are no queries; a repeated draft counts once. Paid, served and user-made rankers are asked for one draft of an
+example at a time, so the queries are what they are asked. A ranker that is `is_free` scores `_AHEAD` drafts at once, of which
+only those up to a success are queries; all are counted beside them (`AttackOutcome.num_scored`). The budget limits both.
+The result of an example depends on its group, its seed and the
 composition alone, not on the other examples of its batches: its draws are its own, and scores that differ by less than the
 rounding error of a batch are equal (`edit_game.TOLERANCE`). So an interrupted example starts again and gives the same result.
 
@@ -15,7 +18,8 @@ A method is a generator: it yields batches of drafts (`DraftBatch`) and is sent 
 goal (`RankGoal.margin`). It knows neither budgets nor batches, and is closed at the goal or when the budget is spent. So
 its first queries do not depend on the budget, and one trace gives the success at every smaller budget.
 
-    ImportanceGreedy   words that matter most first, each by its best edit (Jin et al. 2020, "Is BERT really robust?")
+    ImportanceGreedy   words that matter most first, each by its best edit (Jin et al. 2020, "Is BERT really robust?"); not
+                       exhaustive: it takes the first edit that helps, and never goes back
     EditBeam           all edits of the best few drafts, edit after edit
     RandomEdits        the baseline
     SlopeGreedy        words that a ranker's own gradient prefers (Ebrahimi et al. 2018, "HotFlip")
@@ -134,7 +138,13 @@ class AttackMethod(Protocol):
 
 @dataclass(frozen=True)
 class ImportanceGreedy:
-    """The most important words by erasure first; each gets its best edit, if that comes closer to the goal."""
+    """The most important words by erasure first; each gets its best edit, if that comes closer to the goal.
+
+    It is not exhaustive: an edit that helps is kept even if another word's would reach the goal. `EditBeam` with one edit and
+    a budget tries all single edits.
+    """
+
+    ended: ClassVar[str] = "no step is left; greedy does not try all edits"
 
     def steps(self, case: Case) -> Steps:
         """See `AttackMethod`."""
@@ -293,7 +303,7 @@ def _is_replacement(draft: Draft) -> bool:
 
 
 _AHEAD = 64
-"""Number of drafts scored at once; drafts behind a success count as no query."""
+"""Number of drafts that a free ranker scores at once; drafts behind a success count as no query."""
 
 
 class CaseSearch:
@@ -306,19 +316,21 @@ class CaseSearch:
         bar: the score to pass.
         scores: of the candidates before any edit.
         budget: queries at most.
+        ahead: drafts scored at once.
     """
 
     def __init__(
-        self, case: Case, method: AttackMethod, goal: RankGoal, bar: float, scores: tuple[float, ...], budget: int
+        self, case: Case, method: AttackMethod, goal: RankGoal, bar: float, scores: tuple[float, ...], budget: int, ahead: int
     ) -> None:
         self.case, self._goal, self._bar, self._scores, self._budget = case, goal, bar, scores, budget
+        self._ahead, self.num_scored = ahead, 0
         self._best, self._margin = case.original, case.margin
         self._trace: list[TracePoint] = []
         # Scores are stored when they arrive, and count as queries when the method reads them.
         self._score_by_words = {case.original.words: scores[case.index]}
         self._counted = {case.original.words}
         self._status: Status = "failure"
-        self._reason = "no edit is left to try"
+        self._reason: str = getattr(method, "ended", "no edit is left to try")
         self._num_unscored = 0
         self.is_over = False
         self._steps = method.steps(case)
@@ -330,7 +342,9 @@ class CaseSearch:
         """Return the next drafts to score; at least one while the search is not over."""
         ahead = dict.fromkeys(draft.words for draft in self._batch.drafts[len(self._margins) :])
         new = [words for words in ahead if words not in self._score_by_words]
-        return new[: min(_AHEAD, self._budget - len(self._counted) + 1)]
+        drafts = new[: min(self._ahead, self._budget - len(self._counted) + 1)]
+        self.num_scored += len(drafts)
+        return drafts
 
     def receive(self, drafts: Sequence[Utterance], scores: np.ndarray | RankerError) -> None:
         """Continue with the scores of the drafts, or end with the reason why there are none."""
@@ -368,6 +382,7 @@ class CaseSearch:
             moves=tuple(change.move for change in best.changes),
             score=self._score_by_words[best.words],
             queries=len(self._counted) - 1,
+            num_scored=self.num_scored,
             num_slopes=case.inside.num_slopes,
             num_unscored=self._num_unscored,
             trace=tuple(self._trace),
@@ -616,6 +631,7 @@ class RankAttack:
                 if isinstance(scores, UnscoredError) and len(drafts_by_row[row]) > 1:
                     context = active[row].case.group.context
                     apart = compared_outcomes(self.ranker, [(context, [draft]) for draft in drafts_by_row[row]])
+                    active[row].num_scored += len(apart)
                     active[row].receive_each(drafts_by_row[row], apart)
                 else:
                     active[row].receive(drafts_by_row[row], scores)
@@ -665,7 +681,8 @@ class RankAttack:
             tolerance=near,
             inside=Inside(self.ranker, group.context, self.goal),
         )
-        return CaseSearch(case, self.method, self.goal, bar, given, self.budget)
+        ahead = _AHEAD if getattr(self.ranker, "is_free", False) else 1
+        return CaseSearch(case, self.method, self.goal, bar, given, self.budget, ahead)
 
     def _synonyms(self, words: Utterance, tags: Sequence[str]) -> dict[Tagged, Utterance]:
         stays = self.language.stays(FlatContexts([((words,),)]))

@@ -513,6 +513,7 @@ class AttackOutcome:
         moves: names of the edits in their order.
         score: of the edited reply, on the same scale.
         queries: made; the scores before any edit are none.
+        num_scored: texts that the ranker scored, those ahead included; equal to the queries unless it is free.
         num_slopes: gradients asked for.
         num_unscored: drafts that the ranker gave no score; they are taken to be no closer to the goal than the reply as it was.
         trace: of the drafts that came closer.
@@ -529,6 +530,7 @@ class AttackOutcome:
     moves: tuple[str, ...] = ()
     score: float | None = None
     queries: int = 0
+    num_scored: int = 0
     num_slopes: int = 0
     num_unscored: int = 0
     trace: tuple[TracePoint, ...] = ()

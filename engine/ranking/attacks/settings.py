@@ -61,7 +61,7 @@ class AttackSettings(AttackDetails):
     goal: GoalKind = "promote"
     """Promote a wrong reply to the top, or demote the right one below it."""
     method: str = "greedy"
-    """greedy, beam, random, gradient (rankers that give slopes alone), gaslite, random-steps or random-words
+    """greedy (not exhaustive), beam, random, gradient (rankers that give slopes alone), gaslite, random-steps or random-words
     (bi-encoders alone), or path/file.py:Name of your own."""
     moves: tuple[str, ...] = ()
     """Edits: context (a context word of the same tag), synonym, insertion, deletion, swap; by default those of the goal."""

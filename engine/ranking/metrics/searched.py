@@ -97,6 +97,7 @@ CONTROLS = {
 SUCCESS, AHEAD, AHEAD_P = "success@", "ahead@", "ahead_p@"
 """Success, and how far it is above that of the baseline, with the p-value of that; the number of queries follows."""
 MEDIAN_QUERIES, WORDS, ASKED, RANKS, SCORE = "queries", "words_changed", "queries_asked", "ranks_moved", "score_moved"
+SCORED = "texts_scored"
 """Of successes the queries (median) and words changed; of all attacks queries (mean), how far rank and score came towards the
 goal."""
 UNTOUCHED = "untouched"
@@ -241,6 +242,9 @@ def _costs(tried: Sequence[tuple[int, Row]], clusters: Mapping[int, int]) -> dic
         RANKS: mean_count([abs(search["rank_after"] - search["rank_before"]) for _, search in moved], dialogues),
         SCORE: mean_count([abs(search["score"] - search["score_before"]) for _, search in moved], dialogues),
     }
+    scored = [search.get("num_scored") for _, search in tried]
+    if tried and None not in scored:  # Runs of earlier versions did not count them.
+        costs[SCORED] = mean_count(scored, all_dialogues)
     if any(search["num_slopes"] for _, search in tried):
         costs[SLOPES] = mean_count([search["num_slopes"] for _, search in tried], all_dialogues)
     return costs
@@ -327,6 +331,7 @@ _DEFINITIONS: Mapping[str, Metric] = {
     MEDIAN_QUERIES: Metric("queries", LOWER_FOR_ADVERSARY, "of attacks that succeeded, median"),
     WORDS: Metric("words changed", LOWER_FOR_ADVERSARY, "of attacks that succeeded, mean"),
     ASKED: Metric("queries asked", LOWER_FOR_ADVERSARY, "mean over attacked contexts, whether they succeeded or not"),
+    SCORED: Metric("texts scored", LOWER_FOR_ADVERSARY, "by the ranker, drafts ahead of a success included; mean, as above"),
     RANKS: Metric("ranks moved", FOR_ADVERSARY, "places that the reply came towards the goal, mean over attacked contexts"),
     SCORE: Metric("score moved", FOR_ADVERSARY, "how far the score came towards the goal, on the ranker's scale, mean"),
     UNTOUCHED: Metric("untouched", NEITHER, "attacked contexts without a query: no edit is allowed, a rule has none", "count"),
@@ -354,7 +359,9 @@ _NOTE_COSTS = (
     "Untouched: attacked contexts without a query, for a rule changes nothing or no edit is allowed; greedy and beam erase "
     "words first, which are queries. Queries: median over successes, n of them. Words: changed in a success, mean. Ranks, "
     "score: how far the reply came towards the goal in all attacked contexts, mean; scores of several rankers have no common "
-    "scale. Gradients: beside the queries. Brackets: 95 % intervals, contexts of a dialogue together."
+    "scale. Scored: texts that the ranker scored, mean over all attacked contexts. One of this process scores drafts ahead; "
+    "those behind a success are no queries. Any other is asked for queries alone. Greedy does not try all edits. "
+    "Gradients: beside the queries. Brackets: 95 % intervals, contexts of a dialogue together."
 )
 _NOTE_CONTEXTS = (
     "Attacked: by one method or rule at least; in these contexts success is counted. Reached before: the ranker has the "
@@ -413,6 +420,7 @@ _COSTS = (
     Column("untouched", f"{UNTOUCHED}.{_METHOD}", WHOLE),
     Column("queries", f"{MEDIAN_QUERIES}.{_METHOD}", Form(bounded=False)),
     *(Column(name, f"{kind}.{_METHOD}") for name, kind in (("words", WORDS), ("ranks", RANKS), ("score", SCORE))),
+    Column("scored", f"{SCORED}.{_METHOD}", Form(bounded=False), optional=True),
     Column("gradients", f"{SLOPES}.{_METHOD}", optional=True),
 )
 _CONTEXTS = {TRIED: "attacked", REACHED: "reached before", SKIPPED: "nothing to attack", NO_SCORES: "no scores"}

@@ -84,7 +84,7 @@ class ReplyResult(NamedTuple):
         words: the edited reply that came closest to the top; none where no edit came closer, or nothing was tried.
         is_tried: whether no wrong reply was at the top before any edit, and there was one to edit.
         is_promoted: whether it reached the top.
-        queries: replies scored.
+        queries: made.
     """
 
     key: str
@@ -421,6 +421,7 @@ def _outcome_columns(outcome: AttackOutcome) -> dict[str, Any]:
         "rank_before": before,
         "rank_after": after,
         "queries": outcome.queries,
+        "num_scored": outcome.num_scored,
         "num_slopes": outcome.num_slopes,
         "num_unscored": outcome.num_unscored,
         "trace": [point._asdict() for point in outcome.trace],

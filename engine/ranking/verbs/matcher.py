@@ -102,7 +102,7 @@ class PoolSearchSettings(AttackSettings):
 class TrainMatcherConfig(SupervisedConfig):
     """The model, its candidates, and the attacks that it is trained against."""
 
-    added: ClassVar[Mapping[str, Any]] = {"weights": []}
+    added: ClassVar[Mapping[str, Any]] = {"weights": [], "adversary_draws": 1}
 
     kind: Kind = "smn"
     """The network; the section of this name holds its sizes."""
@@ -126,6 +126,9 @@ class TrainMatcherConfig(SupervisedConfig):
     """Share of the training contexts whose replies rules and policies change, drawn at random, of one context at least. Li et
     al. 2019 change 100,000 examples, 0.1 of Ubuntu V1's million pairs. With IIW in all of them a small model forgets replies
     as they are (docs/results/li2019.md)."""
+    adversary_draws: PositiveInt = 1
+    """How often each rule changes the replies of such a context, each time with other draws, so that adversaries may be more
+    than contexts. Epochs are fit.max_epochs; IIW replaces replies.context_share."""
     held_out: NumItemsOrAll = 0
     """At most so many contexts of the validation and of the test split, the seed's choice, so that attacking and measuring them
     does not take longer than the epochs; 0 for all."""
@@ -324,7 +327,8 @@ class TrainMatcher(Job[TrainMatcherConfig, MatcherTraining, Summary]):
             adversaries: Callable[[Sequence[CandidateGroup]], list[CandidateGroup]] = list
             if prepared.rules:
                 fixed = not prepared.replies
-                adversaries = Adversaries(prepared.rules, config.seed, pool, fixed=fixed, weights=config.weights)
+                drawn: dict[str, Any] = {"weights": config.weights, "draws": config.adversary_draws}
+                adversaries = Adversaries(prepared.rules, config.seed, pool, fixed=fixed, **drawn)
             fit = MatcherFit(
                 model,
                 train,

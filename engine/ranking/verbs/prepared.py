@@ -160,6 +160,7 @@ class Adversaries:
         pool: keys of those groups; all groups when not given.
         fixed: whether a group has the same replies whenever it comes, so that it is changed once.
         weights: a group meets one rule, drawn by these weights; all of them when empty.
+        draws: how often each rule meets a group, each time with other draws.
     """
 
     def __init__(
@@ -170,8 +171,9 @@ class Adversaries:
         *,
         fixed: bool = False,
         weights: Sequence[float] = (),
+        draws: int = 1,
     ) -> None:
-        self._rules, self._seed, self._pool = rules, seed, pool
+        self._rules, self._seed, self._pool, self._draws = rules, seed, pool, draws
         self._weights = np.array(weights) / sum(weights) if weights else None
         self._made: dict[str, CandidateGroup] | None = {} if fixed else None
         self.untouched = dict.fromkeys(map(evaluated_name, rules), 0)
@@ -190,16 +192,19 @@ class Adversaries:
             indices = met[start : start + _CHUNK]
             some = [groups[index] for index in indices]
             attacked = [
-                rule.apply(some, [derive_seed(self._seed, "adversaries", rule.name, group.key) for group in some])
+                rule.apply(some, [derive_seed(self._seed, "adversaries", rule.name, group.key, *again) for group in some])
+                for again in [(), *((number,) for number in range(1, self._draws))]
                 for rule in self._rules
             ]
-            for rule, attacks in zip(self._rules, attacked, strict=True):
+            met_rules = [*self._rules] * self._draws
+            for rule, attacks in zip(self._rules, attacked, strict=False):
                 self.untouched[evaluated_name(rule)] += sum(not any(attack.changed) for attack in attacks)
             for index, group, *attacks in zip(indices, some, *attacked, strict=True):
-                results = list(zip(self._rules, attacks, strict=True))
+                results = list(zip(met_rules, attacks, strict=True))
                 if self._weights is not None:
                     draws = stream(self._seed, "adversary", group.key)
-                    results = [results[draws.choice(len(results), p=self._weights)]]
+                    chosen = [int(draws.choice(len(self._rules), p=self._weights)) for _ in range(self._draws)]
+                    results = [results[number * len(self._rules) + rule] for number, rule in enumerate(chosen)]
                 changed[index] = with_adversaries(group, results)
                 if self._made is not None:
                     made[group.key] = changed[index]
@@ -209,18 +214,21 @@ class Adversaries:
 def with_adversaries(group: CandidateGroup, attacks: Sequence[tuple[Rule, Attacked]]) -> CandidateGroup:
     """Return a group with the replies that rules made, behind its own, or the question that a strategy changed.
 
-    A reply with the words of a right one is never added as a wrong one.
+    A reply with the words of a right one is never added as a wrong one, and what a rule has made it does not add again.
     """
     whole = list(map(_Reply, group.candidates, group.labels, group.kinds, group.attackable))
     rights = {reply.words for reply in whole if reply.label}
     replaced: set[int] = set()
     sources: set[int] = set()
     added: list[_Reply] = []
+    made: set[tuple[str, int, Utterance]] = set()
     for rule, attacked in attacks:
         for index, words in enumerate(attacked.group.candidates):
             label = whole[index].label and rule.keeps_labels
-            if not attacked.changed[index] or (not label and words in rights):
+            result = (rule.name, index, words)
+            if not attacked.changed[index] or (not label and words in rights) or result in made:
                 continue
+            made.add(result)
             (replaced if rule.keeps_labels else sources).add(index)
             added.append(_Reply(words, label, whole[index].kind if rule.keeps_labels else CandidateKind.HARD, True))
     kept = [reply for index, reply in enumerate(whole) if index not in replaced or index in sources] + added
@@ -270,7 +278,8 @@ _EDITED = {
     "score_before score": float,
     # From 1; places of ties are shared.
     "rank_before rank_after": float,
-    "queries num_slopes": int,
+    # Texts scored are more than queries if a free ranker scored drafts ahead of a success.
+    "queries num_scored num_slopes": int,
     # Drafts without a score, which count as no closer to the goal than the original.
     "num_unscored": int,
     "trace": [_TRACE],

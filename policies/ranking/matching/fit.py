@@ -65,7 +65,7 @@ class MatcherRanker(LimitedRanker):
         model: in evaluation mode, on the device where it is to work.
     """
 
-    gives_probabilities = True
+    gives_probabilities = is_free = True
 
     def __init__(self, model: Matcher) -> None:
         self.model = model

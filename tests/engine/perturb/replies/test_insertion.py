@@ -91,6 +91,13 @@ def test_in_training_as_many_words_are_drawn_as_nine_words_of_the_context_go_int
     assert rule.apply([short], [1])[0].changed == (0, 1)
 
 
+def test_the_share_of_the_context_that_enters_in_training_is_a_setting() -> None:
+    context = "the disk , the machine , the system , the house , the file , the error , the screen , the phone"
+    written = group(context, "+no", "a picture , a window , a problem , a question")
+    for num in (1, 3):
+        assert ImportantWords(3, ENGLISH, None, context_share=num / 23).apply([written], [0])[0].changed == (0, num)
+
+
 @given(batches)
 def test_what_enters_is_a_word_of_the_context_with_a_tag_that_it_has_there(batch: list[tuple[CandidateGroup, int]]) -> None:
     for rule in built_in("iiw,iiw-training"):

@@ -68,7 +68,7 @@ def test_the_paper_s_rule_is_the_default() -> None:
 
 def test_a_stored_run_reads_unless_it_changed_a_part_of_the_rule() -> None:
     stored = to_dict(RankingConfig())
-    assert len(ReplySettings.constants) == 9 + 8
+    assert len(ReplySettings.constants) == 8 + 8
     stored["replies"] |= dict.fromkeys(("sense", "synonym", "form", "same_class", "tagged_alone", "usual", "known_names"))
     assert from_dict(RankingConfig, stored) == RankingConfig()
     assert as_now(RankingConfig, stored) == to_dict(RankingConfig())

@@ -196,6 +196,46 @@ def test_a_smaller_budget_is_the_beginning_of_a_larger_one(method: AttackMethod)
         assert len(set(asking.asked) - set(groups[0].candidates)) == cut[0].queries
 
 
+class Free(Sum):
+    is_free = True
+
+
+@pytest.mark.parametrize("budget", [9, 300])
+@pytest.mark.parametrize("method", [*METHODS, *APPENDING], ids=lambda method: type(method).__name__)
+def test_the_budget_limits_what_a_ranker_is_asked_and_only_a_free_one_scores_behind_a_success(
+    method: AttackMethod, budget: int
+) -> None:
+    weights = {"top": 6.0, "n1": 3.0, "n2": 4.0, "v1": 2.0, "n3": 1.0, "a1": 5.0}
+    of, outcomes = group(["top", "the n7 v7 n8 a7"]), []
+    for ranker in (Sum(weights), Free(weights)):
+        (outcome,) = attack(ranker, method=method, budget=budget).run([of], [1])
+        assert len(ranker.asked) - len(of.candidates) == outcome.num_scored <= budget
+        outcomes.append(outcome)
+    paid, free = outcomes
+    assert paid.num_scored == paid.queries == free.queries <= free.num_scored
+    assert replace(free, num_scored=paid.num_scored) == paid
+
+
+def test_drafts_behind_a_success_are_scored_by_a_free_ranker_alone() -> None:
+    of = group(["top", "n7 v7 a7 n8 n9"])
+    scored = [attack(ranker).run([of], [1])[0] for ranker in (Sum({"top": 2.0, "n1": 3.0}), Free({"top": 2.0, "n1": 3.0}))]
+    assert [outcome.status for outcome in scored] == ["success"] * 2
+    assert scored[1].num_scored > scored[1].queries == scored[0].num_scored
+
+
+def test_greedy_says_that_it_is_not_exhaustive_and_a_beam_finds_what_it_missed() -> None:
+    # "v7" comes first, for without it the score is highest. There "v1" helps a little, and the one edit is spent.
+    ranker = Sum({"top": 6.0, "n7": 1.5, "v7": 1.0, "v1": 2.0, "n1": 9.0})
+    of = group(["top", "v7 n7"])
+    greedy, beam = (
+        attack(ranker, method=method, moves=CONTEXT_ONLY, edits=1).run([of], [1])[0]
+        for method in (ImportanceGreedy(), EditBeam())
+    )
+    assert (greedy.status, greedy.words) == ("failure", ("v1", "n7"))
+    assert "greedy does not try all" in greedy.reason
+    assert (beam.status, beam.words) == ("success", ("v7", "n1"))
+
+
 @pytest.mark.parametrize("method", [*METHODS, *APPENDING], ids=lambda method: type(method).__name__)
 def test_an_example_does_not_know_of_the_others(method: AttackMethod) -> None:
     weights = {"top": 9.0, "n1": 3.0, "n2": 3.0, "v1": 2.0, "n3": 3.0, "a1": 2.0, "n7": 1.0}
@@ -240,7 +280,7 @@ class Dies(Sum):
 def test_a_ranker_that_fails_costs_its_own_example_alone() -> None:
     groups = [
         group(["top", "n7"], context=("n1",), key="fine"),
-        group(["top", "n7"], context=("n1 n2",), key="later"),
+        group(["top", "n7"], context=("n2 n1",), key="later"),
         group(["top", "n2"], key="at once"),
     ]
     fine, later, at_once = attack(Dies({"n1": 2.0, "top": 1.0}, noise=0.0)).run(groups, [0, 0, 0])
@@ -260,8 +300,8 @@ class BadSlopes(Sum):
         return np.zeros((1, 1))
 
 
-class Silent(Sum):
-    """Says nothing of replies with one word."""
+class Silent(Free):
+    """Says nothing of replies with one word, nor of those that are asked about beside them."""
 
     def score(self, context: Context, candidates: Sequence[Utterance]) -> np.ndarray:
         if any("n2" in reply for reply in candidates):
@@ -310,7 +350,7 @@ def test_an_empty_reply_and_an_empty_context() -> None:
     ranker = Sum({"top": 1.0, "n1": 2.0})
     empty, nothing = attack(ranker).run([group(["top", ""]), group(["top", "n7"], context=("",), key="test-1")], [0, 0])
     assert (empty.status, empty.words, empty.moves) == ("success", ("n1",), ("insertion",))
-    assert (nothing.status, nothing.reason, nothing.queries) == ("failure", "no edit is left to try", 1)
+    assert (nothing.status, nothing.reason, nothing.queries) == ("failure", ImportanceGreedy.ended, 1)
 
 
 def test_random_edits_use_up_small_spaces_and_differ_by_seed() -> None:

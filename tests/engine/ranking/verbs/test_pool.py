@@ -218,3 +218,20 @@ def test_by_weights_a_context_meets_one_of_the_rules() -> None:
     assert 30 <= met["rare"] <= 70
     both = Adversaries(rules, 1)(groups[:1])[0]
     assert {reply[-1] for reply in both.candidates[len(GROUP.candidates) :]} == {"rare", "often"}, "all of them without weights"
+
+
+def test_several_draws_make_several_adversaries_of_a_context_and_none_twice() -> None:
+    class Drawn(Marked):
+        def apply(self, groups: Sequence[CandidateGroup], seeds: Sequence[int]) -> list[Attacked]:
+            marks = [Marked("drawn", "negatives", True, (f"mark{seed % 2}",)) for seed in seeds]
+            return [mark.apply([group], [seed])[0] for mark, group, seed in zip(marks, groups, seeds, strict=True)]
+
+    rule = Drawn("drawn", "negatives", True)
+    once, often = (Adversaries([rule], 1, draws=draws)([GROUP])[0] for draws in (1, 12))
+    marked = {words for words in often.candidates if words[-1].startswith("mark")}
+    assert {words[-1] for words in marked} == {"mark0", "mark1"}
+    assert len(often.candidates) == len(set(often.candidates)), "a reply is made once"
+    assert set(once.candidates) <= set(often.candidates)
+    assert often.labels.count(True) == GROUP.labels.count(True)
+    both = Adversaries([rule], 1, draws=2, weights=(1.0,))([GROUP])[0]
+    assert set(both.candidates) <= set(often.candidates)
