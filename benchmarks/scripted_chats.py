@@ -57,7 +57,7 @@ def measure(options: Options) -> dict[str, Any]:
     with clocks["tables"].running():
         draw_scenarios(FRIENDS_SCHEMA, range(num_chats))
     with clocks["ours"].running():
-        chats = scripted_chats(FRIENDS_SCHEMA, linker, range(num_chats))
+        chats = scripted_chats(FRIENDS_SCHEMA, linker, range(num_chats), guesses=0, slips=0)
     with clocks["plain"].running():
         drawn = (draw_scenarios(FRIENDS_SCHEMA, [number]) for number in range(PLAIN_CHATS))
         alone = [chat for deal in drawn for chat in play_friends(deal, (FriendsBot(plain), FriendsBot(plain)))]

@@ -221,7 +221,7 @@ def _entry(chat: FriendsChat, index: int) -> dict[str, Any]:
     }
 
 
-READER_VERSION = 1
+READER_VERSION = 2
 """Grows when the same files would be read differently; compiled corpora are keyed by it."""
 SCHEMA_FILE, LEXICON_FILE = "schema.json", "inverse_lexicon_data.txt"
 _MAKERS = ("game", "linker", "scenario")
@@ -287,6 +287,10 @@ class ScriptedChats(CorpusFolder):
     """Number of chats of train, val and test."""
     seed: int = 0
     """Master seed."""
+    guesses: float | None = None
+    """Probability that a player who is not sure selects; that of people when not given."""
+    slips: float | None = None
+    """Probability that a player denies friends whom a question is about; that of people when not given."""
     obtain: str = ""
     wanted: tuple[tuple[str, ...], ...] = ()
 
@@ -306,11 +310,18 @@ class ScriptedChats(CorpusFolder):
         folder = Path(mutual_friends.__path__[0])
         code = sorted([*(folder / f"{name}.py" for name in _MAKERS), *(folder / "scripted").glob("*.py")])
         files = super().fingerprint(root) if self.wanted else ""
-        return fingerprint("generated", READER_VERSION, *self.sizes, self.seed, files, *map(content_digest, code))
+        made = (*self.sizes, self.seed, self.guesses, self.slips)
+        return fingerprint("generated", READER_VERSION, *made, files, *map(content_digest, code))
 
     def read_text(self, root: Path) -> ChatText:
         """Generate the chats."""
-        from parley.envs.mutual_friends.scripted.bots import FRIENDS_SCHEMA, friends_forms, scripted_chats
+        from parley.envs.mutual_friends.scripted.bots import (
+            FRIENDS_SCHEMA,
+            GUESSES,
+            SLIPS,
+            friends_forms,
+            scripted_chats,
+        )
 
         text = ChatText(schema=FRIENDS_SCHEMA, forms=friends_forms())
         if self.wanted:
@@ -323,8 +334,11 @@ class ScriptedChats(CorpusFolder):
         assert text.schema is not None
         linker = EntityLinker(text.schema, text.forms)
         begin = 0
+        guesses = GUESSES if self.guesses is None else self.guesses
+        slips = SLIPS if self.slips is None else self.slips
         for split, size in zip(SPLITS, self.sizes, strict=True):
-            text.splits[split] = scripted_chats(text.schema, linker, range(begin, begin + size), self.seed)
+            numbers = range(begin, begin + size)
+            text.splits[split] = scripted_chats(text.schema, linker, numbers, self.seed, guesses=guesses, slips=slips)
             begin += size
         return text
 
@@ -350,6 +364,20 @@ friend_corpora.register("mutualfriends_scripted", "scripted searches with the sc
         summary="as many scripted chats as MutualFriends has, of its schema and lexicon (He et al. 2017)",
         licence="MIT (schema and lexicon)",
         sizes=(8_967, 1_083, 1_107),
+        obtain=_RELEASE,
+        wanted=((SCHEMA_FILE,), (LEXICON_FILE,)),
+        shares="mutualfriends",
+    )
+)
+
+friend_corpora.register("mutualfriends_faultless", "the same without guesses and slips")(
+    ScriptedChats(
+        name="mutualfriends_faultless",
+        summary="scripted chats as mutualfriends_scripted, in which nobody guesses or slips",
+        licence="MIT (schema and lexicon)",
+        sizes=(8_967, 1_083, 1_107),
+        guesses=0.0,
+        slips=0.0,
         obtain=_RELEASE,
         wanted=((SCHEMA_FILE,), (LEXICON_FILE,)),
         shares="mutualfriends",

@@ -44,7 +44,7 @@ class EntityLinker:
     def __init__(self, schema: FriendsSchema, forms: Iterable[Form] = ()) -> None:
         self.schema = schema
         names = {entity: chat_words(entity.value) for entity in schema.entities()}
-        form_counts = Counter(forms)
+        form_counts = Counter((entity, _without_and(words)) for entity, words in forms)
         meanings = Counter(words for _, words in form_counts)
         ranks: dict[Words, list[tuple[int, int, Entity]]] = defaultdict(list)
         for entity, words in names.items():
@@ -161,6 +161,15 @@ def _unknown(entity: Entity, where: str | None = None) -> DataError:
 def _no_entity(entity: Entity, words: Words, where: str | None = None) -> DataError:
     got, fix = f"{' '.join(words)!r} for {entity.value!r} ({entity.type})", "take schema and lexicon of one release"
     return DataError("a form names no entity of the schema", where=where, got=got, fix=fix)
+
+
+def _without_and(words: Words) -> Words:
+    """Return a form without "and" at its ends, which belongs to the sentence: the published lexicon has "and drama"."""
+    while len(words) > 1 and words[0] == "and":
+        words = words[1:]
+    while len(words) > 1 and words[-1] == "and":
+        words = words[:-1]
+    return words
 
 
 def _share_a_word(words: Words, name: Words) -> bool:

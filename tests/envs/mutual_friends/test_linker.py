@@ -57,6 +57,19 @@ def test_a_rare_form_counts_in_its_context_alone() -> None:
     assert linked("climbing") == [CLIMB], "seen three times"
 
 
+def test_and_at_the_ends_of_a_form_belongs_to_the_sentence() -> None:
+    linker = EntityLinker(SCHEMA, [(CLIMB, ("and", "climbers"))] * 2 + [(CLIMB, ("climbers", "and"))])
+    tokens = linker.link(chat_words("chess and climbers and rosa"))
+    assert [token if isinstance(token, str) else token.words for token in tokens] == [
+        ("chess",),
+        "and",
+        ("climbers",),
+        "and",
+        ("rosa",),
+    ]
+    assert Mention(CLIMB, ("climbers",)) in linker.mentions(CLIMB), "seen three times in all"
+
+
 def test_words_of_any_talk_are_no_form_however_often_a_lexicon_has_them() -> None:
     linker = EntityLinker(SCHEMA, [(PORT_ROSA, ("work", "for"))] * 5 + FORMS)
     assert linker.link(("work", "for", "rosa"), {PORT_ROSA, TOWN_ROSA})[:2] == ("work", "for")

@@ -4,26 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from hashlib import sha256
+from itertools import pairwise
 
 import pytest
 
+from parley.engine.responders.corpus_info import describe_split
 from parley.envs.mutual_friends.game import Act, ChatEvent, FriendsChat, FriendsGame, Mention, play_friends
 from parley.envs.mutual_friends.linker import EntityLinker
 from parley.envs.mutual_friends.scenario import Entity
 from parley.envs.mutual_friends.scripted import bots as phrases
 from parley.envs.mutual_friends.scripted.bots import (
     FRIENDS_SCHEMA,
+    NEGATIONS,
     FriendsBot,
     FriendsBotSession,
     draw_scenarios,
     friends_forms,
+    is_question,
     scripted_chats,
 )
 from tests.envs.mutual_friends.made_up import SCENARIO, SCHEMA
 
 LINKER = EntityLinker(FRIENDS_SCHEMA, friends_forms())
 SMALL = EntityLinker(SCHEMA)
-CHATS = scripted_chats(FRIENDS_SCHEMA, LINKER, range(200))
+FAULTLESS: dict[str, float] = {"guesses": 0, "slips": 0}
+CHATS = scripted_chats(FRIENDS_SCHEMA, LINKER, range(200), **FAULTLESS)
 
 
 def begun(side: int = 0, seed: int = 5) -> tuple[FriendsGame, FriendsBotSession]:
@@ -59,9 +64,9 @@ def test_most_chats_agree_within_the_limit() -> None:
 
 
 def test_a_chat_depends_on_its_number_and_seed_alone() -> None:
-    again = scripted_chats(FRIENDS_SCHEMA, LINKER, [17, 3])
+    again = scripted_chats(FRIENDS_SCHEMA, LINKER, [17, 3], **FAULTLESS)
     assert again == [CHATS[17], CHATS[3]]
-    assert scripted_chats(FRIENDS_SCHEMA, LINKER, [3], seed=1)[0].events != CHATS[3].events
+    assert scripted_chats(FRIENDS_SCHEMA, LINKER, [3], seed=1, **FAULTLESS)[0].events != CHATS[3].events
     bots = FriendsBot(LINKER), FriendsBot(LINKER)
     one_at_a_time = play_friends(draw_scenarios(FRIENDS_SCHEMA, range(20)), bots, num_rows=1)
     assert [chat.events for chat in one_at_a_time] == [chat.events for chat in CHATS[:20]]
@@ -170,3 +175,28 @@ def test_a_table_of_one_friend_will_do() -> None:
     scenario = type(SCENARIO)("x", SCENARIO.attributes[:1], ((("Ada",),), (("Ada",), ("Ben",))))
     (chat,) = play_friends([(scenario, 3)], (FriendsBot(SMALL), FriendsBot(SMALL)))
     assert chat.agreed
+
+
+def test_players_guess_and_slip_at_peoples_rates_and_faultless_ones_do_neither() -> None:
+    """Of the values of friends whom people select 43 % were named before (15 chats)."""
+    people, faultless = describe_split("", scripted_chats(FRIENDS_SCHEMA, LINKER, range(200))), describe_split("", CHATS)
+    assert 0.40 < people.selected_named < 0.46
+    assert faultless.selected_named > 0.68
+    assert people.selections.mean > faultless.selections.mean + 0.8
+    assert people.completion > 0.97, "a guess names a friend as well"
+
+
+def test_a_slip_denies_friends_that_a_question_is_about() -> None:
+    chats = scripted_chats(FRIENDS_SCHEMA, LINKER, range(60), guesses=0, slips=1)
+    questions = denials = 0
+    for chat in chats:
+        for asked, answer in pairwise(chat.events):
+            entities = [mention.entity for mention in asked.mentions]
+            friends = chat.scenario.entities[answer.side]
+            if asked.side == answer.side or not is_question(asked.words) or not entities or answer.selected is not None:
+                continue
+            if any(set(entities[:2]) <= set(friend) for friend in friends):
+                questions += 1
+                denials += not NEGATIONS.isdisjoint(answer.words)
+    assert questions > 50
+    assert denials == questions
