@@ -172,22 +172,31 @@ def test_a_generator_that_foretells_people_much_worse_is_no_result() -> None:
 
 
 @pytest.mark.ray
-def test_the_last_generator_may_be_kept(
-    tmp_path: Path, corpus: str, generator: Path, discriminator: Path, ray_session: object, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("keep", ["last", "likelihood"])
+def test_the_last_generator_may_be_kept_or_that_of_highest_likelihood(
+    keep: Literal["last", "likelihood"],
+    tmp_path: Path,
+    corpus: str,
+    generator: Path,
+    discriminator: Path,
+    ray_session: object,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(Watch, "max_commonest", 0.0)
     models = {"start": str(generator), "discriminator": str(discriminator)}
-    config = asked(corpus, **models, keep="last", method="reinforce")
+    config = asked(corpus, **models, keep=keep, method="reinforce")
     result = MINMAX_REPLIES.run(config, tmp_path / "run", notes := Notes())
     lines = [said for said in notes.said if said.startswith("round ") and "AdverSuc" in said]
     shares = [event["commonest_share"] for event in events(tmp_path / "run", CHECK)]
     assert len(lines) == 4
     assert all(said.endswith(f"one reply to {share:.0%} of contexts") for said, share in zip(lines, shares, strict=True))
     checks = {event["number"]: event["adversuc"] for event in events(tmp_path / "run", CHECK)}
-    assert result.metrics["picked_round"].value == SEQ2SEQ.provenance(tmp_path / "run")["round"] == 3
-    assert result.metrics["validation_adversuc"].value == checks[3]
+    nats = {event["number"]: event["validation_nll"] for event in events(tmp_path / "run", CHECK)}
+    picked = 3 if keep == "last" else min(nats, key=lambda number: nats[number])
+    assert result.metrics["picked_round"].value == SEQ2SEQ.provenance(tmp_path / "run")["round"] == picked
+    assert result.metrics["validation_adversuc"].value == checks[picked]
     last, first = (load_seq2seq(path).state_dict() for path in (tmp_path / "run", generator))
-    assert not all(torch.equal(value, first[name]) for name, value in last.items())
+    assert all(torch.equal(value, first[name]) for name, value in last.items()) == (picked == 0)
 
 
 @pytest.mark.ray
