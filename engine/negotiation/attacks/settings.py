@@ -23,6 +23,11 @@ FIXED_TURN_KINDS: tuple[AttackKind, ...] = ("reactive", "preemptive")
 """Attacks that act once, at a fixed turn; the others try at every turn."""
 
 
+RELEASED_GUARD = 0.625
+"""`supervised_weight` as strong as the released guard: one supervised step of rate .5 beside four dialogues of rate .2, each
+clipped to norm 1 (`clipping` "parts")."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class ReinforceConfig(Configuration):
     """Settings of the training of one side by dialogues with a frozen partner."""

@@ -605,12 +605,15 @@ class RankAttack:
             ]
         )
 
-    def run(self, groups: Sequence[CandidateGroup], seeds: Sequence[int]) -> list[AttackOutcome]:
+    def run(
+        self, groups: Sequence[CandidateGroup], seeds: Sequence[int], before: Sequence[np.ndarray | None] = ()
+    ) -> list[AttackOutcome]:
         """Attack one reply of each group.
 
         Args:
             groups: contexts and candidates.
             seeds: one for each group, at least 0.
+            before: scores of the groups before any edit, of an earlier attack; the ranker is asked for those that are None.
 
         Returns:
             The result of each group, in their order; an error result if the ranker gives no scores.
@@ -620,7 +623,7 @@ class RankAttack:
         active: dict[int, CaseSearch] = {}
         while len(outcomes) < len(groups):
             new = list(islice(waiting, self.num_side_by_side - len(active)))
-            for row, begun in self._begin(new) if new else ():
+            for row, begun in self._begin(new, before) if new else ():
                 if isinstance(begun, AttackOutcome):
                     outcomes[row] = begun
                 else:
@@ -639,12 +642,18 @@ class RankAttack:
                 outcomes[row] = active.pop(row).outcome()
         return [outcomes[row] for row in range(len(groups))]
 
-    def _begin(self, new: Sequence[tuple[int, CandidateGroup, int]]) -> Iterator[tuple[int, AttackOutcome | CaseSearch]]:
+    def _begin(
+        self, new: Sequence[tuple[int, CandidateGroup, int]], before: Sequence[np.ndarray | None]
+    ) -> Iterator[tuple[int, AttackOutcome | CaseSearch]]:
         """Score groups before any edit, and choose the reply to edit in each."""
         replies = [words for _, group, _ in new for words in (*group.context, *group.candidates)]
         tags = dict(zip(replies, self.language.tag_all(replies), strict=True))
-        scored = compared_outcomes(self.ranker, [(group.context, group.candidates) for _, group, _ in new])
-        for (row, group, seed), scores in zip(new, scored, strict=True):
+        known = {row: before[row] for row, _, _ in new if before}
+        asked = [(group.context, group.candidates) for row, group, _ in new if known.get(row) is None]
+        answers = iter(compared_outcomes(self.ranker, asked) if asked else ())
+        for row, group, seed in new:
+            given = known.get(row)
+            scores = next(answers) if given is None else given
             if isinstance(scores, RankerError):
                 yield row, AttackOutcome(group.key, "error", str(scores))
             else:

@@ -21,6 +21,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from parley.engine.core.ray.record import Counts, Rows
 from parley.engine.core.ray.worker import Shard
 from parley.engine.core.runs.documents import write_whole
@@ -298,9 +300,12 @@ class RankAttackWorker:
         before: list[list[dict[str, Any]]] = [[] for _ in groups]
         searches: list[list[dict[str, Any]]] = [[] for _ in groups]
         for label, attacks in self.attacks.items():
+            known: list[np.ndarray | None] = []
             for number, (method, attack) in enumerate(attacks.items()):
-                outcomes = attack.run(groups, seeds)
+                outcomes = attack.run(groups, seeds, known)
                 if not number:
+                    # The ranker is asked once for replies as they are, whatever the number of methods.
+                    known = [np.array(outcome.scores) if outcome.scores else None for outcome in outcomes]
                     for scores, outcome, group in zip(before, outcomes, groups, strict=True):
                         left_out = unread_columns(self.rankers[label], group)
                         scores.append({"model": label, "scores": list(outcome.scores), **left_out})

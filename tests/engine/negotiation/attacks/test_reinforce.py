@@ -20,7 +20,8 @@ from parley.engine.negotiation.attacks.reinforce import (
     policy_log_probs,
     repeated_words,
 )
-from parley.engine.negotiation.attacks.settings import ReinforceConfig
+from parley.engine.negotiation.attacks.settings import RELEASED_GUARD, ReinforceConfig
+from parley.engine.negotiation.verbs.training import cheng2019, hardened, lewis2017
 from parley.envs.core.config import from_dict
 from parley.envs.core.errors import ConfigError
 
@@ -186,3 +187,13 @@ def test_words_that_are_not_repeated_earn_what_they_earn_without_the_run() -> No
     assert not found[:, 6:].any()
     # By the papers the run earns it all.
     assert discounted_returns(own, rewards, gamma)[0, :6].sum() < 1e-6
+
+
+def test_presets_of_the_papers_have_the_released_guard_and_pay_no_repeated_word() -> None:
+    # A supervised step of rate .5 for every four dialogues of rate .2, all clipped to norm 1.
+    assert pytest.approx(0.5 / (4 * 0.2)) == RELEASED_GUARD
+    for preset in (lewis2017, cheng2019, hardened):
+        rule = preset().reinforce
+        assert (rule.clipping, rule.supervised_weight, rule.credit) == ("parts", RELEASED_GUARD, "new words")
+    before = ReinforceConfig()
+    assert (before.clipping, before.credit) == ("whole", "words"), "runs of earlier versions have neither"

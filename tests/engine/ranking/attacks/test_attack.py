@@ -216,6 +216,15 @@ def test_the_budget_limits_what_a_ranker_is_asked_and_only_a_free_one_scores_beh
     assert replace(free, num_scored=paid.num_scored) == paid
 
 
+def test_scores_before_any_edit_may_come_from_another_attack_and_are_asked_for_where_they_do_not() -> None:
+    weights = {"top": 6.0, "n1": 3.0, "n2": 4.0}
+    groups = [group(["top", "n7 v7"], key=f"test-{number}") for number in range(2)]
+    whole = attack(Sum(weights)).run(groups, [1, 2])
+    again = Sum(weights)
+    assert attack(again).run(groups, [1, 2], [np.array(whole[0].scores), None]) == whole
+    assert len(again.asked) == sum(outcome.num_scored for outcome in whole) + len(groups[1].candidates)
+
+
 def test_drafts_behind_a_success_are_scored_by_a_free_ranker_alone() -> None:
     of = group(["top", "n7 v7 a7 n8 n9"])
     scored = [attack(ranker).run([of], [1])[0] for ranker in (Sum({"top": 2.0, "n1": 3.0}), Free({"top": 2.0, "n1": 3.0}))]
