@@ -25,7 +25,7 @@ def test_a_reply_counts_by_its_weight_and_the_reported_loss_has_none() -> None:
         for row, real in zip(batch.targets_BT, batch.real_BT, strict=True)
     ]
     weights = ResponseWeights.of(replies[:4], len(VOCABULARY), [EOS_ID])
-    assert len(set(weights(replies).round(6))) > 2
+    assert len(set(weights(replies).round(6))) > 1
     loss = WeightedReplies(model, weights).loss(batch, OutputLoss(model.output))
     assert float(loss.nll) == pytest.approx(float(nll_M.sum()), rel=1e-5)
     assert float(loss.total) == pytest.approx(float((nats_B * torch.from_numpy(weights(replies))).sum()), rel=1e-5)
