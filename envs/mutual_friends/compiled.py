@@ -310,8 +310,8 @@ class ScriptedChats(CorpusFolder):
         folder = Path(mutual_friends.__path__[0])
         code = sorted([*(folder / f"{name}.py" for name in _MAKERS), *(folder / "scripted").glob("*.py")])
         files = super().fingerprint(root) if self.wanted else ""
-        made = (*self.sizes, self.seed, self.guesses, self.slips)
-        return fingerprint("generated", READER_VERSION, *made, files, *map(content_digest, code))
+        rates = f"guesses {self.guesses} slips {self.slips}"
+        return fingerprint("generated", READER_VERSION, *self.sizes, self.seed, rates, files, *map(content_digest, code))
 
     def read_text(self, root: Path) -> ChatText:
         """Generate the chats."""

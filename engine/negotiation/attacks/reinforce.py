@@ -11,8 +11,8 @@ Departures:
   * # Released attack: reward 5 - loss of the target's choice, which pays for a win and not for its margin.
     Ours: S_adv - S_ori, as the paper states.
   * # Papers and released code: every own word earns the return, counted back from the last one. So the end of a long run of
-    one word earns what all words of a plain offer earn together. Ours, with `credit` "new words": a word that ends a 4-gram
-    which its utterance had before earns nothing and is not counted. Without repetition both are equal.
+    one word earns what all words of a plain offer earn together. Ours: a word that ends a 4-gram which its utterance had
+    before earns nothing and is not counted. Without repetition both are equal.
 
 Shapes: N dialogues, T tokens, V words, M words that the learner wrote in all of them.
 """

@@ -33,7 +33,7 @@ class ReinforceConfig(Configuration):
     """Settings of the training of one side by dialogues with a frozen partner."""
 
     topic: ClassVar[str] = "train rl"
-    added: ClassVar[Mapping[str, Any]] = {"credit": "words", "clipping": "whole"}
+    added: ClassVar[Mapping[str, Any]] = {"clipping": "whole"}
 
     reward: Literal["points", "advantage"] = "points"
     """Own points (goal-based agent), or own minus the partner's points (RL attack, and adversarial training, eq. 9)."""
@@ -46,9 +46,7 @@ class ReinforceConfig(Configuration):
     overlap: bool = False
     """Play while the update before is made, with weights one update older, so that env runners and learner work at once."""
     gamma: PositiveShare = 0.95
-    """Discount per own word, counted back from the last."""
-    credit: Literal["words", "new words"] = "words"
-    """Who earns the return: all own words (papers), or those alone that repeat no 4-gram of their utterance."""
+    """Discount per own word, counted back from the last; words that repeat a 4-gram of their utterance neither count nor earn."""
     scaling: Literal["none", "deviation", "sign"] = "none"
     """Scale of a reward less the baseline, which is the mean of the training so far: none (papers), per running
     deviation, or its sign alone."""

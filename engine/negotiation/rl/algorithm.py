@@ -354,10 +354,8 @@ class DialogueReinforce(DistributedAlgorithm):
         if settings.overlap:
             self.send_weights([role])
             self._started = self.begin(self._items(self._next)) if self._next < settings.updates else None
-        own_words, centered = played["own"], self._centered(opponents, rewards)
-        if settings.credit == "new words":
-            own_words = own_words & ~repeated_words(own_words, played["tokens"])
-        returns = discounted_returns(own_words, centered, settings.gamma)
+        new_words = played["own"] & ~repeated_words(played["own"], played["tokens"])
+        returns = discounted_returns(new_words, self._centered(opponents, rewards), settings.gamma)
         rows = SampleBatch(training_rows(played, returns, self._corpus_batch()))
         batch = MultiAgentBatch({role: rows}, env_steps=int(played["turns"].sum()))
         learned = self.learner_group.update(batch=batch, timesteps=self.timesteps(size))

@@ -649,8 +649,8 @@ class RankAttack:
         replies = [words for _, group, _ in new for words in (*group.context, *group.candidates)]
         tags = dict(zip(replies, self.language.tag_all(replies), strict=True))
         known = {row: before[row] for row, _, _ in new if before}
-        asked = [(group.context, group.candidates) for row, group, _ in new if known.get(row) is None]
-        answers = iter(compared_outcomes(self.ranker, asked) if asked else ())
+        unscored = [(group.context, group.candidates) for row, group, _ in new if known.get(row) is None]
+        answers = iter(compared_outcomes(self.ranker, unscored) if unscored else ())
         for row, group, seed in new:
             given = known.get(row)
             scores = next(answers) if given is None else given

@@ -242,9 +242,10 @@ def _costs(tried: Sequence[tuple[int, Row]], clusters: Mapping[int, int]) -> dic
         RANKS: mean_count([abs(search["rank_after"] - search["rank_before"]) for _, search in moved], dialogues),
         SCORE: mean_count([abs(search["score"] - search["score_before"]) for _, search in moved], dialogues),
     }
-    scored = [search.get("num_scored") for _, search in tried]
-    if tried and None not in scored:  # Runs of earlier versions did not count them.
-        costs[SCORED] = mean_count(scored, all_dialogues)
+    # Runs of earlier versions did not count them.
+    scored = [(search["num_scored"], clusters[number]) for number, search in tried if search.get("num_scored") is not None]
+    if scored:
+        costs[SCORED] = mean_count(*map(list, zip(*scored, strict=True)))
     if any(search["num_slopes"] for _, search in tried):
         costs[SLOPES] = mean_count([search["num_slopes"] for _, search in tried], all_dialogues)
     return costs

@@ -15,6 +15,7 @@ The module loads without torch.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -62,7 +63,7 @@ from parley.engine.ranking.verbs.prepared import (
     training_rules,
     unread_note,
 )
-from parley.envs.core.config import NumItems, NumItemsOrAll, PositiveInt, PositiveShare, check
+from parley.envs.core.config import NumItems, NumItemsOrAll, PositiveFloat, PositiveInt, check
 from parley.envs.core.errors import ConfigError, DataError
 from parley.envs.core.registry import nearest
 from parley.envs.core.storage.copies import CHECKPOINT
@@ -102,7 +103,7 @@ class PoolSearchSettings(AttackSettings):
 class TrainMatcherConfig(SupervisedConfig):
     """The model, its candidates, and the attacks that it is trained against."""
 
-    added: ClassVar[Mapping[str, Any]] = {"weights": [], "adversary_draws": 1}
+    added: ClassVar[Mapping[str, Any]] = {"weights": []}
 
     kind: Kind = "smn"
     """The network; the section of this name holds its sizes."""
@@ -122,13 +123,10 @@ class TrainMatcherConfig(SupervisedConfig):
     weights: tuple[float, ...] = ()
     """With --against, without search: each changed context meets one of the attacks, which is drawn by these weights, in their
     order; when empty it meets them all."""
-    adversary_share: PositiveShare = 0.1
-    """Share of the training contexts whose replies rules and policies change, drawn at random, of one context at least. Li et
-    al. 2019 change 100,000 examples, 0.1 of Ubuntu V1's million pairs. With IIW in all of them a small model forgets replies
-    as they are (docs/results/li2019.md)."""
-    adversary_draws: PositiveInt = 1
-    """How often each rule changes the replies of such a context, each time with other draws, so that adversaries may be more
-    than contexts. Epochs are fit.max_epochs; IIW replaces replies.context_share."""
+    adversary_share: PositiveFloat = 0.1
+    """Adversaries of each rule, as a share of the training contexts. Up to 1 they change so many contexts, drawn at random, one
+    at least; above 1 they change all, with so many draws. Li et al. 2019 change 100,000 examples, 0.1 of Ubuntu V1's
+    million pairs. With IIW in all of them a small model forgets replies as they are (docs/results/li2019.md)."""
     held_out: NumItemsOrAll = 0
     """At most so many contexts of the validation and of the test split, the seed's choice, so that attacking and measuring them
     does not take longer than the epochs; 0 for all."""
@@ -321,14 +319,15 @@ class TrainMatcher(Job[TrainMatcherConfig, MatcherTraining, Summary]):
                 held |= {f"{split}{ATTACKED}": _attacked(run, prepared, split, search, reporter) for split in SPLITS}
             before = _figures(prepared, held) if config.start else {}
             recipe = replace(config.fit, patience=config.fit.max_epochs) if config.start else config.fit
-            pool = drawn_pool(train, config.adversary_share, config.seed) if prepared.rules else frozenset()
-            if pool:
-                reporter.say(f"rules and policies change {len(pool):,} of {len(train):,} training contexts (--adversary-share)")
+            again = math.ceil(config.adversary_share) - 1
+            pool = drawn_pool(train, config.adversary_share - again, config.seed) if prepared.rules else frozenset()
+            if prepared.rules:
+                num = f"{again * len(train) + len(pool):,} adversaries of" if again else f"{len(pool):,} of"
+                reporter.say(f"rules and policies change {num} {len(train):,} training contexts (--adversary-share)")
             adversaries: Callable[[Sequence[CandidateGroup]], list[CandidateGroup]] = list
             if prepared.rules:
-                fixed = not prepared.replies
-                drawn: dict[str, Any] = {"weights": config.weights, "draws": config.adversary_draws}
-                adversaries = Adversaries(prepared.rules, config.seed, pool, fixed=fixed, **drawn)
+                drawn: dict[str, Any] = {"fixed": not prepared.replies, "weights": config.weights, "again": again}
+                adversaries = Adversaries(prepared.rules, config.seed, pool, **drawn)
             fit = MatcherFit(
                 model,
                 train,

@@ -160,7 +160,7 @@ class Adversaries:
         pool: keys of those groups; all groups when not given.
         fixed: whether a group has the same replies whenever it comes, so that it is changed once.
         weights: a group meets one rule, drawn by these weights; all of them when empty.
-        draws: how often each rule meets a group, each time with other draws.
+        again: how often the rules meet every group besides, each time with other draws.
     """
 
     def __init__(
@@ -171,9 +171,9 @@ class Adversaries:
         *,
         fixed: bool = False,
         weights: Sequence[float] = (),
-        draws: int = 1,
+        again: int = 0,
     ) -> None:
-        self._rules, self._seed, self._pool, self._draws = rules, seed, pool, draws
+        self._rules, self._seed, self._pool, self._again = rules, seed, pool, again
         self._weights = np.array(weights) / sum(weights) if weights else None
         self._made: dict[str, CandidateGroup] | None = {} if fixed else None
         self.untouched = dict.fromkeys(map(evaluated_name, rules), 0)
@@ -183,32 +183,37 @@ class Adversaries:
         """Return the groups to learn from, in their order."""
         made = {} if self._made is None else self._made
         changed = [made.get(group.key, group) for group in groups]
-        met = [
-            index
-            for index, group in enumerate(groups)
-            if group.key not in made and (self._pool is None or group.key in self._pool)
-        ]
+        met = [index for index, group in enumerate(groups) if group.key not in made and self._num_draws(group)]
         for start in range(0, len(met), _CHUNK):
             indices = met[start : start + _CHUNK]
-            some = [groups[index] for index in indices]
-            attacked = [
-                rule.apply(some, [derive_seed(self._seed, "adversaries", rule.name, group.key, *again) for group in some])
-                for again in [(), *((number,) for number in range(1, self._draws))]
-                for rule in self._rules
-            ]
-            met_rules = [*self._rules] * self._draws
-            for rule, attacks in zip(self._rules, attacked, strict=False):
-                self.untouched[evaluated_name(rule)] += sum(not any(attack.changed) for attack in attacks)
-            for index, group, *attacks in zip(indices, some, *attacked, strict=True):
-                results = list(zip(met_rules, attacks, strict=True))
-                if self._weights is not None:
-                    draws = stream(self._seed, "adversary", group.key)
-                    chosen = [int(draws.choice(len(self._rules), p=self._weights)) for _ in range(self._draws)]
-                    results = [results[number * len(self._rules) + rule] for number, rule in enumerate(chosen)]
-                changed[index] = with_adversaries(group, results)
+            results: dict[int, list[tuple[Rule, Attacked]]] = {index: [] for index in indices}
+            for draw in range(self._again + 1):
+                drawn = [index for index in indices if draw < self._num_draws(groups[index])]
+                for index, attacks in zip(drawn, self._attacks([groups[index] for index in drawn], draw), strict=True):
+                    results[index] += attacks
+            for index in indices:
+                changed[index] = with_adversaries(groups[index], results[index])
                 if self._made is not None:
-                    made[group.key] = changed[index]
+                    made[groups[index].key] = changed[index]
         return changed
+
+    def _num_draws(self, group: CandidateGroup) -> int:
+        return self._again + (self._pool is None or group.key in self._pool)
+
+    def _attacks(self, groups: Sequence[CandidateGroup], draw: int) -> Iterator[list[tuple[Rule, Attacked]]]:
+        """Yield for each group what the rules that it meets in a draw make of it."""
+        number = (draw,) if draw else ()
+        attacked = []
+        for rule in self._rules:
+            seeds = [derive_seed(self._seed, "adversaries", rule.name, group.key, *number) for group in groups]
+            attacked.append(rule.apply(groups, seeds))
+            self.untouched[evaluated_name(rule)] += sum(not any(attack.changed) for attack in attacked[-1]) * (draw == 0)
+        for group, *attacks in zip(groups, *attacked, strict=True):
+            results = list(zip(self._rules, attacks, strict=True))
+            if self._weights is not None:
+                draws = stream(self._seed, "adversary", group.key, *number)
+                results = [results[draws.choice(len(results), p=self._weights)]]
+            yield results
 
 
 def with_adversaries(group: CandidateGroup, attacks: Sequence[tuple[Rule, Attacked]]) -> CandidateGroup:

@@ -227,11 +227,15 @@ def test_several_draws_make_several_adversaries_of_a_context_and_none_twice() ->
             return [mark.apply([group], [seed])[0] for mark, group, seed in zip(marks, groups, seeds, strict=True)]
 
     rule = Drawn("drawn", "negatives", True)
-    once, often = (Adversaries([rule], 1, draws=draws)([GROUP])[0] for draws in (1, 12))
+    once, often = (Adversaries([rule], 1, again=again)([GROUP])[0] for again in (0, 11))
     marked = {words for words in often.candidates if words[-1].startswith("mark")}
     assert {words[-1] for words in marked} == {"mark0", "mark1"}
     assert len(often.candidates) == len(set(often.candidates)), "a reply is made once"
     assert set(once.candidates) <= set(often.candidates)
     assert often.labels.count(True) == GROUP.labels.count(True)
-    both = Adversaries([rule], 1, draws=2, weights=(1.0,))([GROUP])[0]
+    both = Adversaries([rule], 1, again=1, weights=(1.0,))([GROUP])[0]
     assert set(both.candidates) <= set(often.candidates)
+    other = replace(GROUP, key="train-0000002")
+    more, fewer = Adversaries([rule], 1, {GROUP.key}, again=1)([GROUP, other])
+    assert more == Adversaries([rule], 1, again=1)([GROUP])[0]
+    assert fewer == Adversaries([rule], 1)([other])[0]
