@@ -72,14 +72,16 @@ class PlainLoop:
         width = int(game.num_tokens.max())
         is_own, returns = np.zeros((len(game), width), dtype=bool), np.zeros((len(game), width), dtype=np.float32)
         for row, reward in enumerate(centered):
-            drawn, place_in_utterance = [], 0
+            drawn, rewarded, utterance = [], [], list[int]()
             for position in range(game.num_tokens[row]):
-                place_in_utterance = place_in_utterance + 1 if game.authors[row, position] == 0 else 0
+                utterance = [*utterance, int(game.tokens[0, row, position])] if game.authors[row, position] == 0 else []
                 # The game closes an utterance that has reached its limit; nobody drew that word.
-                if 0 < place_in_utterance <= game.rules.max_words:
+                if 0 < len(utterance) <= game.rules.max_words:
                     drawn.append(position)
+                    before = [utterance[k : k + 4] for k in range(len(utterance) - 4)]
+                    rewarded += [position] * (utterance[-4:] not in before)
             is_own[row, drawn] = True
-            returns[row, drawn] = [reward * self.rule.gamma ** (len(drawn) - 1 - k) for k in range(len(drawn))]
+            returns[row, rewarded] = [reward * self.rule.gamma ** (len(rewarded) - 1 - k) for k in range(len(rewarded))]
         return is_own, returns
 
     def _policy_loss(self, game: NegotiationGame, is_own: np.ndarray, returns: np.ndarray) -> torch.Tensor:
