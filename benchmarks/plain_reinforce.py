@@ -72,16 +72,17 @@ class PlainLoop:
         width = int(game.num_tokens.max())
         is_own, returns = np.zeros((len(game), width), dtype=bool), np.zeros((len(game), width), dtype=np.float32)
         for row, reward in enumerate(centered):
-            drawn, rewarded, utterance = [], [], list[int]()
+            drawn, grams, utterance, number = [], [], list[int](), 0
             for position in range(game.num_tokens[row]):
                 utterance = [*utterance, int(game.tokens[0, row, position])] if game.authors[row, position] == 0 else []
+                number += not utterance
                 # The game closes an utterance that has reached its limit; nobody drew that word.
                 if 0 < len(utterance) <= game.rules.max_words:
                     drawn.append(position)
-                    before = [utterance[k : k + 4] for k in range(len(utterance) - 4)]
-                    rewarded += [position] * (utterance[-4:] not in before)
+                    grams.append((number, *utterance[-4:]))
             is_own[row, drawn] = True
-            returns[row, rewarded] = [reward * self.rule.gamma ** (len(rewarded) - 1 - k) for k in range(len(rewarded))]
+            shares = [1 / grams.count(gram) for gram in grams]
+            returns[row, drawn] = [reward * share * self.rule.gamma ** sum(shares[k + 1 :]) for k, share in enumerate(shares)]
         return is_own, returns
 
     def _policy_loss(self, game: NegotiationGame, is_own: np.ndarray, returns: np.ndarray) -> torch.Tensor:

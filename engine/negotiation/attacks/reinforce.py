@@ -11,8 +11,8 @@ Departures:
   * # Released attack: reward 5 - loss of the target's choice, which pays for a win and not for its margin.
     Ours: S_adv - S_ori, as the paper states.
   * # Papers and released code: every own word earns the return, counted back from the last one. So the end of a long run of
-    one word earns what all words of a plain offer earn together. Ours: a word that ends a 4-gram which its utterance had
-    before earns nothing and is not counted. Without repetition both are equal.
+    one word earns what all words of a plain offer earn together. Ours: words that end the same 4-gram of an utterance share one
+    return, and count as one word of the discount. Without repetition both are equal.
 
 Shapes: N dialogues, T tokens, V words, M words that the learner wrote in all of them.
 """
@@ -27,41 +27,43 @@ REPEATED = 4
 """Length of the n-grams that count as repetition, as in the metric (seq-rep-4)."""
 
 
-def discounted_returns(own_NT: np.ndarray, rewards_N: np.ndarray, gamma: float) -> np.ndarray:
-    """Return the discounted return of each learner word: gamma^k times the reward, k own words before the last; else 0.
+def discounted_returns(shares_NT: np.ndarray, rewards_N: np.ndarray, gamma: float) -> np.ndarray:
+    """Return the discounted return of each learner word: gamma^k times its share of the reward, k own words before the last.
 
     Args:
-        own_NT: mask of the tokens that the learner wrote.
+        shares_NT: of each word in the return, from `word_shares`; 0 for the words of others.
         rewards_N: centered rewards.
-        gamma: discount per own word.
+        gamma: discount per own word; k is the sum of the shares behind a word.
 
     Returns:
         (N, T) float32.
     """
-    following = own_NT[:, ::-1].cumsum(1)[:, ::-1] - own_NT
-    return (own_NT * gamma**following * rewards_N[:, None]).astype(np.float32)
+    following = shares_NT[:, ::-1].cumsum(1)[:, ::-1] - shares_NT
+    return (shares_NT * gamma**following * rewards_N[:, None]).astype(np.float32)
 
 
-def repeated_words(own_NT: np.ndarray, tokens_NT: np.ndarray) -> np.ndarray:
-    """Return where an own word ends a `REPEATED`-gram that its utterance had before, (N, T) bool.
+def word_shares(own_NT: np.ndarray, tokens_NT: np.ndarray) -> np.ndarray:
+    """Return the shares of words (N, T) float64: 1 by how often the utterance has the `REPEATED`-gram that ends at the word.
 
     Args:
         own_NT: mask of the tokens that the learner wrote; other tokens stand between two of its utterances.
         tokens_NT: the dialogues.
     """
-    repeated_NT = np.zeros_like(own_NT)
-    for own_T, tokens_T, repeated_T in zip(own_NT.tolist(), tokens_NT.tolist(), repeated_NT, strict=True):
-        seen: set[tuple[int, ...]] = set()
+    shares_NT = np.zeros(own_NT.shape)
+    for own_T, tokens_T, shares_T in zip(own_NT.tolist(), tokens_NT.tolist(), shares_NT, strict=True):
+        steps: dict[tuple[int, ...], list[int]] = {}
         gram: tuple[int, ...] = ()
-        for step, (is_own, token) in enumerate(zip(own_T, tokens_T, strict=True)):
-            if not is_own:
-                seen, gram = set(), ()
+        # A token of another closes the last utterance.
+        for step, (is_own, token) in enumerate(zip([*own_T, False], [*tokens_T, 0], strict=True)):
+            if is_own:
+                gram = (*gram, token)[-REPEATED:]
+                # Beginnings are shorter, and none is another's repetition.
+                steps.setdefault(gram, []).append(step)
                 continue
-            gram = (*gram, token)[-REPEATED:]
-            repeated_T[step] = gram in seen
-            if len(gram) == REPEATED:
-                seen.add(gram)
-    return repeated_NT
+            for occurrences in steps.values():
+                shares_T[occurrences] = 1 / len(occurrences)
+            steps, gram = {}, ()
+    return shares_NT
 
 
 def policy_log_probs(logits_MV: Tensor, forbidden: list[int], temperature: float) -> Tensor:

@@ -73,7 +73,7 @@ def test_a_corpus_in_numbers(own: Path) -> None:
     assert 5 <= train.items.mean <= 12
     assert 0.5 < train.named < 1
     assert 0.5 < train.in_own_table < train.in_a_table <= 1
-    assert 0.5 < train.selected_named < 1
+    assert 0.40 < train.selected_named < 0.47, "people guess: .43"
     assert info.num_entities["hobby"] == 32
     assert get_corpus("friends").compiled == info.compiled
 
