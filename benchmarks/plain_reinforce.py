@@ -72,17 +72,14 @@ class PlainLoop:
         width = int(game.num_tokens.max())
         is_own, returns = np.zeros((len(game), width), dtype=bool), np.zeros((len(game), width), dtype=np.float32)
         for row, reward in enumerate(centered):
-            drawn, grams, utterance, number = [], [], list[int](), 0
+            drawn, place_in_utterance = [], 0
             for position in range(game.num_tokens[row]):
-                utterance = [*utterance, int(game.tokens[0, row, position])] if game.authors[row, position] == 0 else []
-                number += not utterance
+                place_in_utterance = place_in_utterance + 1 if game.authors[row, position] == 0 else 0
                 # The game closes an utterance that has reached its limit; nobody drew that word.
-                if 0 < len(utterance) <= game.rules.max_words:
+                if 0 < place_in_utterance <= game.rules.max_words:
                     drawn.append(position)
-                    grams.append((number, *utterance[-4:]))
             is_own[row, drawn] = True
-            shares = [1 / grams.count(gram) for gram in grams]
-            returns[row, drawn] = [reward * share * self.rule.gamma ** sum(shares[k + 1 :]) for k, share in enumerate(shares)]
+            returns[row, drawn] = [reward * self.rule.gamma ** (len(drawn) - 1 - k) for k in range(len(drawn))]
         return is_own, returns
 
     def _policy_loss(self, game: NegotiationGame, is_own: np.ndarray, returns: np.ndarray) -> torch.Tensor:

@@ -10,9 +10,6 @@ Departures:
     subtract the mean.
   * # Released attack: reward 5 - loss of the target's choice, which pays for a win and not for its margin.
     Ours: S_adv - S_ori, as the paper states.
-  * # Papers and released code: every own word earns the return, counted back from the last one. So the end of a long run of
-    one word earns what all words of a plain offer earn together. Ours: words that end the same 4-gram of an utterance share one
-    return, and count as one word of the discount. Without repetition both are equal.
 
 Shapes: N dialogues, T tokens, V words, M words that the learner wrote in all of them.
 """
@@ -23,47 +20,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
-REPEATED = 4
-"""Length of the n-grams that count as repetition, as in the metric (seq-rep-4)."""
 
-
-def discounted_returns(shares_NT: np.ndarray, rewards_N: np.ndarray, gamma: float) -> np.ndarray:
-    """Return the discounted return of each learner word: gamma^k times its share of the reward, k own words before the last.
+def discounted_returns(own_NT: np.ndarray, rewards_N: np.ndarray, gamma: float) -> np.ndarray:
+    """Return the discounted return of each learner word: gamma^k times the reward, k own words before the last; else 0.
 
     Args:
-        shares_NT: of each word in the return, from `word_shares`; 0 for the words of others.
+        own_NT: mask of the tokens that the learner wrote.
         rewards_N: centered rewards.
-        gamma: discount per own word; k is the sum of the shares behind a word.
+        gamma: discount per own word.
 
     Returns:
         (N, T) float32.
     """
-    following = shares_NT[:, ::-1].cumsum(1)[:, ::-1] - shares_NT
-    return (shares_NT * gamma**following * rewards_N[:, None]).astype(np.float32)
-
-
-def word_shares(own_NT: np.ndarray, tokens_NT: np.ndarray) -> np.ndarray:
-    """Return the shares of words (N, T) float64: 1 by how often the utterance has the `REPEATED`-gram that ends at the word.
-
-    Args:
-        own_NT: mask of the tokens that the learner wrote; other tokens stand between two of its utterances.
-        tokens_NT: the dialogues.
-    """
-    shares_NT = np.zeros(own_NT.shape)
-    for own_T, tokens_T, shares_T in zip(own_NT.tolist(), tokens_NT.tolist(), shares_NT, strict=True):
-        steps: dict[tuple[int, ...], list[int]] = {}
-        gram: tuple[int, ...] = ()
-        # A token of another closes the last utterance.
-        for step, (is_own, token) in enumerate(zip([*own_T, False], [*tokens_T, 0], strict=True)):
-            if is_own:
-                gram = (*gram, token)[-REPEATED:]
-                # Beginnings are shorter, and none is another's repetition.
-                steps.setdefault(gram, []).append(step)
-                continue
-            for occurrences in steps.values():
-                shares_T[occurrences] = 1 / len(occurrences)
-            steps, gram = {}, ()
-    return shares_NT
+    following = own_NT[:, ::-1].cumsum(1)[:, ::-1] - own_NT
+    return (own_NT * gamma**following * rewards_N[:, None]).astype(np.float32)
 
 
 def policy_log_probs(logits_MV: Tensor, forbidden: list[int], temperature: float) -> Tensor:

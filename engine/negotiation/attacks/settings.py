@@ -46,7 +46,7 @@ class ReinforceConfig(Configuration):
     overlap: bool = False
     """Play while the update before is made, with weights one update older, so that env runners and learner work at once."""
     gamma: PositiveShare = 0.95
-    """Discount per own word, counted back from the last; words that repeat a 4-gram count as one."""
+    """Discount per own word, counted back from the last."""
     scaling: Literal["none", "deviation", "sign"] = "none"
     """Scale of a reward less the baseline, which is the mean of the training so far: none (papers), per running
     deviation, or its sign alone."""

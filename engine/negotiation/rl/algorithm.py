@@ -47,7 +47,7 @@ from parley.engine.core.rllib.distributed_rollouts import (
 )
 from parley.engine.core.rllib.reproducible import ReproducibleConfig, RunningBaseline
 from parley.engine.negotiation.attacks.opponents import OpponentDraw, TrainingRoster, require_enough
-from parley.engine.negotiation.attacks.reinforce import discounted_returns, word_shares
+from parley.engine.negotiation.attacks.reinforce import discounted_returns
 from parley.engine.negotiation.attacks.settings import ReinforceConfig
 from parley.engine.negotiation.rl.env import AGENTS, NegotiationMultiAgentEnv
 from parley.engine.negotiation.rl.learner import DialogueLearner, NegotiatorModule
@@ -354,8 +354,7 @@ class DialogueReinforce(DistributedAlgorithm):
         if settings.overlap:
             self.send_weights([role])
             self._started = self.begin(self._items(self._next)) if self._next < settings.updates else None
-        shares = word_shares(played["own"], played["tokens"])
-        returns = discounted_returns(shares, self._centered(opponents, rewards), settings.gamma)
+        returns = discounted_returns(played["own"], self._centered(opponents, rewards), settings.gamma)
         rows = SampleBatch(training_rows(played, returns, self._corpus_batch()))
         batch = MultiAgentBatch({role: rows}, env_steps=int(played["turns"].sum()))
         learned = self.learner_group.update(batch=batch, timesteps=self.timesteps(size))

@@ -18,7 +18,6 @@ from parley.engine.negotiation.attacks.reinforce import (
     kl_to_reference,
     policy_gradient_loss,
     policy_log_probs,
-    word_shares,
 )
 from parley.engine.negotiation.attacks.settings import RELEASED_GUARD, ReinforceConfig
 from parley.engine.negotiation.verbs.training import cheng2019, hardened, lewis2017
@@ -169,25 +168,6 @@ def test_values_out_of_range_are_named(field: str, value: Any) -> None:
 
 def test_values_at_the_ends_of_their_ranges_are_taken() -> None:
     ReinforceConfig(dialogues=1, dialogues_per_update=1, supervised_batch=1, max_turns=1, gamma=1.0, supervised_weight=0.0)
-
-
-def test_words_of_a_run_share_one_return() -> None:
-    own = np.array([[0, *[1] * 8, 0, 0, *[1] * 6]], dtype=bool)
-    tokens = np.array([[1, *[7] * 8, 2, 3, *[7] * 4, 8, 8]])
-    # An utterance does not repeat the one before; its beginnings, "7 7 7 8" and "7 7 8 8" are new.
-    assert word_shares(own, tokens)[0].tolist() == [0, 1, 1, 1, *[0.2] * 5, 0, 0, *[1] * 6]
-
-
-def test_a_run_earns_what_one_word_earns_and_takes_nothing_from_the_words_before() -> None:
-    rewards, gamma = np.array([3.0]), 0.5
-    plain, run = np.array([[5, 6, 7, 7, 7, 7]]), np.array([[5, 6, *[7] * 30]])
-    wanted = discounted_returns(word_shares(np.ones_like(plain, dtype=bool), plain), rewards, gamma)
-    found = discounted_returns(word_shares(np.ones_like(run, dtype=bool), run), rewards, gamma)
-    np.testing.assert_allclose(wanted[0], [3 * gamma**k for k in range(5, -1, -1)])
-    np.testing.assert_allclose(found[0, :5], wanted[0, :5], rtol=1e-6)
-    assert wanted[0, 5] * 0.5 < found[0, 5:].sum() <= wanted[0, 5]
-    # By the papers the run earns it all.
-    assert discounted_returns(np.ones(run.shape), rewards, gamma)[0, :6].sum() < 1e-6
 
 
 def test_presets_of_the_papers_have_the_released_guard() -> None:
