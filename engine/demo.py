@@ -1,7 +1,7 @@
 """`parley demo`: all systems on the embedded corpora, offline, as one job whose stages resume by themselves.
 
 The stages:
-  * Negotiation: fit a target, train an adversary against it, and harden the target by two rounds of adversarial training. The
+  * Negotiation: fit a target, train an adversary against it, and harden the target by one round of adversarial training. The
     best of all known adversaries measures the gain before and after. In the matches, target against itself and adversary
     against target, scenarios and seeds are the same and side 1 alone chooses, so the adversary's gain is not a gain of the
     rule. A white-box attack reads the target's networks.
@@ -16,7 +16,8 @@ The stages:
   * MutualFriends: two scripted bots look for their common friend, with clean names and with misheard ones.
 
 Ray actors run the stages of the replying models ahead, and the matches while the target is hardened; this process then finds
-them finished.
+them finished. The sizes are below those of the presets, so that all of it takes some minutes of two cores. The last screen is
+one table; `--all` shows every figure.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from parley.engine.core.runs.run_folder import RunFolder, seconds_of
 from parley.engine.core.stats.known import BEFORE, EXPLOITABILITY, MEAN_FRESH
 from parley.engine.core.stats.statistics import FOR_ADVERSARY, FOR_BOTH, Estimate, Metric
 from parley.engine.core.tables.table import EstimateTable
+from parley.engine.core.verbs.checkpoints import threads
 from parley.engine.core.verbs.compare import compare_runs
 from parley.engine.core.verbs.composite import BackgroundStages, Composite, Stage, run_stages
 from parley.engine.core.verbs.job import Comparison, Reporter, Result, Silent, Summary, flat
@@ -64,6 +66,11 @@ from parley.envs.core.config import Configuration, NonNegativeInt, NumItems, Num
 from parley.envs.core.storage.uris import display_path
 
 GAIN = "advantage_gain"
+EPOCHS = {"model": 14, "lm": 8}
+"""Epochs of the replying model and of the one that judges inputs; their last ones change little. A target of five agrees in
+0.39 of its dialogues, and is not worth an attack."""
+BUDGET = 2_560
+"""Dialogues of the training of every adversary: its gain has stopped rising by then. The target learns from twice as many."""
 LEAST_AGREEMENT = 0.5
 """Share of its dialogues with itself in which the target must agree to be worth an attack."""
 HARDENED = (
@@ -80,7 +87,8 @@ MATCHER, TERMS = "matcher", "tfidf"
 _RANKERS = {MATCHER: "a matching model", TERMS: "TF-IDF"}
 """The rankers: one by the name of its stage, and one that counts words."""
 RULE = "iiw"
-QUERIES = 50
+QUERIES, ATTACKS = 50, 100
+"""Queries of an attack on a ranker; contexts in which a wrong reply is lifted to the top, if that can be done."""
 FOUND = {"friend_found": NORMAL, "friend_found_confused": CONFUSING}
 """Metrics of finding the common friend, with the condition of each."""
 VS_RANDOM = "machine_vs_random"
@@ -189,6 +197,40 @@ def failure(metrics: Mapping[str, Estimate]) -> str:
     return "; ".join(promise for promise, holds in promises.items() if not holds)
 
 
+STORY = {
+    "negotiation": (
+        ("points ahead: agent itself, trained adversary", "", "advantage"),
+        ("points lost to the best adversary: before, hardened", f"{EXPLOITABILITY}_before", EXPLOITABILITY),
+        ("  before, after as much plain play (control)", f"{EXPLOITABILITY}_before", f"{EXPLOITABILITY}_control"),
+    ),
+    "triggers": (("inputs found: for usual replies, for rude ones", "hits_normal", "hits_mal"),),
+    "perturbations": (
+        ("same reply to an antonym: before, trained against it", f"overstable{_BEFORE}", "overstable"),
+        ("other reply to swapped words: before, trained", f"oversensitive{_BEFORE}", "oversensitive"),
+    ),
+    "ranking": (
+        ("right reply first, matching model: clean, edited", f"first_{MATCHER}", f"first_{MATCHER}_{RULE}"),
+        ("right reply first, TF-IDF: clean, edited", f"first_{TERMS}", f"first_{TERMS}_{RULE}"),
+    ),
+    "generation": (("replies taken for a person's: before, after REGS", f"{ADVERSUC}{BEFORE}", ADVERSUC),),
+    "MutualFriends": (("common friend found: clean, names misheard", "friend_found", "friend_found_confused"),),
+}
+"""Lines of the last screen by system: what is measured, and the names of both metrics; the match with itself has none."""
+_NOTE_STORY = "Brackets: 95 % intervals. n: dialogues, targets, contexts or chats. A wide interval decides nothing."
+
+
+def story(metrics: Mapping[str, Estimate], comparison: Comparison | None) -> EstimateTable:
+    """Return a line for each attack or defence: the figure without it, the figure with it."""
+    alone = {} if comparison is None else comparison.metrics
+    rows = []
+    for system, lines in STORY.items():
+        for number, (what, first, second) in enumerate(lines):
+            pair = (metrics[first] if first else alone[second], metrics[second])
+            cells = (f"{part.value:.2f} [{part.low:.2f}, {part.high:.2f}]" for part in pair)
+            rows.append(("" if number else system, what, *cells, f"{pair[1].n:,}"))
+    return EstimateTable(("system", "what", "first", "second", "n"), tuple(rows), _NOTE_STORY, ("what",))
+
+
 logger = logging.getLogger(__name__)
 
 STAGES = (
@@ -212,22 +254,22 @@ _NOTE_SECONDS = (
 class DemoConfig(Configuration):
     """Sizes and recipes of the demonstration."""
 
-    dialogues: NumItems = 1000
+    dialogues: NumItems = 500
     """Dialogues of each of the two matches; at most as many measure each target of the hardening."""
-    searches: NumItems = 200
+    searches: NumItems = 100
     """Dialogues of the white-box attack."""
-    triggers: NumItems = 30
-    """Dialogues of the white-box attack."""
+    triggers: NumItems = 20
+    """Targets of each of the two trigger searches."""
     contexts: NumItemsOrAll = 200
-    """Contexts that are perturbed and answered, and as many in which replies are ranked; 0 for all."""
-    attacks: NumItems = 100
-    """Contexts in which a wrong reply is lifted to the top, if that can be done."""
+    """Contexts that are perturbed and answered, and as many in which replies are ranked, 100 at most attacked; 0 for all."""
     side_by_side: bool = True
     """Two cores: work in Ray actors on the models that reply while negotiators are trained, and on adversaries side by side."""
     workers: NonNegativeInt = 0
     """Ray actors that play the matches, search and answer; 0 does all of it in the process that the stage is in."""
     seed: NonNegativeInt = 1
     """Master seed of every stage."""
+    all: bool = False
+    """Show every figure and the seconds of each stage, not only what broke."""
 
 
 def _constants() -> dict[str, Any]:
@@ -242,9 +284,10 @@ def _constants() -> dict[str, Any]:
         "matcher": matcher_config.demo().fit,
     }
     constants = {f"{name}.{key}": value for name, recipe in recipes.items() for key, value in flat(to_dict(recipe)).items()}
-    return {
-        key: value for name, recipe in recipes.items() for key, value in constants_of(type(recipe), f"{name}.").items()
-    } | constants
+    return {key: value for name, recipe in recipes.items() for key, value in constants_of(type(recipe), f"{name}.").items()} | {
+        "attacks": ATTACKS,
+        **constants,
+    }
 
 
 DemoConfig.constants = _constants()
@@ -263,27 +306,36 @@ class Demo(Composite[DemoConfig, DemoConfig, DemoConfig]):
     config = DemoConfig
     presets = {"embedded": embedded}
     legend = LEGEND
-    resume_safe = ("workers", "side_by_side")
+    resume_safe = ("workers", "side_by_side", "all")
 
     def stages(self, config: DemoConfig, path: Path) -> dict[str, Stage]:
         """Return the stages of all systems."""
         target, adversary = display_path(path / "target"), display_path(path / "adversary")
+        whole = minmax.demo()
         fitted = replace(negotiator.demo(), seed=config.seed)
-        trained = replace(reinforce.demo(), target=target, corpus=fitted.corpus, seed=config.seed)
+        rule = replace(reinforce.demo().reinforce, dialogues=BUDGET)
+        trained = replace(reinforce.demo(), target=target, corpus=fitted.corpus, reinforce=rule, seed=config.seed)
         hardening = replace(
-            minmax.demo(),
+            whole,
             target=target,
             adversary=adversary,
+            rounds=1,
+            num_adversaries=1,
+            num_final_adversaries=2,
             budget=trained.reinforce.dialogues,
-            dialogues=min(config.dialogues, minmax.demo().dialogues),
+            dialogues=min(config.dialogues, 300),
+            choosing=min(config.dialogues, 100),
+            defence=replace(whole.defence, dialogues=2 * BUDGET),
             corpus=fitted.corpus,
             seed=config.seed,
             workers=config.workers,
             trainers=2 * config.side_by_side,
             attack=trained.reinforce,
         )
-        model = replace(seq2seq.demo(), seed=config.seed)
-        lm = replace(seq2seq.demo_lm(), fit=model.fit, seed=config.seed)
+        model, lm = (
+            replace(preset, fit=replace(preset.fit, max_epochs=EPOCHS[name]), seed=config.seed)
+            for name, preset in (("model", seq2seq.demo()), ("lm", seq2seq.demo_lm()))
+        )
         searched: dict[str, Any] = {
             "model": display_path(path / "model"),
             "lm": display_path(path / "lm"),
@@ -308,6 +360,7 @@ class Demo(Composite[DemoConfig, DemoConfig, DemoConfig]):
         )
         ranked: dict[str, Any] = {"workers": config.workers, "seed": config.seed}
         ranked["model"] = f"{TERMS},{display_path(path / MATCHER)}"
+        attacked = min(config.contexts or ATTACKS, ATTACKS)
         matched: dict[str, Any] = {"dialogues": config.dialogues, "workers": config.workers, "seed": config.seed}
         matched["judge"] = target
         return {
@@ -330,7 +383,7 @@ class Demo(Composite[DemoConfig, DemoConfig, DemoConfig]):
             "ranking": (ranking.EVALUATE_RANKING, RankingConfig(rules=f"{RULE},sow,ngr", limit=config.contexts, **ranked)),
             "searches": (
                 attack.ATTACK_RANKING,
-                RankingAttackConfig(rules=RULE, method=BASELINE, limit=config.attacks, budget=QUERIES, **ranked),
+                RankingAttackConfig(rules=RULE, method=BASELINE, limit=attacked, budget=QUERIES, **ranked),
             ),
             "generation": (
                 generation.MINMAX_REPLIES,
@@ -363,7 +416,8 @@ class Demo(Composite[DemoConfig, DemoConfig, DemoConfig]):
             BackgroundStages({name: planned[name] for name in names}, run.path, most, needs=needs, num_cpus=num_cpus)
             for names in (BESIDE, BESIDE_HARDENING)
         )
-        with models, matches:
+        # More threads than cores would slow down all of them.
+        with threads(1), models, matches:
             run_stages(planned, run.path, reporter, background=(models, matches))
         return prepared
 
@@ -390,6 +444,15 @@ class Demo(Composite[DemoConfig, DemoConfig, DemoConfig]):
             "side 1 alone chooses in both matches.",
             metrics,
         )
+
+    def result(self, config: DemoConfig, path: Path) -> Result:
+        """Return the result; without `--all` what broke, in one table of a few lines, and two commands."""
+        result = super().result(config, path)
+        if config.all:
+            return result
+        tables = {"": story(result.metrics, result.comparison)}
+        commands = (self.command(replace(config, all=True), path), *result.next_commands[:1])
+        return replace(result, title="What broke", tables=tables, more={}, files=(), next_commands=commands)
 
     def present(self, result: Result, run: RunFolder) -> Result:
         """Return the result with a comparison and the stages' times; it fails if the adversary is not certainly better."""

@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from parley.engine import demo
 from parley.engine.core.runs.documents import SUMMARY
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.stats.statistics import Estimate
 from parley.engine.core.verbs.composite import BackgroundStages
-from parley.engine.demo import BESIDE, BESIDE_HARDENING, DEMO, GAIN, HARDENED, STAGES, DemoConfig, failure
+from parley.engine.demo import BESIDE, BESIDE_HARDENING, BUDGET, DEMO, GAIN, HARDENED, STAGES, STORY, DemoConfig, failure
 from parley.engine.generation.verbs import config as minmax_config
 from parley.engine.negotiation.verbs import minmax, negotiator
 from parley.engine.negotiation.verbs import training as reinforce
@@ -29,7 +30,7 @@ from tests.engine.core.cli.conftest import Parley
 from tests.engine.core.verbs.made_up import CORPUS, TINY, Notes, rows
 
 SMALL = ["demo", "--dialogues", "16", "--no-side-by-side", "--trust-code"]
-SMALL += ["--searches", "12", "--triggers", "2", "--contexts", "10", "--attacks", "4"]
+SMALL += ["--searches", "12", "--triggers", "2", "--contexts", "10"]
 
 SURE = Estimate(0.5, 0.3, 0.7, 40)
 KEPT = dict.fromkeys(("advantage", "exploitability_drop", "plain_agreement_before"), SURE)
@@ -48,12 +49,12 @@ def _small_corpus(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Puts the made-up corpus in the place of the embedded one, which takes seconds to make, and sizes that no flag sets."""
     small: dict[str, Any] = {"corpus": CORPUS, "data_root": root}
     short: dict[str, Any] = {"dialogues_per_update": 4, "max_turns": 4}
+    monkeypatch.setattr(demo, "BUDGET", 8)
+    monkeypatch.setattr(demo, "EPOCHS", dict.fromkeys(demo.EPOCHS, 1))
     brief(monkeypatch, negotiator, fit={"sizes": TINY, "max_epochs": 1}, **small)
-    brief(monkeypatch, reinforce, reinforce={"dialogues": 16, **short}, data_root=root)
-    few = {"data_root": root, "num_final_adversaries": 2, "num_adversaries": 1, "rounds": 1}
-    brief(monkeypatch, minmax, defence={"dialogues": 8, **short}, **few)
+    brief(monkeypatch, reinforce, reinforce=short, data_root=root)
+    brief(monkeypatch, minmax, defence=short, data_root=root)
     brief(monkeypatch, matcher_config, fit={"max_epochs": 1}, limit=60)
-    brief(monkeypatch, seq2seq, fit={"max_epochs": 1})
     brief(monkeypatch, seq2seq, "demo_lm", sizes={"embed": 8, "hidden": 16})
     brief(monkeypatch, search, search={"candidates": 6, "restarts": 1, "max_sweeps": 2})
     brief(monkeypatch, adversarial, fit={"max_epochs": 1, "batch_size": 512})
@@ -63,7 +64,7 @@ def _small_corpus(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.ray
 @pytest.mark.usefixtures("_small_corpus", "ray_session")
 def test_the_whole_story(parley: Parley) -> None:
-    outcome = parley(*SMALL, "--json")
+    outcome = parley(*SMALL, "--all", "--json")
     printed = json.loads(outcome.out)
     path = Path("runs/demo")
     assert [entry.parent.name for entry in sorted(path.glob("*/config.json"))] == sorted(STAGES)
@@ -72,6 +73,9 @@ def test_the_whole_story(parley: Parley) -> None:
     assert attack is not None
     reactive = RunFolder.load(path / "reactive").summary()
     assert reactive is not None
+    itself_summary = RunFolder.load(path / "selfplay").summary()
+    assert itself_summary is not None
+    alone = itself_summary["metrics"]
     searched = {f"reactive_{name}": reactive["metrics"][name] for name in ("advantage", "forced_advantage", "attack_ppl")}
     campaign = RunFolder.load(path / "minmax").summary()
     assert campaign is not None
@@ -133,7 +137,15 @@ def test_the_whole_story(parley: Parley) -> None:
 
     again = parley(*SMALL, "--json")
     assert (again.status, again.out) == (outcome.status, outcome.out)
-    assert again.err.count("is finished: nothing is left to do") == len(STAGES)
+    *stages, last = again.err.partition("What broke")
+    assert "".join(stages).count("is finished: nothing is left to do") == len(STAGES)
+    lines = last.partition("failed: ")[0].splitlines()
+    assert len(lines) <= 23, "one terminal holds it"
+    assert [line.split()[0] for line in lines[2:12] if line[0] != " "] == list(STORY)
+    (negotiation,) = [line for line in lines if line.startswith("negotiation")]
+    itself, adversary = (f"{entry['value']:.2f}" for entry in (alone["advantage"], printed["metrics"]["advantage"]))
+    assert re.search(rf" {re.escape(itself)} \[.* {re.escape(adversary)} \[", negotiation)
+    assert re.search(r"^  parley demo .*--all$", last, re.MULTILINE)
     (path / "report.html").unlink()
     resumed = parley("resume runs/demo --json --trust-code")
     assert (resumed.status, resumed.out) == (outcome.status, outcome.out)
@@ -150,8 +162,8 @@ def test_the_stages_name_each_other_as_the_folder_was_given() -> None:
     assert configs["selfplay"].complementary, "the rule of the attack, so that like is compared with like"
     assert {config.seed for config in configs.values()} == {7}
     assert (configs["minmax"].target, configs["minmax"].adversary) == ("runs/demo/target", "runs/demo/adversary")
-    assert configs["minmax"].rounds == 2
-    assert configs["minmax"].num_final_adversaries == 3, "one training is one draw"
+    assert configs["minmax"].rounds == 1
+    assert configs["minmax"].num_final_adversaries == 2, "one training is one draw"
     assert configs["minmax"].adversaries == "mixture", "all known adversaries are learned from, by the equilibrium"
     assert configs["minmax"].control, "training alone may explain what is gained"
     before = {str(getattr(configs[name], key, "")) for name in BESIDE for key in ("model", "lm", "trained")}
@@ -174,7 +186,8 @@ def test_the_stages_name_each_other_as_the_folder_was_given() -> None:
 
 def test_the_demonstration_is_that_of_the_presets_and_reads_runs_that_had_settings_for_it() -> None:
     planned = {name: config for name, (_, config) in DEMO.stages(DemoConfig(), Path("runs/demo")).items()}
-    assert planned["minmax"].attack == planned["adversary"].reinforce == reinforce.demo().reinforce
+    rule = dataclasses.replace(reinforce.demo().reinforce, dialogues=BUDGET)
+    assert planned["minmax"].attack == planned["adversary"].reinforce == rule
     assert planned["adversary"].reinforce.complementary
     recipe = to_dict(negotiator.demo().fit)
     assert from_dict(DemoConfig, {"seed": 3, "fit": recipe}) == DemoConfig(seed=3)
