@@ -257,7 +257,7 @@ class Sweep(Job[SweepConfig, Swept, Swept]):
         with session(1 + config.trial_workers, config.address) as here:
             _check_room(config, here, reporter)
             run_trials(config, prepared.setup, run, reporter, here.start_timeout_s)
-            rows = run.read_rows().to_pylist()
+            rows = run.rows()
             best = best_row(rows, plan.direction)
             if best is None:
                 raise nothing_worked(run, next((row["error"] for row in rows if row["status"] != OK), None))
@@ -269,7 +269,7 @@ class Sweep(Job[SweepConfig, Swept, Swept]):
         return replace(prepared, again=again)
 
     def measure(self, run: RunFolder, sweep: Swept) -> Summary:
-        config, plan, rows = sweep.config, sweep.setup.plan, run.read_rows().to_pylist()
+        config, plan, rows = sweep.config, sweep.setup.plan, run.rows()
         best = best_row(rows, plan.direction)
         assert best is not None, "work ends without one"
         better = "higher" if plan.direction == "max" else "lower"

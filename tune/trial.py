@@ -308,7 +308,7 @@ class Ledger:
     def __init__(self, folder: RunFolder, setup: Setup, study: Study, num_trials: int, reporter: Reporter) -> None:
         self._folder, self._setup, self._num_trials, self._reporter = folder, setup, num_trials, reporter
         self._study = study
-        self._rows = {int(row["item_key"]): row for row in folder.read_rows().to_pylist() if row["status"] == OK}
+        self._rows = {int(row["item_key"]): row for row in folder.rows() if row["status"] == OK}
         proposed = [
             event for event in folder.events({PROPOSED: {"number": int, "parameters": dict}}) if event["kind"] == PROPOSED
         ]

@@ -20,6 +20,7 @@ from parley.engine.core.page.content import Chapter, CurveSource, Figure, Item, 
 from parley.engine.core.page.markup import ARROW, badges, joined, line, marked, paragraphs, sides
 from parley.engine.core.page.page import SHARE, certain_sign, first_marks, number
 from parley.engine.core.page.trainings import Hardenings, comparison
+from parley.engine.core.stats.rows import selected
 from parley.engine.core.stats.statistics import NOTHING, Estimate, Metric, Row
 from parley.engine.core.tables.table import figure
 from parley.engine.core.verbs.campaign import CONTROL, RESULT, START
@@ -28,8 +29,8 @@ from parley.engine.perturb.strategies.texts import pieces, spans_of_words
 from parley.engine.perturb.strategy import RANDOM_WORDS
 from parley.engine.ranking.metrics.campaign import ATTACKS, GAIN, GAIN_BEYOND_CONTROL, HELD
 from parley.engine.ranking.metrics.campaign import RANKERS as HARDENED
-from parley.engine.ranking.metrics.erasure import figure_1
-from parley.engine.ranking.metrics.ranking import CHANGE, CLEAN, CONTEXT, RankedRows, describe, first_place, metric_of
+from parley.engine.ranking.metrics.erasure import figure_1, overlap_of
+from parley.engine.ranking.metrics.ranking import CHANGE, CLEAN, CONTEXT, RankedRows, describe, first_place, metric_of, only
 from parley.engine.ranking.metrics.searched import (
     AHEAD,
     BASELINE,
@@ -52,7 +53,6 @@ from parley.engine.ranking.verbs.minmax import MINMAX_RANKING
 from parley.engine.ranking.verbs.prepared import not_scored
 from parley.engine.ranking.verbs.ranking import EVALUATE_RANKING, RANKERS, RULES, SEVERAL, SIZE
 from parley.envs.core.seeds import stable_hash
-from parley.envs.ranking.groups import CandidateGroup, CandidateKind
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -63,6 +63,8 @@ _LARGEST = 420.0
 """Area of a dot for all replies of a row, in square points."""
 NUM_SHOWN, NUM_SEARCHED = 20, 10
 """Contexts of a rule, and of a method on a ranker, in the viewer."""
+_MOST_DRAFTS = 200
+"""Contexts of a rule that wait for the choice of those that are shown."""
 _MOST_WORDS = 8
 """Words of a reply whose importance is shown."""
 _STEPS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000)
@@ -161,7 +163,7 @@ class Rankings(_OfContexts):
         from parley.engine.core.page import plots
 
         ranked = run.read(RankedRows)
-        rankers = [ranker for ranker in _named(run) if (ranker, CLEAN) in ranked.scores][:_MOST_RANKERS]
+        rankers = [ranker for ranker in _named(run) if ranked.has_scores(ranker, CLEAN)][:_MOST_RANKERS]
         if not rankers or not run.metrics:
             return
         situations = [CLEAN, *ranked.rules]
@@ -194,12 +196,20 @@ class Rankings(_OfContexts):
 
     def items(self, run: Run) -> Iterable[tuple[str, Iterable[Item]]]:
         """Return contexts that a rule changed and every named ranker scored, those that fooled the first ranker first."""
-        ranked = run.read(RankedRows)
-        for rule in ranked.rules if run.metrics else ():
-            changed = (number for number in range(len(ranked.rows)) if ranked.changed[number, rule])
-            drafts = [draft for number in changed if (draft := drafted(run, number, rule)) is not None]
-            drafts.sort(key=lambda draft: (not draft.fooled, stable_hash("report", str(draft.row["item_key"]))))
-            yield rule, _with_example(list(map(_item, drafts[:NUM_SHOWN])))
+        drafts: dict[str, list[AttackedContext]] = {rule: [] for rule in run.read(RankedRows).rules if run.metrics}
+        for row in run.done if drafts else ():
+            for rule in (attack["rule"] for attack in row["attacks"] if attack["changed"]):
+                if (draft := drafted(run, row, rule)) is not None:
+                    drafts[rule].append(draft)
+                    if len(drafts[rule]) > _MOST_DRAFTS:
+                        drafts[rule] = _first_shown(drafts[rule])
+        for rule, of_rule in drafts.items():
+            yield rule, _with_example(list(map(_item, _first_shown(of_rule))))
+
+
+def _first_shown(drafts: Sequence[AttackedContext]) -> list[AttackedContext]:
+    """Return the contexts that the viewer shows: those that fooled the first ranker first, else by chance."""
+    return sorted(drafts, key=lambda draft: (not draft.fooled, stable_hash("report", str(draft.row["item_key"]))))[:NUM_SHOWN]
 
 
 def _named(run: Run) -> list[str]:
@@ -230,24 +240,12 @@ def _by_overlap(run: Run, rankers: Sequence[str]) -> Iterator[Figure]:
     """Draw figure 1: first places on clean candidates by alpha, and by beta."""
     from parley.engine.core.page import plots
 
-    ranked = run.read(RankedRows)
-    groups = [
-        CandidateGroup(
-            str(number),
-            tuple(tuple(turn.split()) for turn in row["context"]),
-            tuple(tuple(text.split()) for text in row["candidates"]),
-            tuple(row["labels"]),
-            tuple(map(CandidateKind, row["kinds"])),
-            (True,) * len(row["labels"]),
-        )
-        for number, row in enumerate(ranked.rows)
-    ]
-    dialogues = {str(number): dialogue for number, dialogue in ranked.clusters.items()}
-    several = bool(run.summary.get(SEVERAL, False))
-    bins = {}
-    for ranker in rankers:
-        metrics = ranked.measured(ranker, CLEAN)
-        bins[ranker] = figure_1(groups, replace(metrics, keys=metrics.keys.astype(str)), first_place(several), dialogues)
+    ranked, first = run.read(RankedRows), first_place(bool(run.summary.get(SEVERAL, False)))
+    overlaps = np.full((len(ranked.sizes), 2), np.nan)
+    for index, row in enumerate(selected(run.done, "context", "candidates", "labels")):
+        context, replies = ([text.split() for text in row[name]] for name in ("context", "candidates"))
+        overlaps[index] = overlap_of(context, replies, row["labels"]) or (np.nan, np.nan)
+    bins = {ranker: figure_1(overlaps, only(ranked.measured(ranker, CLEAN), first), ranked.clusters) for ranker in rankers}
     meanings = {
         "alpha": "words that context and right reply share, of the fewer of the two",
         "beta": "words that context and a wrong reply share, at most, by those of the right reply",
@@ -319,16 +317,15 @@ class AttackedContext(NamedTuple):
             )
 
 
-def drafted(run: Run, number: int, rule: str) -> AttackedContext | None:
+def drafted(run: Run, row: Row, rule: str) -> AttackedContext | None:
     """Return a context under one rule; None without a right reply, or without scores of a ranker.
 
     Args:
         run: of the evaluation.
-        number: index of the context in its rows.
+        row: the context.
         rule: that changed it.
     """
-    ranked, rankers = run.read(RankedRows), _named(run)
-    row = ranked.rows[number]
+    rankers = _named(run)
     scores = {(entry["model"], entry["rule"]): entry["scores"] for entry in row["ranked"]}
     pairs = [(scores.get((ranker, CLEAN)), scores.get((ranker, rule))) for ranker in rankers]
     if not any(row["labels"]) or any(None in pair for pair in pairs):
@@ -338,17 +335,17 @@ def drafted(run: Run, number: int, rule: str) -> AttackedContext | None:
     (attack,) = (attack for attack in row["attacks"] if attack["rule"] == rule)
     changed = {reply["place"]: reply["text"] for reply in attack["changed"]}
     right = [index for index, label in enumerate(row["labels"]) if label]
-    keeps_labels = ranked.rules[rule]
+    keeps_labels = attack["keeps_labels"]
     # Of several right replies the one with the best rank; where labels change, the one that was changed.
     about = min([index for index in right if keeps_labels or index in changed] or right, key=lambda index: before[index])
     fooled = (before[about] == 1 and after[about] > 1) if keeps_labels else after[about] == 1
-    num_changed = sum(ranked.changed[number, rule].values())
+    num_changed = sum(reply["num_changed"] for reply in attack["changed"])
     return AttackedContext(row, changed, dict(zip(rankers, ranks, strict=True)), about, bool(fooled), num_changed)
 
 
 def example(run: Run, number: int, rule: str) -> Item | None:
     """Return a context under one rule as an item; None if `drafted` has none."""
-    draft = drafted(run, number, rule)
+    draft = drafted(run, run.done[number], rule)
     return None if draft is None else _item(draft)
 
 

@@ -351,7 +351,7 @@ class ReplyJob(ItemsJob[ReplyConfig, ReplyTask, Example]):
 
     def measure(self, run: RunFolder, prepared: PreparedReplies) -> Summary:
         """Write the files of replies and compute the metrics."""
-        rows = sorted((row for row in run.read_rows().to_pylist() if row["status"] == OK), key=lambda row: row["item_key"])
+        rows = sorted((row for row in run.rows() if row["status"] == OK), key=lambda row: row["item_key"])
         contexts = [parse_turns(row["context"]) for row in rows]
         for file, column in ((MACHINE_FILE, "reply"), (HUMAN_FILE, "truth")):
             _write(run.path / file, zip(contexts, (row[column] for row in rows), strict=True))

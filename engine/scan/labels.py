@@ -147,7 +147,7 @@ def run_label(verb: Verb, arguments: Sequence[str]) -> int:
         fix = "name a finished run of parley scan; lines of perturbations are labelled by parley perturb label"
         raise RunError("only answers of finished scans are labelled", where=options.run, got=got, fix=fix)
     if not options.sheet:
-        texts = drawn_answers(run.read_rows().to_pylist(), options.num, options.seed)
+        texts = drawn_answers(run.rows(), options.num, options.seed)
         if not texts:
             raise RunError("no answer of the scan has a verdict", where=options.run, fix="see parley status")
         sheet = path / SHEET
@@ -185,7 +185,7 @@ def read_into(run: RunFolder, sheets: Mapping[str, Path]) -> None:
     Raises:
         DataError: a sheet is broken, of another run, or has no label; nothing is changed then.
     """
-    texts = {row["item_key"]: texts_of(row) for row in decided(run.read_rows().to_pylist())}
+    texts = {row["item_key"]: texts_of(row) for row in decided(run.rows())}
     for path in sheets.values():
         if not read_labels(path, COLUMNS, LABELS, texts).labels:
             raise DataError("the sheet has no label", where=path, fix="write broken or kept into the column label")

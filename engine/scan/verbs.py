@@ -479,7 +479,7 @@ def defended_models(config: ScanConfig, policy: Policy, target: ChatModel, answe
 def _found_by_scans(runs: str) -> list[FoundConversation]:
     conversations = []
     for name in filter(None, map(str.strip, runs.split(","))):
-        rows = finished(RunFolder.load(Path(name).expanduser()).read_rows().to_pylist())
+        rows = finished(RunFolder.load(Path(name).expanduser()).rows())
         texts = {row["prompt"]: row["asked"] for row in rows if row["attack"] == NONE}
         for row in rows:
             if row["breach"] and not row.get("defence") and row["attack"] not in CONTROLS and row["prompt"] in texts:
@@ -735,7 +735,7 @@ class Scan(Job[ScanConfig, ScanPlan, ScanPlan]):
         return prepared
 
     def measure(self, run: RunFolder, plan: ScanPlan) -> Summary:
-        config, policy, rows = plan.config, plan.policy, run.read_rows().to_pylist()
+        config, policy, rows = plan.config, plan.policy, run.rows()
         rules = {rule.name: rule for prompt in policy.prompts for rule in policy.rules_of(prompt)}
         panels = [name for name, rule in rules.items() if any(check.members for check in rule.checks)]
         plain = [row for row in rows if not row.get("defence")]
@@ -845,7 +845,7 @@ class Scan(Job[ScanConfig, ScanPlan, ScanPlan]):
         metrics = run.metrics()
         if not metrics:
             return {}
-        rows = [row for row in finished(run.read_rows().to_pylist()) if not row.get("defence")]
+        rows = [row for row in finished(run.rows()) if not row.get("defence")]
         breaches = breaches_table(rows)
         tables = ({"Breaches": breaches} if breaches.rows else {}) | scan_tables(metrics) | defence_tables(metrics)
         return tables | budget_tables(rows) if is_attacked(rows) else tables
@@ -853,7 +853,7 @@ class Scan(Job[ScanConfig, ScanPlan, ScanPlan]):
     def present(self, result: Result, run: RunFolder) -> Result:
         """Show breaches with their texts first, then the rates, then what became of the limits."""
         summary, metrics = run.summary() or {}, result.metrics
-        limits, rows = [_limit_of(entry, metrics) for entry in summary.get(LIMITS, [])], run.read_rows().to_pylist()
+        limits, rows = [_limit_of(entry, metrics) for entry in summary.get(LIMITS, [])], run.rows()
         broken, kept = ([str(limit) for limit in limits if limit.state == state] for state in ("broken", "kept"))
         failure = result.failure or ("a limit of the policy is broken: " + "; ".join(broken) if broken else "")
         # Success by what the budget does not limit is on the page.

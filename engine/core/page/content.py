@@ -27,9 +27,8 @@ import jinja2
 from markupsafe import Markup
 
 from parley.engine.core.runs.documents import CONFIG, ENVIRONMENT
-from parley.engine.core.runs.parts import OK
 from parley.engine.core.runs.run_folder import RunFolder
-from parley.engine.core.stats.statistics import NOTHING, Estimate, Metric, Row, finished
+from parley.engine.core.stats.statistics import NOTHING, Estimate, Metric, Row, finished, lost
 from parley.engine.core.stats.trainings import spread_of, spread_table
 from parley.engine.core.tables.table import EstimateTable
 from parley.engine.core.verbs.catalogue import find
@@ -186,9 +185,9 @@ class Run:
         return [(title, spread_table(values, self.metrics, self.legend))] if values else []
 
     @cached_property
-    def rows(self) -> list[Row]:
-        """All of its rows."""
-        return self.folder.read_rows().to_pylist()
+    def rows(self) -> Sequence[Row]:
+        """All of its rows, which are read in a stream."""
+        return self.folder.rows()
 
     def read(self, reader: Callable[[Sequence[Row]], Reading]) -> Reading:
         """Return its rows as a reader returns them, which reads them once."""
@@ -197,14 +196,14 @@ class Run:
         return cast("Reading", self._read[reader])
 
     @cached_property
-    def done(self) -> list[Row]:
+    def done(self) -> Sequence[Row]:
         """The rows of items that worked."""
         return finished(self.rows)
 
-    @property
-    def failed(self) -> list[Row]:
+    @cached_property
+    def failed(self) -> Sequence[Row]:
         """The rows of items that ended in an error."""
-        return [row for row in self.rows if row["status"] != OK]
+        return lost(self.rows)
 
     @property
     def failures(self) -> list[tuple[str, int]]:

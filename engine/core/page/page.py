@@ -19,7 +19,7 @@ import importlib
 import math
 import re
 import shlex
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -556,7 +556,8 @@ def _line(name: str, folder: RunFolder) -> RunLine:
         with _whole(folder.path):
             alone = _collect(folder.path)
             # A damaged part shows when it is read.
-            _ = [run.rows for runs in alone.found.values() for run in runs]
+            for run in (run for runs in alone.found.values() for run in runs):
+                deque(run.folder.read_parts(), maxlen=0)
             own = [verdict for _, verdict in verdicts(alone, load_chapters(alone.jobs))]
     except RunError as error:
         message = "; ".join(str(part) for part in (error.what, error.where, error.fix) if part is not None)

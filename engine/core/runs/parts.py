@@ -295,8 +295,12 @@ def _encoded(table: pa.Table) -> bytes:
     return buffer.getvalue()
 
 
-def read_part(path: Path) -> pa.Table | None:
+def read_part(path: Path, columns: Sequence[str] | None = None) -> pa.Table | None:
     """Return the rows of a part with verified checksums; None if it is damaged.
+
+    Args:
+        path: the file.
+        columns: those of its columns that are read; all if not given.
 
     Raises:
         OSError: the file cannot be read at all, which says nothing about its content.
@@ -315,7 +319,7 @@ def _decoded(path: Path, *version: int) -> pa.Table | None:
     try:
         with pq.ParquetFile(io.BytesIO(content), page_checksum_verification=True) as file:
             # Arrow's threads may outlive the interpreter and then crash the process after all work is done.
-            table = file.read(use_threads=False)
+            table = file.read(None if columns is None else list(columns), use_threads=False)
         table.validate(full=True)
     except Exception:  # Where the damage lies decides what Arrow raises: its own errors, OSError, UnicodeDecodeError.
         return None

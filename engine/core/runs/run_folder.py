@@ -31,6 +31,7 @@ import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, date, datetime
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from types import MappingProxyType, TracebackType
@@ -86,6 +87,7 @@ from parley.engine.core.runs.remote_sync import (
     replicate,
     withdraw,
 )
+from parley.engine.core.stats.rows import StoredRows
 from parley.engine.core.stats.statistics import Estimate
 from parley.envs.core.config import fingerprint, to_dict
 from parley.envs.core.errors import ParleyError, RunError
@@ -514,6 +516,16 @@ class RunFolder:
         refresh_rows(self.path)
         return map(self._read, list_parts(self.path / ROWS).values())
 
+    def rows(self) -> StoredRows:
+        """Return the saved rows, which are read when they are asked for; one part at a time is in memory.
+
+        Raises:
+            RunError: a part is damaged; then or when it is read.
+            StorageError: the URI of the run cannot be read.
+        """
+        refresh_rows(self.path)
+        return StoredRows([partial(self._read, path) for path in list_parts(self.path / ROWS).values()])
+
     def read_rows(self) -> pa.Table:
         """Return all saved rows as one table.
 
@@ -619,9 +631,9 @@ class RunFolder:
         self._parts[name] = Part.of(table)
         return True
 
-    def _read(self, path: Path) -> pa.Table:
+    def _read(self, path: Path, columns: Sequence[str] | None = None) -> pa.Table:
         with self._saving("the rows", verb="read"):
-            table = read_part(path)
+            table = read_part(path, columns)
         if table is None:
             fix = f"parley resume {display_path(self.path)} does its items again"
             raise RunError("a part of the run is damaged", where=path, fix=fix)

@@ -39,6 +39,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from parley.engine.core.stats.rows import StoredRows
 from parley.envs.core.seeds import stream
 from parley.envs.corpora.pairs.vocabulary import EOT, EOU, UNK
 from parley.policies.chat.model import NO_REPLIES, AnswerKind
@@ -466,14 +467,14 @@ Row = Mapping[str, Any]
 """One item, keyed by the columns of its job's rows."""
 
 
-def finished(rows: Sequence[Row]) -> list[Row]:
+def finished(rows: Sequence[Row]) -> Sequence[Row]:
     """Return the rows of items that worked."""
-    return [row for row in rows if row["status"] == "ok"]
+    return rows.of(worked=True) if isinstance(rows, StoredRows) else [row for row in rows if row["status"] == "ok"]
 
 
-def lost(rows: Sequence[Row]) -> list[Row]:
+def lost(rows: Sequence[Row]) -> Sequence[Row]:
     """Return the rows of items that ended in an error."""
-    return [row for row in rows if row["status"] != "ok"]
+    return rows.of(worked=False) if isinstance(rows, StoredRows) else [row for row in rows if row["status"] != "ok"]
 
 
 _WORDS = 4

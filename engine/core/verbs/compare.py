@@ -398,7 +398,7 @@ def _logged_run(name: str) -> MeasuredRun:
             fix = "name a run of parley scan beside logs of other tools"
             raise RunError("the run has no prompts as a log has them", where=name, got=f"a run of {folder.job}", fix=fix)
         run = MeasuredRun(name, folder.job, {}, (folder.path / SUMMARY).is_file() and is_summarised(folder.events()))
-        scanned = [row for part in folder.read_parts() for row in part.to_pylist()]
+        scanned = folder.rows()
         run.failed.update(key_of(row) for row in scanned if row["status"] != OK)
         rows = rows_of(scan_answers(scanned))
     run.add(rows, LOG_ITEMS)

@@ -24,9 +24,9 @@ from pathlib import Path
 from typing import Any
 
 from parley.engine.core.runs.documents import plain, write_whole
-from parley.engine.core.runs.parts import OK
 from parley.engine.core.runs.remote_sync import replicate
 from parley.engine.core.runs.run_folder import RunFolder
+from parley.engine.core.stats.statistics import finished
 from parley.engine.core.verbs.transcripts import ROLES, TranscriptRule
 from parley.envs.core.errors import DataError, RunError
 from parley.envs.core.storage.uris import display_path
@@ -68,7 +68,7 @@ def write_exchange(path: Path, run: RunFolder, rule: TranscriptRule) -> tuple[st
     """
     items: list[dict[str, Any]] = []
     names: dict[str, None] = {}
-    for row in (row for part in run.read_parts() for row in part.to_pylist() if row["status"] == OK):
+    for row in finished(run.rows()):
         transcript = rule(row)
         scores = {name: value for name, value in transcript.scores.items() if value is not None}
         names |= dict.fromkeys(scores)

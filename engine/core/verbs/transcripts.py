@@ -92,7 +92,7 @@ def write_log(
         StorageError: the URI cannot be written.
     """
     log, model = inspect_log(), _setting(run, ("model", "target", "agents"))
-    samples = [_sample(log, row, rule, model) for part in run.read_parts() for row in part.to_pylist()]
+    samples = [_sample(log, row, rule, model) for row in run.rows()]
     names = tuple(dict.fromkeys(name for sample in samples for name in sample.scores or ()))
     summary = run.summary() or {}
     about = {

@@ -30,6 +30,7 @@ from parley.engine.core.ray.worker import Shard
 from parley.engine.core.runs.documents import SUMMARY, whole, write_whole
 from parley.engine.core.runs.parts import OK, error_row, fields_of, ok_row, row_schema
 from parley.engine.core.runs.run_folder import RunFolder
+from parley.engine.core.stats.rows import selected
 from parley.engine.core.tables.table import EstimateTable
 from parley.engine.core.verbs.export import FlatRows, Line, Row
 from parley.engine.core.verbs.job import TABLE_FILE, Reporter, Result, Summary, noted
@@ -316,7 +317,7 @@ class EvaluateAdversarial(ItemsJob[AdversarialConfig, JudgingTask, JudgedFold]):
     def measure(self, run: RunFolder, prepared: PreparedJudging) -> Summary:
         config, systems = prepared.task.config, prepared.facts[SYSTEMS]
         specs = judge_specs(config, systems)
-        metrics = adversarial_metrics(JudgedRows(run.read_rows().to_pylist()), specs.all_judges, systems, config.folds)
+        metrics = adversarial_metrics(JudgedRows(run.rows()), specs.all_judges, systems, config.folds)
         sentences = verdicts(metrics, specs)
         failed = [f"{num:,} fits failed: {reason}." for reason, num in run.outcomes().errors.most_common()]
         notes = [*prepared.facts[NOTES], *failed, *_unparsable(run)]
@@ -329,7 +330,7 @@ class EvaluateAdversarial(ItemsJob[AdversarialConfig, JudgingTask, JudgedFold]):
 
     def item_rows(self, run: RunFolder) -> Iterator[Sequence[Mapping[str, Any]]]:
         """Yield a row for each source; rows of the run are folds."""
-        yield source_rows(run.read_rows().to_pylist(), run.config["folds"])
+        yield source_rows(run.rows(), run.config["folds"])
 
     def models(self, config: AdversarialConfig) -> Mapping[str, str]:
         """Return the judged files, judges and models; a run is tied to their contents."""
@@ -352,7 +353,7 @@ class EvaluateAdversarial(ItemsJob[AdversarialConfig, JudgingTask, JudgedFold]):
         if not metrics:
             return {}
         config = from_dict(AdversarialConfig, run.config)
-        rows = run.read_rows().select(["status", "scenario", "judge", "features"]).to_pylist()
+        rows = selected(run.rows(), "scenario", "judge", "features")
         return tables(metrics, judge_specs(config, summary[SYSTEMS]), rows)
 
     def note(self, run: RunFolder) -> str:
@@ -370,7 +371,7 @@ class EvaluateAdversarial(ItemsJob[AdversarialConfig, JudgingTask, JudgedFold]):
 def _silent(run: RunFolder) -> dict[str, str]:
     """Return the judges whose every fit failed, with the reason of the first."""
     judged, reasons = set[str](), dict[str, str]()
-    for row in run.read_rows().select(["item_key", "status", "error"]).to_pylist():
+    for row in selected(run.rows(), "item_key", "error"):
         # A row of an error has no columns of its own; its key is that of `prepare`.
         judge = row["item_key"].rsplit("/", 2)[1]
         if row["status"] == OK:
@@ -383,7 +384,7 @@ def _silent(run: RunFolder) -> dict[str, str]:
 def _unparsable(run: RunFolder) -> list[str]:
     """Report how often each chat judge said neither word, and how often it gave no reply."""
     odd, lost = Counter[str](), dict[str, Counter[str]]()
-    for row in run.read_rows().select(["judge", "unparsable", "no_reply"]).to_pylist():
+    for row in selected(run.rows(), "judge", "unparsable", "no_reply"):
         odd[row["judge"]] += row["unparsable"] or 0
         kinds = {name.replace("_", " "): num for name, num in (row["no_reply"] or {}).items()}
         lost.setdefault(row["judge"], Counter()).update(kinds)

@@ -23,6 +23,7 @@ import numpy as np
 from parley.engine.core.runs.documents import SUMMARY
 from parley.engine.core.runs.parts import OK
 from parley.engine.core.runs.run_folder import RunFolder
+from parley.engine.core.stats.rows import selected
 from parley.engine.core.stats.statistics import count
 from parley.engine.core.tables.table import EstimateTable
 from parley.engine.core.verbs.checkpoints import require_checkpoint, require_word_model
@@ -444,7 +445,7 @@ def measured_systems(config: TrainedTableConfig, path: Path) -> list[System]:
 
 def judged_shares(path: Path, system: System, judges: Sequence[str]) -> dict[tuple[str, str], dict[str, float]]:
     """Return the shares of a system by figure, judge and source; a reply without a word counts as recognised."""
-    scored = JudgedRows(RunFolder.load(path / system.judged).read_rows().to_pylist()).scored
+    scored = JudgedRows(RunFolder.load(path / system.judged).rows()).scored
     files = (path / system.replies / name for name in (HUMAN_FILE, MACHINE_FILE))
     recorded, answered = ({source_name(pair) for pair in read_replied(file)} for file in files)
     silent = sorted(recorded - answered)
@@ -475,7 +476,7 @@ def replies_side_by_side(path: Path) -> list[dict[str, Any]]:
     ending = "-1-replies"
     there = {folder.name.removesuffix(ending) for folder in path.glob(f"*{ending}") if (folder / SUMMARY).is_file()}
     for row in [row for row in in_order(there) if (path / f"{row}{ending}").is_dir()]:
-        rows = RunFolder.load(path / f"{row}{ending}").read_rows().select(["item_key", "context", "truth", "reply"]).to_pylist()
+        rows = selected(RunFolder.load(path / f"{row}{ending}").rows(), "item_key", "context", "truth", "reply")
         for reply_row in sorted(rows, key=lambda reply_row: str(reply_row["item_key"])):
             turns = [turn.strip() for turn in reply_row["context"].split(EOT)]
             entry = {"context": turns, "replies": {PEOPLE: reply_row["truth"]}}

@@ -518,7 +518,7 @@ class EvaluateMutualFriends(Job[MutualFriendsConfig, PlayedChats, PlayedChats]):
         return prepared
 
     def measure(self, run: RunFolder, played: PlayedChats) -> Summary:
-        config, rows = played.config, run.read_rows().to_pylist()
+        config, rows = played.config, run.rows()
         done = finished(rows)
         attributes = dict(pair for row in done for pair in zip(row["types"], row["attributes"], strict=True))
         pairs = {pair: name for pair, name in pair_names(run.config, config.trained_runs).items() if pair in config.pairs}

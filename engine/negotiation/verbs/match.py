@@ -522,7 +522,7 @@ class MatchJob(Job[OneMatchConfigT, Roster, Roster]):
 
     def metrics(self, run: RunFolder) -> dict[str, Estimate]:
         """Return the metrics of a run whose dialogues have all been played."""
-        rows = run.read_rows().to_pylist()
+        rows = run.rows()
         return negotiation_metrics(rows) | chat_metrics(rows) | defence_metrics(rows)
 
     def prepare(self, config: OneMatchConfigT, path: Path, reporter: Reporter) -> Roster:

@@ -526,7 +526,7 @@ def played_in(path: Path) -> PayoffGains:
 
 def rows_now(run: RunFolder) -> list[dict[str, Any]]:
     """Return the rows of a matrix; agents that moved with its folder have their present names."""
-    rows = run.read_rows().to_pylist()
+    rows = run.rows()
     names = {name: name_now(run.path, name) for name in {row[role] for row in rows for role in ("target", "adversary")}}
     return [row | {role: names[row[role]] for role in ("target", "adversary")} for row in rows]
 

@@ -423,7 +423,7 @@ def written_tactics(run: RunFolder) -> list[WrittenTactic]:
 
 def played_tactics(run: RunFolder) -> TacticResults:
     """Return the dialogues of a run, and the tactics of its attackers."""
-    return TacticResults(run.read_rows().to_pylist(), written_tactics(run), _chosen(run))
+    return TacticResults(run.rows(), written_tactics(run), _chosen(run))
 
 
 def _chosen(run: RunFolder) -> dict[str, int]:

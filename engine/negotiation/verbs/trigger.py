@@ -235,7 +235,7 @@ class AttackTrigger(AttackJob[TalkTriggerConfig]):
         return replace(super().measure(run, roster), extra={ATTACK: cast("TalkTriggerRoster", roster).composition.parts})
 
     def metrics(self, run: RunFolder) -> dict[str, Estimate]:
-        rows = run.read_rows().to_pylist()
+        rows = run.rows()
         return attack_metrics(rows, seconds_per_dialogue(run)) | unchanged_metrics(rows) | chat_metrics(rows)
 
 

@@ -155,7 +155,7 @@ def transfer_sentences(settings: TransferSettings, words: Vocabulary, reporter: 
         if not (source / CONFIG).is_file():
             what = "there is no run here to take sentences from (transfer.source)"
             raise RunError(what, where=settings.source, fix=_MAKE_ONE)
-        rows = RunFolder.load(source).read_rows().to_pylist()
+        rows = RunFolder.load(source).rows()
         collected = last_sentences(rows, settings.min_advantage, len(rows))
         sentences = [sentence for sentence in collected if not unspeakable_words(sentence, words)]
         if collected and not sentences:
@@ -518,7 +518,7 @@ class WhiteBoxJob(AttackJob[WhiteBoxAttackConfigT]):
         return replace(summary, title=f"{summary.title}, searched on {surrogate}") if surrogate else summary
 
     def metrics(self, run: RunFolder) -> dict[str, Estimate]:
-        rows = run.read_rows().to_pylist()
+        rows = run.rows()
         return attack_metrics(rows, seconds_per_dialogue(run)) | defence_metrics(rows)
 
 

@@ -369,7 +369,7 @@ def labels_of(run: RunFolder, lines: Mapping[str, DrawnLine]) -> dict[str, Label
 
 
 def _drawn(run: RunFolder, config: AuditConfig, strategies: Sequence[str]) -> dict[str, DrawnLine]:
-    rows = (row for part in run.read_parts() for row in part.to_pylist())
+    rows = run.rows()
     return drawn_lines(rows, strategies, config.num_lines, config.seed)
 
 
@@ -449,7 +449,7 @@ class PerturbAudit(ItemsJob[AuditConfig, AuditTask, Example]):
         path = run.path / SHEET
         if not _has_labels(path, lines):
             _keep(path, sheet(lines.values()))
-        rows = [row for part in run.read_parts() for row in part.to_pylist()]
+        rows = run.rows()
         labels = {name: sheet_labels.labels for name, sheet_labels in labels_of(run, lines).items()}
         drawn = Counter(line.strategy for line in lines.values())
         labelled = Counter(lines[key].strategy for key in set().union(*labels.values()))

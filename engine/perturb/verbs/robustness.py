@@ -356,7 +356,7 @@ class EvaluateRobustness(ItemsJob[RobustnessConfig, QueryTask, Example]):
         )
 
     def measure(self, run: RunFolder, evaluation: PreparedRobustness) -> Summary:
-        config, models, rows = evaluation.task.config, evaluation.task.models, run.read_rows().to_pylist()
+        config, models, rows = evaluation.task.config, evaluation.task.models, run.rows()
         return Summary(
             f"robustness of {config.model} on {config.corpus or models.corpus}",
             f"{len(evaluation.items):,} {config.split} examples, {len(evaluation.facts[STRATEGIES])} strategies, "

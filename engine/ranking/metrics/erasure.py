@@ -29,6 +29,7 @@ from itertools import chain, islice, pairwise
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from parley.engine.core.stats.statistics import Estimate, clustered_rate, ratio_of_sums
 from parley.engine.ranking.metrics.ranks import GroupMetrics, group_metrics
@@ -68,22 +69,26 @@ class Bin(NamedTuple):
     estimate: Estimate
 
 
-def overlap_of(group: CandidateGroup) -> Overlap | None:
-    """Compute the word overlap of a group; None without a right or wrong reply, or without words."""
-    context = frozenset(chain.from_iterable(group.context))
-    right = [frozenset(words) for words, label in zip(group.candidates, group.labels, strict=True) if label and words]
-    wrong = [frozenset(words) for words, label in zip(group.candidates, group.labels, strict=True) if not label]
-    if not (context and right and wrong):
+def overlap_of(context: Iterable[Sequence[str]], replies: Sequence[Sequence[str]], labels: Sequence[bool]) -> Overlap | None:
+    """Compute the word overlap of a group; None without a right or wrong reply, or without words.
+
+    Args:
+        context: words of its turns.
+        replies: words of its replies.
+        labels: whether each reply is right.
+    """
+    words = frozenset(chain.from_iterable(context))
+    right = [frozenset(reply) for reply, label in zip(replies, labels, strict=True) if label and reply]
+    wrong = [frozenset(reply) for reply, label in zip(replies, labels, strict=True) if not label]
+    if not (words and right and wrong):
         return None
-    reply = max(right, key=lambda words: len(context & words))
-    shared, most = len(context & reply), max(len(context & words) for words in wrong)
+    nearest = max(right, key=lambda reply: len(words & reply))
+    shared, most = len(words & nearest), max(len(words & reply) for reply in wrong)
     beta = most / shared if shared else np.inf if most else 1.0
-    return Overlap(shared / min(len(context), len(reply)), beta)
+    return Overlap(shared / min(len(words), len(nearest)), beta)
 
 
-def histogram(
-    values: Sequence[float], metric: Sequence[float], edges: Sequence[float], clusters: Sequence[int] | None = None
-) -> list[Bin]:
+def histogram(values: ArrayLike, metric: ArrayLike, edges: Sequence[float], clusters: ArrayLike | None = None) -> list[Bin]:
     """Compute a metric over bins of overlap, as in figure 1.
 
     Args:
@@ -104,24 +109,21 @@ def histogram(
     return bins
 
 
-def figure_1(
-    groups: Iterable[CandidateGroup], metrics: GroupMetrics, name: str = "r@1", clusters: Mapping[str, int] | None = None
-) -> tuple[list[Bin], list[Bin]]:
+def figure_1(overlaps: np.ndarray, metric: GroupMetrics, clusters: np.ndarray | None = None) -> tuple[list[Bin], list[Bin]]:
     """Compute figure 1: a metric by alpha, and by beta.
 
     Args:
-        groups: that were ranked; those without overlap are left out.
-        metrics: of them, by their keys.
-        name: of the metric.
-        clusters: the cluster of each group, such as its dialogue, by the group's key; by default each group is its own.
+        overlaps: alpha and beta of each group (G, 2); groups with NaN are left out.
+        metric: one metric of groups, whose keys are rows of `overlaps`.
+        clusters: the cluster of each group, such as its dialogue (G,); by default each group is its own.
     """
-    value_of = dict(zip(metrics.keys.tolist(), metrics.values[name].tolist(), strict=True))
-    overlaps = {group.key: overlap for group in groups if group.key in value_of and (overlap := overlap_of(group))}
-    values, drawn_with = [value_of[key] for key in overlaps], None if clusters is None else [clusters[key] for key in overlaps]
-    return (
-        histogram([overlap.alpha for overlap in overlaps.values()], values, ALPHA_EDGES, drawn_with),
-        histogram([overlap.beta for overlap in overlaps.values()], values, BETA_EDGES, drawn_with),
-    )
+    ((_, values),) = metric.values.items()
+    keys = metric.keys.astype(np.int64)
+    known = ~np.isnan(overlaps[keys]).any(axis=1)
+    keys, values = keys[known], values[known]
+    drawn_with = None if clusters is None else clusters[keys]
+    alpha, beta = overlaps[keys].T
+    return histogram(alpha, values, ALPHA_EDGES, drawn_with), histogram(beta, values, BETA_EDGES, drawn_with)
 
 
 Scorer = Callable[[Sequence[Pair]], Sequence[Sequence[float] | np.ndarray | None]]

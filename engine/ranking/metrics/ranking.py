@@ -7,14 +7,18 @@ R_n@1. Rules that do not keep labels have kinds of their own, "a@1.smn.sow" is A
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from array import array
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property, partial
-from typing import Any
+from itertools import repeat
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from parley.engine.core.stats.pairs import ItemFigures, ItemMetrics
+from parley.engine.core.stats.rows import Columns, selected
 from parley.engine.core.stats.statistics import Estimate, Metric, Row, clustered_rate, count, finished, lost, mean_count
 from parley.engine.perturb.strategy import RANDOM_WORDS
 from parley.engine.ranking.metrics.erasure import KeptPoint, WordReading, kept_points
@@ -35,6 +39,7 @@ from parley.engine.ranking.metrics.ranks import (
     group_metrics,
     recall_at,
     title,
+    together,
 )
 from parley.envs.ranking.groups import CandidateKind
 
@@ -57,35 +62,61 @@ replies; contexts for which a ranker gave no scores."""
 KEPT, KEPT_RELATIVE = "kept@", "kept_relative@"
 """R_n@1 when so many words of right replies stay, those that matter most to the ranker; divided by that of whole replies."""
 
+_CONTEXTS = 8192
+"""Contexts whose candidates are measured at a time."""
 BY_KIND = (MAP, MRR, PRECISION)
 """Metrics that are also computed for each source of wrong replies, if there are several."""
 _ATTACKED = {PAIRWISE: "a2@1", MAP: "aap", MRR: "arr", PRECISION: "ap@1", **{recall_at(k): f"a@{k}" for k in KS}}
 _STANDARD = {name: kind for kind, name in _ATTACKED.items()}
 
 
-@dataclass(frozen=True)
-class Ranked:
-    """The scores of one ranker under one rule, one entry for each candidate of the contexts that it scored.
-
-    Args:
-        keys: places of contexts in the rows (V,) int.
-        scores: (V,).
-        labels: (V,) bool.
-        changed: words that the rule changed (V,) int.
-        kinds: where each candidate comes from (V,) str.
-        keeps_labels: whether the rule keeps labels.
-    """
+class Candidates(NamedTuple):
+    """The scores of one ranker under one rule, one entry for each candidate of the contexts that it scored."""
 
     keys: np.ndarray
+    """Indices of contexts among the rows (V,) int64."""
     scores: np.ndarray
+    """(V,) float64."""
     labels: np.ndarray
+    """(V,) bool."""
     changed: np.ndarray
+    """Words that the rule changed, or that it changed of the context (V,) int64."""
     kinds: np.ndarray
-    keeps_labels: bool
+    """Indices into `RankedRows.kinds` (V,) int8."""
+
+
+class Changes(NamedTuple):
+    """The replies that a rule changed, by context."""
+
+    contexts: np.ndarray
+    """Indices of contexts among the rows, ascending (V,) int64."""
+    places: np.ndarray
+    """Indices of replies, `CONTEXT` for the context itself (V,) int64."""
+    words: np.ndarray
+    """Changed words (V,) int64."""
+
+
+class ContextScores(NamedTuple):
+    """The scores of one ranker under one rule."""
+
+    contexts: np.ndarray
+    """Indices of the contexts that it scored, ascending (G,) int32."""
+    values: np.ndarray
+    """The scores of their candidates (V,) float64."""
+    starts: np.ndarray
+    """Where those of each context begin, and the number of all (G + 1,) int64."""
+
+    def of(self, number: int) -> np.ndarray | None:
+        """Return the scores of a context (C,) float64; None without any."""
+        index = int(np.searchsorted(self.contexts, number))
+        if index == len(self.contexts) or self.contexts[index] != number:
+            return None
+        scores: np.ndarray = self.values[self.starts[index] : self.starts[index + 1]]
+        return scores
 
 
 class RankedRows:
-    """Rows of contexts, to be read by ranker and rule.
+    """Rows of contexts, to be read by ranker and rule. They are gone through once, and numbers alone are kept.
 
     Args:
         rows: of a run; a context that failed has no figures, and counts as one for which no ranker gave scores.
@@ -102,140 +133,181 @@ class RankedRows:
         controls: Collection[str] = (),
     ) -> None:
         self.rows, self._untouched, self._unranked = finished(rows), untouched, unranked
-        self.num_contexts = len(rows)
+        failed = Counter(str(row["error"]) for row in selected(lost(rows), "error"))
+        self._columns, self._readings = Columns(), dict[str, dict[int, dict[int, WordReading]]]()
+        self.models: list[str] = []
+        """The rankers, in the order in which they were asked for."""
+        self.rules: dict[str, bool] = {}
+        """By rule, True if it keeps labels."""
+        self.kinds: list[str] = []
+        """The sources of replies."""
+        self.errors: dict[str, Counter[str]] = {}
+        """By ranker, why it gave no scores: reasons, each with its number of contexts."""
+        clusters, sizes = array("q"), array("i")
+        for number, row in enumerate(selected(self.rows, "dialogue", "labels", "kinds", "attacks", "ranked", "readings")):
+            if not number:
+                self.models = list(dict.fromkeys(entry["model"] for entry in row["ranked"]))
+                self.rules = {attack["rule"]: attack["keeps_labels"] for attack in row["attacks"]}
+                self.errors = {model: Counter(failed) for model in self.models if failed and model not in controls}
+            clusters.append(row["dialogue"])
+            sizes.append(len(row["labels"]))
+            self._add(number, row)
+        self.num_contexts = len(clusters) + failed.total()
         """Contexts, those that failed included."""
-        self._failed, self._controls = {row["item_key"]: str(row["error"]) for row in lost(rows)}, controls
-        self.clusters: dict[int, int] = {number: row["dialogue"] for number, row in enumerate(self.rows)}
-        """The dialogue of each context, by its place in the rows."""
-        self.size = size.pop() if len(size := {len(row["labels"]) for row in self.rows}) == 1 else None
+        self.clusters = np.array(clusters)
+        """The dialogue of each context (G,) int64."""
+        self.sizes = np.array(sizes, dtype=np.int64)
+        """The candidates of each context (G,) int64."""
+        self._starts = np.concatenate([[0], np.cumsum(self.sizes)])
+        self._labels = self._columns.get("labels", "b").astype(bool)
+        num_right = np.bincount(np.repeat(np.arange(len(sizes)), self.sizes), self._labels, len(sizes))
+        self.can_rank = (num_right > 0) & (num_right < self.sizes)
+        """Whether a context has right and wrong replies (G,) bool."""
+        self.size = int(sizes[0]) if len({*sizes}) == 1 else None
         """Candidates of every group; None where groups differ."""
-        self.several = any(sum(row["labels"]) > 1 for row in self.rows)
+        self.several = bool((num_right > 1).any())
         """True if a group has several right replies."""
 
-    @cached_property
-    def models(self) -> list[str]:
-        """The rankers, in the order in which they were asked for."""
-        return list(dict.fromkeys(entry["model"] for row in self.rows[:1] for entry in row["ranked"]))
+    def _add(self, number: int, row: Row) -> None:
+        columns, lost_by = self._columns, dict[str, str]()
+        columns.add("labels", "b", row["labels"])
+        self.kinds += dict.fromkeys(kind for kind in row["kinds"] if kind not in self.kinds)
+        columns.add("kinds", "b", map(self.kinds.index, row["kinds"]))
+        for attack in row["attacks"]:
+            if changed := attack["changed"]:
+                columns.add(("context", attack["rule"]), "q", [number] * len(changed))
+                columns.add(("place", attack["rule"]), "q", [reply["place"] for reply in changed])
+                columns.add(("words", attack["rule"]), "q", [reply["num_changed"] for reply in changed])
+        for entry in row["ranked"]:
+            if entry["error"] is None:
+                columns.add(("scored", entry["model"], entry["rule"]), "i", [number])
+                columns.add(("scores", entry["model"], entry["rule"]), "d", entry["scores"])
+            if entry["error"]:
+                lost_by.setdefault(entry["model"], entry["error"])
+        for model, error in lost_by.items():
+            self.errors.setdefault(model, Counter())[error] += 1
+        for reading in row.get("readings") or ():
+            importance = dict(zip(reading["words"], reading["importance"], strict=True))
+            of_model = self._readings.setdefault(reading["model"], {})
+            of_model.setdefault(number, {})[reading["place"]] = WordReading(importance, tuple(reading["kept"]))
 
-    @cached_property
-    def rules(self) -> dict[str, bool]:
-        """By rule, True if it keeps labels."""
-        return {attack["rule"]: attack["keeps_labels"] for row in self.rows[:1] for attack in row["attacks"]}
+    def changes(self, rule: str) -> Changes:
+        """Return the replies that a rule changed."""
+        return Changes(*(self._columns.get((name, rule), "q") for name in ("context", "place", "words")))
 
-    @cached_property
-    def errors(self) -> dict[str, list[str]]:
-        """By ranker, why it gave no scores: one reason for each context without some."""
-        errors = {model: dict(self._failed) for model in self.models if self._failed and model not in self._controls}
-        for row in self.rows:
-            for entry in row["ranked"]:
-                if entry["error"]:
-                    errors.setdefault(entry["model"], {}).setdefault(row["item_key"], entry["error"])
-        return {model: list(reasons.values()) for model, reasons in errors.items()}
+    def labels_of(self, number: int) -> np.ndarray:
+        """Return whether each reply of a context is right (C,) bool."""
+        labels: np.ndarray = self._labels[self._starts[number] : self._starts[number + 1]]
+        return labels
 
-    @cached_property
-    def changed(self) -> dict[tuple[int, str], dict[int, int]]:
-        """By context and rule the words changed of each changed reply, by its place."""
-        return {
-            (number, attack["rule"]): {reply["place"]: reply["num_changed"] for reply in attack["changed"]}
-            for number, row in enumerate(self.rows)
-            for attack in row["attacks"]
-        }
+    def has_scores(self, model: str, rule: str) -> bool:
+        """Return whether a ranker scored a context under a rule or `CLEAN`."""
+        return ("scored", model, rule) in self._columns
 
-    @cached_property
-    def scores(self) -> dict[tuple[str, str], list[tuple[int, Sequence[float]]]]:
-        """By ranker and rule, or `CLEAN`, the contexts that it scored, and the scores of their replies."""
-        scores: dict[tuple[str, str], list[tuple[int, Sequence[float]]]] = {}
-        for number, row in enumerate(self.rows):
-            for entry in row["ranked"]:
-                if entry["error"] is None:
-                    scores.setdefault((entry["model"], entry["rule"]), []).append((number, entry["scores"]))
-        return scores
+    def scores(self, model: str, rule: str) -> ContextScores:
+        """Return the scores of a ranker under a rule or `CLEAN`."""
+        scored, scores = (self._columns.get((name, model, rule), code) for name, code in (("scored", "i"), ("scores", "d")))
+        return ContextScores(scored, scores, np.concatenate([[0], np.cumsum(self.sizes[scored])]))
 
-    def ranked(self, model: str, rule: str) -> Ranked:
-        """Return the scores of a ranker under a rule or `CLEAN`, with the labels and changes of the candidates."""
-        scored = self.scores.get((model, rule), [])
-        positions = [(number, position) for number, scores in scored for position in range(len(scores))]
-        return Ranked(
-            np.array([number for number, _ in positions], dtype=np.int64),
-            np.array([score for _, scores in scored for score in scores], dtype=np.float64),
-            np.array([label for number, _ in scored for label in self.rows[number]["labels"]], dtype=bool),
-            np.array([self._num_changed(key, rule, position) for key, position in positions], dtype=np.int64),
-            np.array([kind for number, _ in scored for kind in self.rows[number]["kinds"]], dtype=str),
-            self.rules.get(rule, True),
-        )
+    def candidates(self, model: str, rule: str) -> Iterator[Candidates]:
+        """Yield the candidates that a ranker scored under a rule or `CLEAN`, some contexts at a time; once at least."""
+        (scored, scores, ends), changes = self.scores(model, rule), self.changes(rule)
+        kinds = self._columns.get("kinds", "b")
+        for first in range(0, max(len(scored), 1), _CONTEXTS):
+            contexts = scored[first : first + _CONTEXTS].astype(np.int64)
+            sizes, its = self.sizes[contexts], slice(ends[first], ends[min(first + _CONTEXTS, len(scored))])
+            places = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+            indices = np.repeat(self._starts[contexts], sizes) + places
+            yield Candidates(
+                np.repeat(contexts, sizes),
+                scores[its],
+                self._labels[indices],
+                self._changed(changes, contexts, sizes),
+                kinds[indices],
+            )
 
-    def _num_changed(self, key: int, rule: str, position: int) -> int:
-        """Count the changed words of a candidate, or of its context."""
-        changed = self.changed.get((key, rule), {})
-        return changed.get(CONTEXT) or changed.get(position, 0)
+    def _changed(self, changes: Changes, contexts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+        """Return the changed words of each candidate of some contexts, or of its context (V,) int64."""
+        words, of_context = np.zeros(sizes.sum(), dtype=np.int64), np.zeros(len(contexts), dtype=np.int64)
+        if len(contexts):
+            span = slice(*np.searchsorted(changes.contexts, (contexts[0], contexts[-1] + 1)))
+            index = np.searchsorted(contexts, changes.contexts[span])
+            is_scored, places = contexts[index] == changes.contexts[span], changes.places[span]
+            whole, single = (is_scored & where for where in (places == CONTEXT, places != CONTEXT))
+            of_context[index[whole]] = changes.words[span][whole]
+            words[(np.cumsum(sizes) - sizes)[index[single]] + places[single]] = changes.words[span][single]
+        return np.where(np.repeat(of_context, sizes) > 0, np.repeat(of_context, sizes), words)
 
     def measured(self, model: str, rule: str, ties: Ties = "expected") -> GroupMetrics:
         """Compute the metrics of a ranker under a rule or `CLEAN`, one value per context."""
-        ranked = self.ranked(model, rule)
         if rule == CLEAN:
-            return group_metrics(ranked.keys, ranked.scores, ranked.labels, ties=ties, unranked=self._unranked)
-        return attack_metrics(
-            ranked.keys,
-            ranked.scores,
-            ranked.labels,
-            ranked.changed,
-            keeps_labels=ranked.keeps_labels,
-            untouched=self._untouched,
-            ties=ties,
-            unranked=self._unranked,
-        ).groups
+            return together(
+                group_metrics(some.keys, some.scores, some.labels, ties=ties, unranked=self._unranked)
+                for some in self.candidates(model, rule)
+            )
+        keeps_labels = self.rules.get(rule, True)
+        return together(
+            attack_metrics(
+                some.keys,
+                some.scores,
+                some.labels,
+                some.changed,
+                keeps_labels=keeps_labels,
+                untouched=self._untouched,
+                ties=ties,
+                unranked=self._unranked,
+            ).groups
+            for some in self.candidates(model, rule)
+        )
 
     def among(self, model: str, kind: str) -> GroupMetrics:
         """Compute the metrics of a ranker on unchanged candidates, with wrong replies of one kind alone."""
-        ranked = self.ranked(model, CLEAN)
-        stays = ranked.labels | (ranked.kinds == kind)
-        return group_metrics(ranked.keys[stays], ranked.scores[stays], ranked.labels[stays])
+        number = self.kinds.index(kind)
+        stays = ((some, some.labels | (some.kinds == number)) for some in self.candidates(model, CLEAN))
+        return together(group_metrics(some.keys[those], some.scores[those], some.labels[those]) for some, those in stays)
 
     def kept_points(self, model: str) -> list[KeptPoint]:
         """Compute figure 2 for a ranker, on the contexts with erased words; empty if there are none."""
-        clean = dict(self.scores.get((model, CLEAN), ()))
-        read: dict[int, dict[int, WordReading]] = {}
-        for number, row in enumerate(self.rows):
-            for reading in row.get("readings") or ():
-                if reading["model"] == model and number in clean:
-                    importance = dict(zip(reading["words"], reading["importance"], strict=True))
-                    read.setdefault(number, {})[reading["place"]] = WordReading(importance, tuple(reading["kept"]))
-        if not read:
+        if model not in self._readings:
             return []
-        labels, clusters = [self.rows[number]["labels"] for number in read], [self.clusters[number] for number in read]
-        return kept_points(labels, [clean[number] for number in read], [*read.values()], clusters=clusters)
+        scores = self.scores(model, CLEAN)
+        clean = {number: of_context for number in self._readings[model] if (of_context := scores.of(number)) is not None}
+        if not clean:
+            return []
+        read = {number: self._readings[model][number] for number in clean}
+        labels, clusters = [self.labels_of(number) for number in read], [int(self.clusters[number]) for number in read]
+        return kept_points(labels, [*clean.values()], [*read.values()], clusters=clusters)
 
     @cached_property
     def wrong_kinds(self) -> list[str]:
         """The sources of wrong replies."""
-        kinds = {kind for row in self.rows for kind, label in zip(row["kinds"], row["labels"], strict=True) if not label}
+        kinds = {self.kinds[number] for number in np.unique(self._columns.get("kinds", "b")[~self._labels])}
         return [kind for kind in CandidateKind if kind in kinds]
 
-    def untouched(self, rule: str) -> tuple[list[bool], list[int]]:
-        """Return for each context that can be ranked whether a rule changed nothing, and its dialogue."""
-        numbers = [number for number, row in enumerate(self.rows) if self._unranked == "zero" or _can_rank(row)]
-        return [not self.changed[number, rule] for number in numbers], [self.clusters[number] for number in numbers]
+    def untouched(self, rule: str) -> tuple[np.ndarray, np.ndarray]:
+        """Return for each context that can be ranked whether a rule changed nothing (G,) bool, and its dialogue (G,)."""
+        is_same = np.ones(len(self.sizes), dtype=bool)
+        is_same[self.changes(rule).contexts] = False
+        counted = self.can_rank | (self._unranked == "zero")
+        return is_same[counted], self.clusters[counted]
 
-    def words_changed(self, rule: str) -> tuple[list[int], list[int]]:
-        """Return the number of changed words of each reply that a rule changed, and its dialogue."""
-        changes = [
-            (num, row["dialogue"]) for number, row in enumerate(self.rows) for num in self.changed[number, rule].values()
-        ]
-        return [num for num, _ in changes], [dialogue for _, dialogue in changes]
+    def words_changed(self, rule: str) -> tuple[np.ndarray, np.ndarray]:
+        """Return the number of changed words of each reply that a rule changed (V,), and its dialogue (V,)."""
+        changes = self.changes(rule)
+        return changes.words, self.clusters[changes.contexts]
 
 
 def ranking_metrics(ranked: RankedRows) -> dict[str, Estimate]:
     """Compute every metric of some rows, with intervals."""
     metrics: dict[str, Estimate] = {}
-    if ranked.rows:
-        num_unranked = sum(not _can_rank(row) for row in ranked.rows)
-        metrics[UNRANKED] = count(num_unranked, len(ranked.rows))
+    if len(ranked.sizes):
+        metrics[UNRANKED] = count(int((~ranked.can_rank).sum()), len(ranked.sizes))
     for rule in ranked.rules:
         metrics[f"{UNTOUCHED}.{rule}"] = clustered_rate(*ranked.untouched(rule))
         metrics[f"{WORDS}.{rule}"] = mean_count(*ranked.words_changed(rule))
     at_first = first_place(ranked.several)
     for model in ranked.models:
-        metrics[f"{FAILED}.{model}"] = count(len(ranked.errors.get(model, ())), ranked.num_contexts)
+        metrics[f"{FAILED}.{model}"] = count(ranked.errors.get(model, Counter()).total(), ranked.num_contexts)
         clean = ranked.measured(model, CLEAN)
         for point in ranked.kept_points(model):
             metrics[f"{KEPT}{point.k}.{model}"] = point.accuracy
@@ -317,10 +389,6 @@ def metric_of(name: str, keeps_labels: bool) -> str:
     return name if keeps_labels else _ATTACKED[name]
 
 
-def _can_rank(row: Row) -> bool:
-    return any(row["labels"]) and not all(row["labels"])
-
-
 _DEFINITIONS: Mapping[str, str] = {
     **{recall_at(k): f"share of the relevant replies at rank {k} or better" for k in KS},
     PAIRWISE: "share of the pairs of a relevant reply and another one in which it is first",
@@ -373,8 +441,9 @@ def ranked_figures(rows: Sequence[Row], config: Mapping[str, Any]) -> dict[str, 
                 metric = f"{metric_of(name, ranked.rules.get(rule, True))}.{model}.{rule}"
                 figures[metric] = ItemFigures(groups.keys, values, np.ones_like(values), "share")
     for rule in ranked.rules:
-        words = [(number, words) for number in range(len(rows)) for words in ranked.changed[number, rule].values()]
-        figures[f"{WORDS}.{rule}"] = ItemFigures.of(((number, num, 1.0) for number, num in words), "count")
+        changes = ranked.changes(rule)
+        entries = zip(changes.contexts.tolist(), changes.words.tolist(), repeat(1.0))
+        figures[f"{WORDS}.{rule}"] = ItemFigures.of(entries, "count")
     return figures
 
 
@@ -391,6 +460,6 @@ RANKED_ITEMS = ItemMetrics(
     cluster=lambda row: str(row["dialogue"]),
     content=context_task,
     # Controls stand behind the rankers that were asked for.
-    subjects=lambda rows, config: RankedRows(rows).models[: len(config["model"].split(","))],
+    subjects=lambda rows, config: RankedRows(rows[:1]).models[: len(config["model"].split(","))],
 )
 """Figures of single contexts; contexts of one dialogue are one unit."""

@@ -35,7 +35,7 @@ relevant one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -173,6 +173,19 @@ def group_metrics(
         num_tied,
         int(np.count_nonzero(num_relevant == 0)),
         int(np.count_nonzero((num_relevant == sizes) & (sizes > 0))),
+    )
+
+
+def together(parts: Iterable[GroupMetrics]) -> GroupMetrics:
+    """Return the metrics of groups that were measured in parts, in their order."""
+    pieces = list(parts)
+    return GroupMetrics(
+        np.concatenate([part.keys for part in pieces]),
+        {name: np.concatenate([part.values[name] for part in pieces]) for name in pieces[0].values},
+        np.concatenate([part.sizes for part in pieces]),
+        sum(part.num_tied for part in pieces),
+        sum(part.num_without_relevant for part in pieces),
+        sum(part.num_all_relevant for part in pieces),
     )
 
 
@@ -397,6 +410,15 @@ def _holds(group: np.ndarray, marked: np.ndarray) -> np.ndarray:
     return np.bincount(group, marked) > 0
 
 
+Clusters = Mapping[Any, Any] | np.ndarray
+"""The cluster of each group by its key; an array for keys that are indices."""
+
+
+def clusters_of(keys: np.ndarray, clusters: Clusters) -> ArrayLike:
+    """Return the cluster of each key."""
+    return clusters[keys] if isinstance(clusters, np.ndarray) else [clusters[key] for key in keys.tolist()]
+
+
 class TiedFigure(NamedTuple):
     """A metric as tables show it.
 
@@ -411,7 +433,7 @@ class TiedFigure(NamedTuple):
     ties_right: float | None
 
 
-def figures(measure: Callable[[Ties], GroupMetrics], clusters: Mapping[Any, Any] | None = None) -> dict[str, TiedFigure]:
+def figures(measure: Callable[[Ties], GroupMetrics], clusters: Clusters | None = None) -> dict[str, TiedFigure]:
     """Compute each metric with its interval, and its bounds over the orders of ties.
 
     Args:
@@ -428,19 +450,19 @@ def figures(measure: Callable[[Ties], GroupMetrics], clusters: Mapping[Any, Any]
     }
 
 
-def estimates(metrics: GroupMetrics, clusters: Mapping[Any, Any] | None = None) -> dict[str, Estimate]:
+def estimates(metrics: GroupMetrics, clusters: Clusters | None = None) -> dict[str, Estimate]:
     """Compute the mean of each metric over groups, with its interval.
 
     Args:
         metrics: of groups.
-        clusters: the cluster of each group, such as its dialogue, by the group's key; by default each group is its own.
+        clusters: the cluster of each group, such as its dialogue; by default each group is its own.
     """
-    drawn_with = None if clusters is None else [clusters[key] for key in metrics.keys.tolist()]
+    drawn_with = None if clusters is None else clusters_of(metrics.keys, clusters)
     return {name: clustered_rate(values, drawn_with) for name, values in metrics.values.items()}
 
 
 def compared(
-    after: GroupMetrics, before: GroupMetrics, clusters: Mapping[Any, Any] | None = None, seed: int = 0
+    after: GroupMetrics, before: GroupMetrics, clusters: Clusters | None = None, seed: int = 0
 ) -> dict[str, PairedTest]:
     """Compare two rankers, or one before and after an attack or a training, on the groups of both.
 
@@ -457,8 +479,7 @@ def compared(
     shared = [name for name in after.values if name in before.values]
     drawn_with = np.arange(len(rows))
     if clusters is not None and len(rows):
-        named = [clusters[key] for key in after.keys[rows].tolist()]
-        _, drawn_with = np.unique(named, return_inverse=True)
+        _, drawn_with = np.unique(clusters_of(after.keys[rows], clusters), return_inverse=True)
     num = max(len(rows), 1)
     weight = (drawn_with.max(initial=-1) + 1) / num
     sizes = np.bincount(drawn_with) * weight

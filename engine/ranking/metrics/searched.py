@@ -68,16 +68,16 @@ def rank_movement(ranked: RankedRows, model: str, rule: str) -> np.ndarray:
     Returns:
         (n, n) int64, by rank before and rank after, from 1 to the most candidates of a group; a tie's half rank is rounded up.
     """
-    size = max((len(row["labels"]) for row in ranked.rows), default=0)
+    size = int(ranked.sizes.max(initial=0))
     moved = np.zeros((size, size), dtype=np.int64)
-    before = dict(ranked.scores.get((model, CLEAN), ()))
-    for index, scores in ranked.scores.get((model, rule), ()):
-        changed = list(ranked.changed[index, rule]) if index in before else []
+    before, after, changes = ranked.scores(model, CLEAN), ranked.scores(model, rule), ranked.changes(rule)
+    contexts, begins = np.unique(changes.contexts, return_index=True)
+    for context, places in zip(contexts.tolist(), np.split(changes.places, begins[1:]), strict=True):
+        scores = before.of(context), after.of(context)
         # Of a changed question, its right replies.
-        if indices := np.flatnonzero(ranked.rows[index]["labels"]).tolist() if CONTEXT in changed else changed:
-            ranks = [
-                np.ceil(expected_ranks(group_scores)[indices]).astype(np.int64) - 1 for group_scores in (before[index], scores)
-            ]
+        indices = np.flatnonzero(ranked.labels_of(context)) if CONTEXT in places else places
+        if scores[0] is not None and scores[1] is not None and len(indices):
+            ranks = [np.ceil(expected_ranks(group_scores)[indices]).astype(np.int64) - 1 for group_scores in scores]
             np.add.at(moved, (ranks[0], ranks[1]), 1)
     return moved
 

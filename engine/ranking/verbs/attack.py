@@ -12,8 +12,9 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from parley.engine.core.runs.parts import OK
 from parley.engine.core.runs.run_folder import RunFolder
+from parley.engine.core.stats.rows import selected
+from parley.engine.core.stats.statistics import finished
 from parley.engine.core.tables.table import EstimateTable
 from parley.engine.core.verbs.export import FlatRows
 from parley.engine.core.verbs.job import Reporter, Result, Summary, command_line, noted
@@ -100,9 +101,9 @@ class AttackRanking(RankersJob[RankingAttackConfig, RankingAttacks]):
 
     def measure(self, run: RunFolder, prepared: PreparedAttack) -> Summary:
         config, specs = prepared.task.config, prepared.task.rankers
-        rows = run.read_rows().to_pylist()
+        rows = run.rows()
         read = SearchedRows(rows)
-        before = ((entry["model"], entry["scores"]) for row in rows if row["status"] == OK for entry in row["before"])
+        before = ((entry["model"], entry["scores"]) for row in finished(selected(rows, "before")) for entry in row["before"])
         return Summary(
             f"attack on {', '.join(ranker.label for ranker in specs)} on {config.corpus}",
             f"{len(prepared.items):,} {config.split} contexts, {goal_of(config)}, at most {config.edits} words and "

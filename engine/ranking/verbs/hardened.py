@@ -396,7 +396,7 @@ def _measured(prepared: EncoderTraining, path: Path) -> Iterator[tuple[str, Esti
             continue
         run = RunFolder.load(path / stage)
         before, after, control = (run.summary() or {})[RANKERS]
-        ranked = RankedRows(run.read_rows().to_pylist())
+        ranked = RankedRows(run.rows())
         at_first = first_place(ranked.several)
         for rule in (CLEAN, *(rule for rule, keeps in ranked.rules.items() if keeps)):
             of = {
@@ -410,7 +410,7 @@ def _measured(prepared: EncoderTraining, path: Path) -> Iterator[tuple[str, Esti
                 yield metric_name(f"{begins}{rule}", ending), test.difference
                 yield metric_name(f"{begins}{rule}", f"{ending}_p"), count(test.p_value, test.difference.n)
     run = RunFolder.load(path / ATTACK)
-    rows, labels = run.read_rows().to_pylist(), list((run.summary() or {})[RANKERS])
+    rows, labels = run.rows(), list((run.summary() or {})[RANKERS])
     under = {
         name: UnderAttack(
             [row | {"searches": [search for search in row["searches"] if search["model"] == label]} for row in rows],

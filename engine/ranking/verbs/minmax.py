@@ -298,7 +298,7 @@ class RankingCampaign(CampaignAdapter[HardenRankingConfig]):
 
 def _under_attack(attack: Path, methods: Sequence[str]) -> UnderAttack:
     """Read the results of a ranker under the attacks of some methods and policies."""
-    return UnderAttack(RunFolder.load(attack).read_rows().to_pylist(), [label_of(method) for method in methods])
+    return UnderAttack(RunFolder.load(attack).rows(), [label_of(method) for method in methods])
 
 
 def helpdesk() -> HardenRankingConfig:

@@ -24,8 +24,10 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
-from parley.engine.core.runs.parts import ERROR, OK, row_schema
+from parley.engine.core.runs.parts import ERROR, row_schema
 from parley.engine.core.runs.run_folder import RunFolder
+from parley.engine.core.stats.rows import selected
+from parley.engine.core.stats.statistics import finished
 from parley.engine.core.verbs.export import FlatRows, Line, Row
 from parley.engine.core.verbs.job import Reporter
 from parley.engine.core.verbs.sharded import ItemsJob, TaskT
@@ -454,17 +456,18 @@ def not_scored(summary: Mapping[str, Any]) -> list[str]:
     return sentences
 
 
-def without_scores(errors: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+def without_scores(errors: Mapping[str, Iterable[str]]) -> dict[str, Any]:
     """Return the entries `ERRORS` and `NOT_SCORED` of the summary.
 
     Args:
-        errors: by ranker one reason for each context without scores.
+        errors: by ranker one reason for each context without scores, or the number of contexts of each reason.
     """
-    reasons = {model: " ".join(Counter(model_errors).most_common(1)[0][0].split()) for model, model_errors in errors.items()}
-    return {ERRORS: reasons, NOT_SCORED: {model: len(model_errors) for model, model_errors in errors.items()}}
+    counted = {model: Counter(model_errors) for model, model_errors in errors.items()}
+    reasons = {model: " ".join(counts.most_common(1)[0][0].split()) for model, counts in counted.items()}
+    return {ERRORS: reasons, NOT_SCORED: {model: counts.total() for model, counts in counted.items()}}
 
 
-def not_read(rows: Iterable[Mapping[str, Any]], column: str, turns: int, rankers: Sequence[RankerSpec]) -> dict[str, Any]:
+def not_read(rows: Sequence[Mapping[str, Any]], column: str, turns: int, rankers: Sequence[RankerSpec]) -> dict[str, Any]:
     """Return the entries `CUT` and `UNREAD` of the summary.
 
     Args:
@@ -473,15 +476,15 @@ def not_read(rows: Iterable[Mapping[str, Any]], column: str, turns: int, rankers
         turns: `candidates.turns`.
         rankers: of the run; controls are left out.
     """
-    done, labels = [row for row in rows if row["status"] == OK], {spec.label for spec in rankers if not spec.is_control}
+    labels = {spec.label for spec in rankers if not spec.is_control}
     left_out = (
         # Rows of older versions do not say.
         (entry["model"], Unread(entry.get("turns_unread") or 0, entry.get("replies_unread") or 0))
-        for row in done
+        for row in finished(selected(rows, column))
         for entry in row[column]
         if entry["model"] in labels and entry.get("rule", CLEAN) == CLEAN
     )
-    return _left_out((row.get("is_cut") for row in done), turns, left_out)
+    return _left_out((row.get("is_cut") for row in finished(selected(rows, "is_cut"))), turns, left_out)
 
 
 def not_read_in(splits: Iterable[CandidateSplit], turns: int, label: str, ranker: Ranker) -> dict[str, Any]:
@@ -529,7 +532,7 @@ def not_rated(
     usage = usage_of(path)
     rating = {spec.label for spec in rankers if usage and spec.name.removeprefix(RESPONSE_ONLY) in usage.models}
     lost, num = Counter[str](), Counter[str]()
-    for label, reply_scores in scores:
+    for label, reply_scores in scores if rating else ():
         if label in rating:
             lost[label] += sum(score == UNRATED for score in reply_scores)
             num[label] += len(reply_scores)

@@ -12,8 +12,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from parley.engine.core.runs.parts import OK
 from parley.engine.core.runs.run_folder import RunFolder
+from parley.engine.core.stats.rows import selected
+from parley.engine.core.stats.statistics import finished
 from parley.engine.core.tables.table import EstimateTable
 from parley.engine.core.verbs.export import FlatRows
 from parley.engine.core.verbs.job import Reporter, Result, Summary, command_line, drawn, noted
@@ -89,10 +90,10 @@ class EvaluateRanking(RankersJob[RankingConfig, RankingTask]):
 
     def measure(self, run: RunFolder, prepared: PreparedRanking) -> Summary:
         config, specs = prepared.task.config, prepared.task.rankers
-        rows = run.read_rows().to_pylist()
+        rows = run.rows()
         controls = [ranker.label for ranker in specs if ranker.is_control]
         read = RankedRows(rows, config.metrics.untouched, config.metrics.unranked, controls)
-        entries = (entry for row in rows if row["status"] == OK for entry in row["ranked"])
+        entries = (entry for row in finished(selected(rows, "ranked")) for entry in row["ranked"])
         scored = ((entry["model"], entry["scores"]) for entry in entries if entry["rule"] == CLEAN and entry["scores"])
         named = [ranker.label for ranker in specs if not ranker.is_control]
         rankers = {ranker.label: asdict(ranker) for ranker in specs}

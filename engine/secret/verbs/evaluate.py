@@ -271,7 +271,7 @@ class EvaluateSecret(ItemsJob[SecretConfig, SecretMatches, SecretDialogue]):
         return Summary(
             "the secret game",
             f"{config.dialogues:,} scenarios, {played}, {config.rules.max_messages} messages each, seed {config.seed}.",
-            secret_metrics(run.read_rows().to_pylist()),
+            secret_metrics(run.rows()),
         )
 
     def models(self, config: SecretConfig) -> Mapping[str, str]:

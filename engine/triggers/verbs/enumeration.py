@@ -246,7 +246,7 @@ class SearchEnumerate(ItemsJob[EnumerationConfig, EnumerationTask, str]):
 
     def measure(self, run: RunFolder, prepared: PreparedEnumeration) -> Summary:
         task, config = prepared.task, prepared.task.config
-        metrics = enumeration_metrics((row for row in run.read_rows().to_pylist() if row["status"] == OK), dict(task.lists))
+        metrics = enumeration_metrics((row for row in run.rows() if row["status"] == OK), dict(task.lists))
         metrics |= {"inputs_per_s": _inputs_per_second(run), "test_ppl": count(np.exp(task.about["test_nll"]), 1)}
         total = sum(len(config.letters) ** length for length in range(1, config.max_length + 1))
         return Summary(

@@ -247,7 +247,7 @@ def _read(name: str, label: str) -> _FoundTriggers:
         raise ConfigError("this run is no search for triggers", where=name, got=run.job, fix=fix)
     prompt_settings = run.config.get("hugging_face") or run.config
     template, end = str(prompt_settings.get("template") or ""), bool(prompt_settings.get("end", True))
-    for row in finished([row for part in run.read_parts() for row in part.to_pylist()]):
+    for row in finished(run.rows()):
         for trigger, is_hit in _READERS[run.job](row, str(run.config.get("hit"))):
             if trigger.text:
                 yield replace(trigger, key=f"{label}:{row['item_key']}:{trigger.key}", template=template, end=end), is_hit

@@ -309,7 +309,7 @@ class TriggersCampaign(CampaignAdapter[HardenTriggersConfig]):
     def _typed(self, stage: str, names: Sequence[str]) -> KnownInputs:
         transfer = self.config.typed([f"{_SEARCHED}{name}" for name in names], self.path)
         models, searches = (dict(zip(of, names, strict=True)) for of in (transfer.model_names, transfer.run_names))
-        return KnownInputs.of(RunFolder.load(self.path / stage).read_rows().to_pylist(), models, searches)
+        return KnownInputs.of(RunFolder.load(self.path / stage).rows(), models, searches)
 
 
 def gcg() -> HardenTriggersConfig:

@@ -505,7 +505,7 @@ class Search(Job[TriggerConfig, SearchPlan, SearchPlan]):
 
     def measure(self, run: RunFolder, plan: SearchPlan) -> Summary:
         config, targets = plan.config, plan.targets
-        rows = (row for part in run.read_parts() for row in part.to_pylist())
+        rows = run.rows()
         return Summary(
             f"{config.hit} search for {targets.name} targets on {config.model}",
             f"{len(targets.targets):,} targets, {config.method}, {config.search.restarts} restarts, seed {config.seed}.",
@@ -551,13 +551,12 @@ class Search(Job[TriggerConfig, SearchPlan, SearchPlan]):
 
 def _shown(run: RunFolder) -> Iterator[ShownInput]:
     """Yield what was typed for each target."""
-    for part in run.read_parts():
-        for row in finished(part.to_pylist()):
-            if row["typed"]:
-                kind = row["kind"] if is_no_reply(row) else ""
-                yield ShownInput(
-                    bool(row["verified"]), row["prompt"], row["typed"], row["target"], row["reply"], kind, -row["loss"]
-                )
+    for row in finished(run.rows()):
+        if row["typed"]:
+            kind = row["kind"] if is_no_reply(row) else ""
+            yield ShownInput(
+                bool(row["verified"]), row["prompt"], row["typed"], row["target"], row["reply"], kind, -row["loss"]
+            )
 
 
 SEARCH = Search()

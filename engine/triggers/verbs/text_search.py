@@ -610,7 +610,7 @@ class SearchText(Job[TextSearchConfig, TextSearchPlan, TextSearchPlan]):
             f"search by replies for {plan.targets.name} targets on {config.model}",
             f"{len(plan.targets.targets):,} targets, at most {config.search.max_queries:,} replies each, "
             f"{f'written by {config.attacker}' if config.attacker else f'{len(plan.words):,} words'}, seed {config.seed}.",
-            text_metrics(run.read_rows().to_pylist()),
+            text_metrics(run.rows()),
             {ATTACK: text_composition(config).parts},
         )
 
@@ -640,10 +640,9 @@ class SearchText(Job[TextSearchConfig, TextSearchPlan, TextSearchPlan]):
 
 def _shown(run: RunFolder) -> Iterator[ShownInput]:
     """Yield the best input of each target."""
-    for part in run.read_parts():
-        for row in finished(part.to_pylist()):
-            kind, merit = row["kind"] if is_no_reply(row) else "", -inf if row["fitness"] is None else row["fitness"]
-            yield ShownInput(bool(row[VERIFIED]), row["prompt"], row["typed"], row["target"], row["reply"], kind, merit)
+    for row in finished(run.rows()):
+        kind, merit = row["kind"] if is_no_reply(row) else "", -inf if row["fitness"] is None else row["fitness"]
+        yield ShownInput(bool(row[VERIFIED]), row["prompt"], row["typed"], row["target"], row["reply"], kind, merit)
 
 
 def _targets(config: TextSearchConfig) -> TargetList:

@@ -150,7 +150,7 @@ def _triggers(label: str, name: str, choice: TriggerChoice) -> Iterator[TypedTri
     if run.job not in (SEARCH, UNIVERSAL, TEXT):
         fix = "name runs of parley search, search universal, search text or search methods"
         raise ConfigError("this run is no search for triggers", where=name, got=run.job, fix=fix)
-    rows = [row for part in run.read_parts() for row in part.to_pylist()]
+    rows = run.rows()
     settings = run.config if run.job == TEXT else run.config.get("hugging_face", {})
     has_prompts = run.job == UNIVERSAL or any(row.get("prompt") is not None for row in rows)
     template, end = run_template(run.job, run.config, name, has_prompts=has_prompts), bool(settings["end"])
@@ -425,7 +425,7 @@ class SearchTransfer(Job[TriggerTransferConfig, TransferPlan, TransferPlan]):
         return prepared
 
     def measure(self, run: RunFolder, plan: TransferPlan) -> Summary:
-        config, rows = plan.config, run.read_rows().to_pylist()
+        config, rows = plan.config, run.rows()
         return Summary(
             f"triggers of {', '.join(config.run_names)} on {', '.join(config.model_names)}",
             f"{len(plan.items):,} prompts, {config.found} triggers, {len(config.model_names)} models, seed {config.seed}.",
@@ -457,13 +457,12 @@ class SearchTransfer(Job[TriggerTransferConfig, TransferPlan, TransferPlan]):
 
 def _shown(run: RunFolder) -> Iterator[ShownInput]:
     """Yield what was typed to each model, the prompts without any input left out."""
-    for part in run.read_parts():
-        for row in finished(part.to_pylist()):
-            if row["source"] != NO_INPUT:
-                kind = row["kind"] if is_no_reply(row) else ""
-                yield ShownInput(
-                    bool(row[VERIFIED]), row["prompt"], row["typed"], row["target"], row["reply"], kind, model=row["model"]
-                )
+    for row in finished(run.rows()):
+        if row["source"] != NO_INPUT:
+            kind = row["kind"] if is_no_reply(row) else ""
+            yield ShownInput(
+                bool(row[VERIFIED]), row["prompt"], row["typed"], row["target"], row["reply"], kind, model=row["model"]
+            )
 
 
 def _composition(config: TriggerTransferConfig) -> AttackComposition:

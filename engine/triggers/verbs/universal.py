@@ -424,7 +424,7 @@ class SearchUniversal(Job[UniversalConfig, UniversalSearchPlan, UniversalSearchP
         return prepared
 
     def measure(self, run: RunFolder, plan: UniversalSearchPlan) -> Summary:
-        config, rows = plan.config, run.read_rows().to_pylist()
+        config, rows = plan.config, run.rows()
         best = best_found(rows)
         return Summary(
             f"universal trigger for {plan.targets.name} on {config.model}",
@@ -473,7 +473,7 @@ class SearchUniversal(Job[UniversalConfig, UniversalSearchPlan, UniversalSearchP
 
 def _shown(run: RunFolder) -> Iterator[ShownInput]:
     """Yield what the kept input made each model reply behind each prompt."""
-    best = best_found([row for part in run.read_parts() for row in part.to_pylist()])
+    best = best_found(run.rows())
     if best is None:
         return
     for pair in best["pairs"]:

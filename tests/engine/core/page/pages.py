@@ -104,13 +104,7 @@ class MadeUp:
     def events(self, needs: object = None) -> Sequence[Any]:
         return self._events
 
-    def read_rows(self) -> MadeUp:
-        return self
-
-    def select(self, names: object) -> MadeUp:
-        return self
-
-    def to_pylist(self) -> list[Any]:
+    def rows(self) -> list[Any]:
         return list(self._rows)
 
 

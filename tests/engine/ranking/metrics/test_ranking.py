@@ -71,7 +71,9 @@ def test_contexts_without_scores_count_for_the_others_alone() -> None:
     failed = context(9, [], [], status="error", error="everything died")
     found = RankedRows([*rows(), lost, failed], controls=["constant"])
     metrics = ranking_metrics(found)
-    assert found.errors == {"mine": ["everything died", "it died: at once"]}, "a context in which all failed is one of each"
+    assert found.errors == {"mine": {"everything died": 1, "it died: at once": 1}}, (
+        "a context in which all failed is one of each"
+    )
     assert (metrics["failed.mine"].value, metrics["failed.mine"].n) == (2, 10)
     assert metrics["failed.constant"].value == 0
     assert (metrics["r@1.mine.clean"].n, metrics["r@1.constant.clean"].n) == (4, 5)

@@ -1,0 +1,192 @@
+"""Rows of a run that are read in a stream: `StoredRows` is a sequence of rows of which a few chunks are in memory.
+
+Whoever goes through the rows in order holds one chunk, however many rows there are. Rows of small runs stay in memory after the
+first time. What must know of all rows at once keeps numbers and not rows: in arrays, or in `Columns` where a row has many.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import weakref
+from array import array
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any, overload
+
+import numpy as np
+import pyarrow as pa
+
+from parley.envs.core.errors import RunError
+
+CHUNK = 128
+"""Rows that become dictionaries at a time."""
+KEPT_BYTES = 2 << 20
+"""Bytes of rows, as Arrow counts them, that stay in memory as dictionaries; these take about six times as many."""
+_OK = "ok"
+
+ReadPart = Callable[[Sequence[str] | None], pa.Table]
+"""Returns the rows of a part; some of their columns, or all."""
+
+
+class _Chunks:
+    """The parts, and their rows that were used last.
+
+    Args:
+        parts: the parts in order.
+    """
+
+    def __init__(self, parts: Sequence[ReadPart]) -> None:
+        self.parts = parts
+        self._kept: OrderedDict[tuple[Any, ...], tuple[list[dict[str, Any]], int]] = OrderedDict()
+        self._num_bytes = 0
+        self._table: tuple[Any, pa.Table] | None = None
+
+    @cached_property
+    def are_ok(self) -> list[np.ndarray]:
+        """Whether each row of each part worked (V,) bool."""
+        return [_are_ok(part(["status"])) for part in self.parts]
+
+    def read(self, part: int, columns: tuple[str, ...] | None, worked: bool | None, number: int) -> list[dict[str, Any]]:
+        """Return a chunk of the chosen rows of a part; an empty one is behind the last."""
+        key = part, columns, worked, number
+        if key in self._kept:
+            self._kept.move_to_end(key)
+            return self._kept[key][0]
+        if self._table is None or self._table[0] != key[:3]:
+            table = self.parts[part](columns)
+            if worked is not None:
+                are_ok = _are_ok(table)
+                table = table if (are_ok == worked).all() else table.filter(pa.array(are_ok == worked))
+            self._table = key[:3], table
+        chunk = self._table[1].slice(number * CHUNK, CHUNK)
+        rows: list[dict[str, Any]] = chunk.to_pylist()
+        self._kept[key] = rows, chunk.nbytes
+        self._num_bytes += chunk.nbytes
+        while self._num_bytes > KEPT_BYTES and len(self._kept) > 1:
+            self._num_bytes -= self._kept.popitem(last=False)[1][1]
+        return rows
+
+
+def _are_ok(table: pa.Table) -> np.ndarray:
+    return np.array([status == _OK for status in table["status"].to_pylist()], dtype=bool)
+
+
+class StoredRows(Sequence[dict[str, Any]]):
+    """Rows of a run in the order of their parts. They are read when they are asked for, and must not be changed.
+
+    Args:
+        parts: readers of the parts.
+    """
+
+    def __init__(self, parts: Sequence[ReadPart]) -> None:
+        self._chunks = _Chunks(parts)
+        self._columns: tuple[str, ...] | None = None
+        self._worked: bool | None = None
+
+    def _view(self, columns: tuple[str, ...] | None, worked: bool | None) -> StoredRows:
+        rows = StoredRows(())
+        rows._chunks, rows._columns, rows._worked = self._chunks, columns, worked
+        return rows
+
+    def select(self, *columns: str) -> StoredRows:
+        """Return the same rows with some of their columns and their status, which are read in less time."""
+        return self._view(tuple(dict.fromkeys(("status", *columns))), self._worked)
+
+    def of(self, worked: bool) -> StoredRows:
+        """Return the rows of items that worked, or of those that failed."""
+        return self._view(self._columns, worked)
+
+    @cached_property
+    def _ends(self) -> np.ndarray:
+        are_ok = self._chunks.are_ok
+        return np.cumsum([0, *(len(part) if self._worked is None else int((part == self._worked).sum()) for part in are_ok)])
+
+    def __len__(self) -> int:
+        return int(self._ends[-1])
+
+    def __bool__(self) -> bool:
+        return next(iter(self), None) is not None
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        for part in range(len(self._chunks.parts)):
+            number = 0
+            while rows := self._chunks.read(part, self._columns, self._worked, number):
+                yield from rows
+                if len(rows) < CHUNK:
+                    break
+                number += 1
+
+    @overload
+    def __getitem__(self, index: int) -> dict[str, Any]: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[dict[str, Any]]: ...
+    def __getitem__(self, index: int | slice) -> dict[str, Any] | list[dict[str, Any]]:
+        if isinstance(index, slice):
+            if index.start is None and index.step is None and (index.stop or 0) > 0:
+                # The first rows are found without the number of all.
+                return [row for row, _ in zip(self, range(index.stop), strict=False)]
+            return [self[number] for number in range(*index.indices(len(self)))]
+        number = range(len(self))[index]
+        part = int(np.searchsorted(self._ends, number, side="right")) - 1
+        chunk, position = divmod(number - int(self._ends[part]), CHUNK)
+        return self._chunks.read(part, self._columns, self._worked, chunk)[position]
+
+
+def selected(rows: Sequence[Mapping[str, Any]], *columns: str) -> Sequence[Mapping[str, Any]]:
+    """Return rows with at least these columns and their status; those of a run are read in less time."""
+    return rows.select(*columns) if isinstance(rows, StoredRows) else rows
+
+
+_BUFFER = 8192
+"""Numbers of a column that wait in memory."""
+
+
+class Columns:
+    """Columns of numbers that grow row by row, by name; all but the last few numbers of each lie in a temporary file."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[Hashable, array[Any]] = {}
+        self._stored: dict[Hashable, list[tuple[int, int]]] = {}
+        self._file: Any = None
+
+    def __contains__(self, name: Hashable) -> bool:
+        return name in self._waiting
+
+    def add(self, name: Hashable, code: str, numbers: Iterable[float]) -> None:
+        """Add numbers to the end of a column.
+
+        Args:
+            name: of the column.
+            code: type of its numbers, as of `array.array`; the same each time.
+            numbers: the numbers.
+
+        Raises:
+            RunError: the disk has no room for the file.
+        """
+        waiting = self._waiting.setdefault(name, array(code))
+        waiting.extend(numbers)
+        if len(waiting) >= _BUFFER:
+            content = waiting.tobytes()
+            try:
+                if self._file is None:
+                    self._file = tempfile.TemporaryFile()  # noqa: SIM115  # closed with this object
+                    weakref.finalize(self, self._file.close)
+                start = self._file.seek(0, os.SEEK_END)
+                self._file.write(content)
+            except OSError as error:
+                fix = "make room there, or name another folder: TMPDIR=FOLDER"
+                got = error.strerror or str(error)
+                raise RunError("numbers of the rows cannot be kept", where=tempfile.gettempdir(), got=got, fix=fix) from error
+            self._stored.setdefault(name, []).append((start, len(content)))
+            del waiting[:]
+
+    def get(self, name: Hashable, code: str) -> np.ndarray:
+        """Return the numbers of a column in their order (V,); none if it was never added to."""
+        pieces = []
+        for start, size in self._stored.get(name, ()):
+            self._file.seek(start)
+            pieces.append(self._file.read(size))
+        pieces.append(self._waiting.get(name, array(code)).tobytes())
+        return np.frombuffer(b"".join(pieces), dtype=array(code).typecode)
