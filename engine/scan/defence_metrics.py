@@ -19,14 +19,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from parley.engine.core.stats.statistics import (
     NEITHER,
     NOTHING,
     Estimate,
     Metric,
-    Row,
-    clustered_rate,
-    finished,
     mean_count,
     rate_difference,
 )
@@ -34,6 +33,7 @@ from parley.engine.core.tables.table import DECIMAL, PERCENT, Column, EstimateTa
 from parley.engine.scan.attacks import CONTROLS, NONE
 
 if TYPE_CHECKING:
+    from parley.engine.scan.metrics import AnswerColumns
     from parley.engine.scan.policy import PolicyRule
 
 WITHOUT = "none"
@@ -71,36 +71,36 @@ def defence_metric_names(defences: Iterable[str], attacks: Collection[str], adap
     return [*shared, *(f"{DEFENDED}.{name}.{ADAPTIVE}.{attack}" for name, attack in adapted)]
 
 
-def defence_metrics(rows: Sequence[Row]) -> dict[str, Estimate]:
-    """Return the metrics of defences from the rows of a scan; none without defences."""
-    done = finished(rows)
-    if not any(row.get("defence") for row in done):
+def defence_metrics(answers: AnswerColumns) -> dict[str, Estimate]:
+    """Return the metrics of defences from the answers of a scan; none without defences."""
+    if len(answers.defences) == 1:
         return {}
-    plain = {(row["prompt"], row["attack"], row["repeat"]): row for row in done if not row["defence"]}
+    everything, controlled = np.ones(len(answers), dtype=bool), answers.controlled
     metrics: dict[str, Estimate] = {}
-    for name in dict.fromkeys(row["defence"] for row in done):
-        behind = [row for row in done if row["defence"] == name]
+    for name in answers.names("defence", everything):
+        behind = answers["defence"] == answers.defences[name]
         name = name or WITHOUT
-        by_attack: dict[str, dict[str, list[Row]]] = {}
-        for row in behind:
-            modes = by_attack.setdefault(row["attack"], {TRANSFERRED: [], ADAPTIVE: []})
-            modes[ADAPTIVE if row["adaptive"] else TRANSFERRED].append(row)
+        of_mode = {TRANSFERRED: behind & (answers["adaptive"] != 1), ADAPTIVE: behind & (answers["adaptive"] == 1)}
+        by_attack = {
+            attack: {mode: np.flatnonzero(of_mode[mode] & answers.under(attack)) for mode in of_mode}
+            for attack in answers.names("attack", behind)
+        }
         attacked = [modes for attack, modes in by_attack.items() if attack not in CONTROLS]
         for mode in (TRANSFERRED, ADAPTIVE):
-            together = [row for modes in attacked for row in modes[mode] or modes[TRANSFERRED]]
-            metrics[f"{DEFENDED}.{name}.{mode}"] = _breaches(together)
+            parts = [modes[mode] if len(modes[mode]) else modes[TRANSFERRED] for modes in attacked]
+            together = np.concatenate([np.zeros(0, dtype=np.int64), *parts])
+            metrics[f"{DEFENDED}.{name}.{mode}"] = answers.share("harmful", together)
             metrics |= {
-                f"{DEFENDED}.{name}.{mode}.{attack}": _breaches(modes[mode])
+                f"{DEFENDED}.{name}.{mode}.{attack}": answers.share("harmful", modes[mode])
                 for attack, modes in by_attack.items()
-                if modes[mode]
+                if len(modes[mode])
             }
-        harmless = [row for row in behind if row["attack"] == NONE and row["unmet"] is not None]
-        under_attack = [row for row in behind if row["attack"] not in CONTROLS]
+        harmless = behind & answers.under(NONE) & (answers["unmet"] >= 0)
         metrics |= {
-            f"{DEFENDED}.{name}.{FALSE_ALARMS}": _share([bool(row["refused_by"]) for row in harmless], harmless),
-            f"{DEFENDED}.{name}.{LOST}": _lost(harmless, plain),
-            f"{DEFENDED}.{name}.{STOPPED}": _share([bool(row["refused_by"]) for row in under_attack], under_attack),
-            f"{DEFENDED}.{name}.{QUERIES}": mean_count([row["model_queries"] for row in behind], _prompts(behind)),
+            f"{DEFENDED}.{name}.{FALSE_ALARMS}": answers.share("stopped", harmless),
+            f"{DEFENDED}.{name}.{LOST}": _lost(answers, harmless),
+            f"{DEFENDED}.{name}.{STOPPED}": answers.share("stopped", behind & ~controlled),
+            f"{DEFENDED}.{name}.{QUERIES}": mean_count(answers["model_queries"][behind], answers.units(behind)),
         }
     return metrics
 
@@ -158,26 +158,10 @@ def defence_tables(metrics: Mapping[str, Estimate]) -> dict[str, EstimateTable]:
     return {"Defences": metric_table(metrics, "attack", rows, [*map(cell, defences)], _NOTE)}
 
 
-def _lost(harmless: Sequence[Row], plain: Mapping[tuple[str, str, int], Row]) -> Estimate:
+def _lost(answers: AnswerColumns, harmless: np.ndarray) -> Estimate:
     """Return the share of useful answers without the defence less that behind it, over pairs."""
-    pairs = [(plain[key]["unmet"], row) for row in harmless if (key := (row["prompt"], NONE, row["repeat"])) in plain]
-    known = [(before, row) for before, row in pairs if before is not None]
-    if not known:
-        return NOTHING
-    return rate_difference(
-        [row["unmet"] for _, row in known], [before for before, _ in known], _prompts([row for _, row in known])
-    )
-
-
-def _breaches(rows: Sequence[Row]) -> Estimate:
-    decided = [row for row in rows if row["harmful"] is not None]
-    return _share([row["harmful"] for row in decided], decided)
-
-
-def _share(hits: Sequence[bool], rows: Sequence[Row]) -> Estimate:
-    return clustered_rate(hits, _prompts(rows)) if rows else NOTHING
-
-
-def _prompts(rows: Sequence[Row]) -> list[int]:
-    numbers: dict[str, int] = {}
-    return [numbers.setdefault(row["prompt"], len(numbers)) for row in rows]
+    plain = answers.plain & answers.under(NONE)
+    here, there = answers.pairs(harmless, plain)
+    known = answers["unmet"][there] >= 0
+    here, there = here[known], there[known]
+    return rate_difference(answers["unmet"][here], answers["unmet"][there], answers.units(here)) if len(here) else NOTHING

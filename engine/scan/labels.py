@@ -24,6 +24,7 @@ from parley.engine.core.runs.documents import write_whole
 from parley.engine.core.runs.remote_sync import fetched_run, replicate
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.stats.judged import LabelledVerdicts, agreement, majority
+from parley.engine.core.stats.rows import selected
 from parley.engine.core.stats.statistics import NOTHING, Estimate, Row, clustered_rate, finished
 from parley.engine.core.verbs.catalogue import find
 from parley.engine.core.verbs.foreign_logs import SCAN
@@ -73,8 +74,9 @@ def texts_of(row: Row) -> tuple[str, ...]:
 
 def labels_of(run: RunFolder, rows: Sequence[Row]) -> dict[str, Mapping[str, bool]]:
     """Return the labels that a run keeps, by labeller; whether an answer is a breach, by its key."""
+    if not (paths := sorted((run.path / LABELS_FOLDER).glob("*.csv"))):
+        return {}
     texts = {row["item_key"]: texts_of(row) for row in decided(rows)}
-    paths = sorted((run.path / LABELS_FOLDER).glob("*.csv"))
     return {path.stem: read_labels(path, COLUMNS, LABELS, texts).labels for path in paths}
 
 
@@ -85,7 +87,7 @@ def label_metrics(rows: Sequence[Row], labels: Mapping[str, Mapping[str, bool]])
         rows: all rows of the scan.
         labels: whether an answer is a breach, by labeller and key.
     """
-    answers = decided(rows)
+    answers = decided(selected(rows, "item_key", "prompt", "attack", "breach", "defence")) if labels else []
     votes = {row["item_key"]: [given.get(row["item_key"]) for given in labels.values()] for row in answers}
     joined = {key: label for key, given in votes.items() if (label := majority(given)) is not None}
     if not joined:
@@ -199,4 +201,5 @@ def label_note(rows: Sequence[Row], labels: Mapping[str, Mapping[str, bool]]) ->
     """Return a sentence on the number of labels; empty without any."""
     counts = Counter({name: len(given) for name, given in labels.items()})
     named = ", ".join(f"{name} {number:,}" for name, number in counts.items())
-    return f"Labelled answers: {named}, of {len(decided(rows)):,} with a verdict." if counts else ""
+    num_decided = len(decided(selected(rows, "breach", "defence"))) if counts else 0
+    return f"Labelled answers: {named}, of {num_decided:,} with a verdict." if counts else ""

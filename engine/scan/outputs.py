@@ -7,114 +7,148 @@ SARIF: a result for each broken rule of each prompt and attack, at the policy's 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
-from typing import Any
+import os
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import BinaryIO, NamedTuple
 from xml.etree import ElementTree
 
+import numpy as np
+
+from parley.engine.core.stats.rows import selected
 from parley.engine.core.stats.statistics import Row
 from parley.engine.scan.metrics import LimitVerdict, brief, broken_rules
 from parley.engine.scan.policy import Policy
 from parley.envs.core.visible import visible
 
 JUNIT, SARIF = "junit.xml", "results.sarif"
+_DEEP = " " * 4
+"""Blanks before a result of SARIF."""
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
-def junit(policy: Policy, rows: Sequence[Row], questions: Mapping[str, tuple[str, str]], limits: Sequence[LimitVerdict]) -> str:
-    """Return a scan as JUnit XML.
+class ScanCase(NamedTuple):
+    """The case of JUnit that an answer belongs to."""
+
+    suite: str
+    """An attack, and the defence around the model if there is one."""
+    prompt: int
+    """Index of the prompt in the policy."""
+
+
+class _Cases:
+    """The prompts of a suite: numbers for each, and where the text of what went wrong first lies in a file (P,)."""
+
+    def __init__(self, num_prompts: int, texts: BinaryIO) -> None:
+        self.answers, self.breaches, self.lost = (np.zeros(num_prompts, dtype=np.int32) for _ in range(3))
+        self._starts = np.zeros((2, num_prompts), dtype=np.int64)
+        self._texts = texts
+
+    def add(self, prompt: int, row: Row) -> None:
+        is_lost = row["status"] != "ok" or row["breach"] is None
+        self.answers[prompt] += 1
+        for counts, starts, holds in ((self.breaches, self._starts[0], row["breach"]), (self.lost, self._starts[1], is_lost)):
+            if holds and not counts[prompt]:
+                starts[prompt] = self._texts.seek(0, os.SEEK_END)
+                reason = row["error"] or f"no verdict: {row['kind']}"
+                broken = "" if is_lost else f"{', '.join(broken_rules(row))}\nasked: {row['asked']}\nreply: {row['reply']}"
+                self._texts.write(json.dumps(reason if is_lost else broken).encode() + b"\n")
+            counts[prompt] += bool(holds)
+
+    def outcome(self, prompt: int) -> tuple[str, str]:
+        """Return the kind of a case's element, empty for a pass, and its text."""
+        num, breaches, lost = (int(counts[prompt]) for counts in (self.answers, self.breaches, self.lost))
+        if not breaches and not lost:
+            return "", ""
+        self._texts.seek(self._starts[0 if breaches else 1, prompt])
+        text = json.loads(self._texts.readline())
+        if breaches:
+            return "failure", f"{breaches} of {num} answers break {text}"
+        return "error", f"{lost} of {num} answers have no verdict: {text}"
+
+
+def write_junit(
+    file: BinaryIO, policy: Policy, rows: Iterable[Row], cases: Mapping[str, ScanCase], limits: Sequence[LimitVerdict]
+) -> None:
+    """Write a scan as JUnit XML; the texts of breaches are never all in memory.
 
     Args:
+        file: to write to.
         policy: the policy.
         rows: all rows, failed ones too.
-        questions: attack and prompt by key of a row.
+        cases: of a row, by its key.
         limits: verdicts of its limits, a suite of their own.
     """
-    suites = ElementTree.Element("testsuites", name=visible(policy.name))
-    by_key = {row["item_key"]: row for row in rows}
-    by_attack: dict[str, dict[str, list[Row]]] = {}
-    tags = {prompt.key: policy.risks_of(prompt) for prompt in policy.prompts}
-    for key, (attack, prompt) in questions.items():
-        if key in by_key:
-            by_attack.setdefault(attack, {}).setdefault(prompt, []).append(by_key[key])
-    for attack, prompts in by_attack.items():
-        cases = {prompt: _outcome(of_prompt) for prompt, of_prompt in prompts.items()}
-        _suite(suites, attack, cases, tags)
-    if limits:
-        states = {"kept": ("", ""), "broken": ("failure", ""), "undecided": ("error", "")}
-        _suite(suites, "limits", {limit.metric: (states[limit.state][0], str(limit)) for limit in limits})
-    ElementTree.indent(suites)
-    return f'<?xml version="1.0" encoding="UTF-8"?>\n{ElementTree.tostring(suites, encoding="unicode")}\n'
+    tags = [policy.risks_of(prompt) for prompt in policy.prompts]
+    with tempfile.TemporaryFile() as texts:
+        suites = {case.suite: _Cases(len(policy.prompts), texts) for case in cases.values()}
+        for row in rows:
+            case = cases[row["item_key"]]
+            suites[case.suite].add(case.prompt, row)
+        suites = {name: of_suite for name, of_suite in suites.items() if of_suite.answers.any()}
+        file.write(b'<?xml version="1.0" encoding="UTF-8"?>\n')
+        root = ElementTree.Element("testsuites", name=visible(policy.name))
+        file.write(_text(root, 0) if not suites and not limits else _opening(root, 0))
+        for name, of_suite in suites.items():
+            asked = np.flatnonzero(of_suite.answers).tolist()
+            failures = int((of_suite.breaches > 0).sum())
+            counts = len(asked), failures, int(((of_suite.breaches == 0) & (of_suite.lost > 0)).sum())
+            cells = ((policy.prompts[prompt].key, of_suite.outcome(prompt), tags[prompt]) for prompt in asked)
+            _write_suite(file, name, cells, counts)
+        if limits:
+            states = {"kept": "", "broken": "failure", "undecided": "error"}
+            kinds = [states[limit.state] for limit in limits]
+            outcomes = ((limit.metric, (kind, str(limit)), ()) for kind, limit in zip(kinds, limits, strict=True))
+            _write_suite(file, "limits", outcomes, (len(limits), kinds.count("failure"), kinds.count("error")))
+        if suites or limits:
+            file.write(b"</testsuites>\n")
 
 
-def _suite(
-    suites: ElementTree.Element,
+def _write_suite(
+    file: BinaryIO,
     name: str,
-    cases: Mapping[str, tuple[str, str]],
-    tags: Mapping[str, Sequence[str]] = MappingProxyType({}),
+    cases: Iterable[tuple[str, tuple[str, str], Sequence[str]]],
+    counts: tuple[int, int, int],
 ) -> None:
-    counts = {kind: sum(outcome == kind for outcome, _ in cases.values()) for kind in ("failure", "error")}
-    suite = ElementTree.SubElement(
-        suites,
-        "testsuite",
-        name=visible(name),
-        tests=str(len(cases)),
-        failures=str(counts["failure"]),
-        errors=str(counts["error"]),
-    )
-    for case, (kind, text) in cases.items():
-        element = ElementTree.SubElement(suite, "testcase", classname=visible(name), name=visible(case))
-        if tags.get(case):
+    """Write a suite: cases with their outcome and tags, and the number of all, of failures and of errors."""
+    tests, failures, errors = map(str, counts)
+    suite = ElementTree.Element("testsuite", name=visible(name), tests=tests, failures=failures, errors=errors)
+    file.write(_opening(suite, 1))
+    for case, (kind, text), tags in cases:
+        element = ElementTree.Element("testcase", classname=visible(name), name=visible(case))
+        if tags:
             properties = ElementTree.SubElement(element, "properties")
-            for tag in tags[case]:
+            for tag in tags:
                 ElementTree.SubElement(properties, "property", name="tag", value=visible(tag))
         if kind:
             ElementTree.SubElement(element, kind, message=visible(brief(text, 200))).text = visible(text, keep="\n")
+        file.write(_text(element, 2))
+    file.write(b"  </testsuite>\n")
 
 
-def _outcome(rows: Sequence[Row]) -> tuple[str, str]:
-    """Return the kind of a case's element, empty for a pass, and its text."""
-    breaches = [row for row in rows if row["status"] == "ok" and row["breach"]]
-    if breaches:
-        first = breaches[0]
-        text = f"{len(breaches)} of {len(rows)} answers break {', '.join(broken_rules(first))}\n"
-        return "failure", f"{text}asked: {first['asked']}\nreply: {first['reply']}"
-    lost = [row for row in rows if row["status"] != "ok" or row["breach"] is None]
-    if lost:
-        reason = lost[0]["error"] or f"no verdict: {lost[0]['kind']}"
-        return "error", f"{len(lost)} of {len(rows)} answers have no verdict: {reason}"
-    return "", ""
+def _text(element: ElementTree.Element, level: int) -> bytes:
+    ElementTree.indent(element, level=level)
+    return f"{'  ' * level}{ElementTree.tostring(element, encoding='unicode').rstrip()}\n".encode("utf-8", "backslashreplace")
 
 
-def sarif(policy: Policy, rows: Sequence[Row], policy_file: str, version: str) -> str:
-    """Return the breaches of a scan as SARIF 2.1.0.
+def _opening(element: ElementTree.Element, level: int) -> bytes:
+    return _text(element, level).replace(b" />\n", b">\n")
+
+
+def write_sarif(file: BinaryIO, policy: Policy, rows: Sequence[Row], policy_file: str, version: str) -> None:
+    """Write the breaches of a scan as SARIF 2.1.0; the rows are gone through twice.
 
     Args:
+        file: to write to.
         policy: the policy.
         rows: the rows that worked.
         policy_file: name of the policy's file, the place of each result.
         version: of Parley.
     """
     rules = {rule.name: rule for prompt in policy.prompts for rule in policy.rules_of(prompt)}
-    first: dict[tuple[str, str, str], list[Row]] = {}
     tags = policy.tags_by_part
-    for row in rows:
-        for name in broken_rules(row) if row["breach"] else ():
-            first.setdefault((name, row["attack"], row["prompt"]), []).append(row)
-    results: list[dict[str, Any]] = []
-    for (name, attack, prompt), broken in first.items():
-        text = f"Prompt {prompt} under {attack}: {len(broken)} answers break the rule. Asked: {broken[0]['asked']} "
-        text += f"Reply: {broken[0]['reply']}"
-        results.append(
-            {
-                "ruleId": visible(name),
-                "level": "error",
-                "message": {"text": visible(text, keep="\n")},
-                "locations": [{"physicalLocation": {"artifactLocation": {"uri": policy_file}, "region": {"startLine": 1}}}],
-                "properties": {"tags": [*map(visible, tags["prompts"].get(prompt, ()))]},
-                "partialFingerprints": {"parley/v1": visible(f"{name}/{attack}/{prompt}")},
-            }
-        )
+    times = Counter(broken for row in selected(rows, "breach", "rules", "attack", "prompt") for broken in _broken(row))
     driver = {
         "name": "Parley",
         "version": version,
@@ -127,5 +161,32 @@ def sarif(policy: Policy, rows: Sequence[Row], policy_file: str, version: str) -
             for name, rule in rules.items()
         ],
     }
-    document = {"$schema": _SCHEMA, "version": "2.1.0", "runs": [{"tool": {"driver": driver}, "results": results}]}
-    return json.dumps(document, ensure_ascii=False, indent=1) + "\n"
+    document = {"$schema": _SCHEMA, "version": "2.1.0", "runs": [{"tool": {"driver": driver}, "results": []}]}
+    before, _, after = json.dumps(document, ensure_ascii=False, indent=1).rpartition("[]")
+    file.write(f"{before}[".encode("utf-8", "backslashreplace"))
+    joint = "\n"
+    for row in rows if times else ():
+        for name, attack, prompt in _broken(row):
+            # Counted once, at the first of them.
+            if not (num := times.pop((name, attack, prompt), 0)):
+                continue
+            text = f"Prompt {prompt} under {attack}: {num} answers break the rule. Asked: {row['asked']} "
+            text += f"Reply: {row['reply']}"
+            result = {
+                "ruleId": visible(name),
+                "level": "error",
+                "message": {"text": visible(text, keep="\n")},
+                "locations": [{"physicalLocation": {"artifactLocation": {"uri": policy_file}, "region": {"startLine": 1}}}],
+                "properties": {"tags": [*map(visible, tags["prompts"].get(prompt, ()))]},
+                "partialFingerprints": {"parley/v1": visible(f"{name}/{attack}/{prompt}")},
+            }
+            lines = json.dumps(result, ensure_ascii=False, indent=1).replace("\n", f"\n{_DEEP}")
+            file.write(f"{joint}{_DEEP}{lines}".encode("utf-8", "backslashreplace"))
+            joint = ",\n"
+    end = "]" if joint == "\n" else f"\n{_DEEP[1:]}]"
+    file.write(f"{end}{after}\n".encode("utf-8", "backslashreplace"))
+
+
+def _broken(row: Row) -> list[tuple[str, str, str]]:
+    """Return the rules that an answer breaks, each with its attack and its prompt."""
+    return [(name, row["attack"], row["prompt"]) for name in broken_rules(row)] if row["breach"] else []

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import ClassVar
 
+import numpy as np
+
 from parley.engine.core.page.content import Chapter, Figure, Item, Run, Verdict
 from parley.engine.core.page.markup import ARROW, facts, line
 from parley.engine.core.page.page import SHARE, first_marks, number
+from parley.engine.core.stats.rows import selected
 from parley.engine.core.stats.statistics import NOTHING, Estimate, Metric, Row
 from parley.engine.scan.attacks import CONTROLS, NONE, RANDOM_WORDS, REPEAT
 from parley.engine.scan.metrics import (
@@ -75,10 +78,12 @@ class Scans(Chapter):
             yield plots.budget("Success within a budget", caption, "queries", success_curves(run.done), "success")
 
     def items(self, run: Run) -> Iterable[tuple[str, Iterator[Item]]]:
-        order = list(_STATES)
-        rows = sorted(run.done, key=lambda row: (order.index(row["breach"]), row["attack"] in CONTROLS))
-        tags = tags_of_run(run.summary)
-        yield "", (_item(row, row_tags(tags, row)) for row in rows)
+        order, tags = list(_STATES), tags_of_run(run.summary)
+        places = [
+            2 * order.index(row["breach"]) + (row["attack"] in CONTROLS) for row in selected(run.done, "breach", "attack")
+        ]
+        indices = np.argsort(places, kind="stable").tolist()
+        yield "", (_item(row, row_tags(tags, row)) for row in map(run.done.__getitem__, indices))
 
 
 def _marks(run: Run) -> dict[str, Estimate]:

@@ -12,20 +12,21 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from importlib.resources import as_file, files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar
 
+import numpy as np
 import pyarrow as pa
 from tyro import conf
 
 from parley.engine.core.ray.record import Counts, Rows
-from parley.engine.core.ray.worker import Shard, TurnResult, UnderWay
-from parley.engine.core.runs.documents import CONFIG, SUMMARY, write_whole
+from parley.engine.core.ray.worker import IndexedItems, Shard, TurnResult, UnderWay
+from parley.engine.core.runs.documents import CONFIG, SUMMARY, whole_file
 from parley.engine.core.runs.parts import ANSWERED, answer_columns, ok_row, row_schema
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.stats.statistics import NOTHING, Estimate, Row, finished
@@ -60,6 +61,7 @@ from parley.engine.scan.metrics import (
     SCAN_ITEMS,
     SUCCESS_BY,
     UNDECIDED,
+    AnswerColumns,
     LimitVerdict,
     breaches_table,
     brief,
@@ -74,7 +76,7 @@ from parley.engine.scan.metrics import (
     scan_tables,
     unmet_note,
 )
-from parley.engine.scan.outputs import JUNIT, SARIF, junit, sarif
+from parley.engine.scan.outputs import JUNIT, SARIF, ScanCase, write_junit, write_sarif
 from parley.engine.scan.policy import BUDGET, DEFAULT_QUERIES, DefenceSpec, Policy, read_policy
 from parley.envs.core.config import NumItemsOrAll, PositiveFloat, from_dict
 from parley.envs.core.errors import ConfigError, DataError, ModelError, RefusedModelError, RunError
@@ -635,11 +637,15 @@ class ScanPlan:
         config: the configuration.
         policy: its policy.
         items: the questions by key.
+        attacks: names of attacks and controls.
+        adapted: attack and defence of those that are made behind a defence.
     """
 
     config: ScanConfig
     policy: Policy
-    items: Mapping[str, ScanItem]
+    items: IndexedItems[ScanItem]
+    attacks: Sequence[str]
+    adapted: Collection[tuple[str, str]]
 
     @classmethod
     def of(cls, config: ScanConfig) -> ScanPlan:
@@ -649,24 +655,11 @@ class ScanPlan:
         if budget_of(policy).money and not config.chat.prices:
             fix = "--set chat.prices=IN/OUT"
             raise ConfigError("a budget of money needs prices", where=f"{config.policy}: budget", fix=fix)
-        items = {
-            f"{prompt.key}/{attack}/{repeat}": ScanItem(index, attack, repeat)
-            for repeat in range(policy.repeats)
-            for index, prompt in enumerate(policy.prompts)
-            for attack in attacks
-        }
         adapted = {(attack.name, defence) for attack in policy.attacks for defence, _ in attack.behind}
         if asks_under_budget(policy):
             # Whoever asks until its budget ends can do so behind a defence; who asks once has nothing to adapt.
             adapted |= {(attack, spec.name) for attack in attacks if attack != NONE for spec in policy.defences}
-        items |= {
-            f"{key}/{spec.name}{'/adaptive' * adaptive}": replace(item, defence=spec.name, adaptive=adaptive)
-            for spec in policy.defences
-            for key, item in items.items()
-            for adaptive in (False, True)
-            if not adaptive or (item.attack, spec.name) in adapted
-        }
-        plan = cls(config, policy, items)
+        plan = cls(config, policy, _items(policy, attacks, adapted), attacks, adapted)
         known = plan.metric_names
         for metric, _ in policy.limits:
             if metric not in known:
@@ -675,21 +668,59 @@ class ScanPlan:
         return plan
 
     @property
-    def asked(self) -> dict[str, tuple[str, str]]:
-        """Attack and prompt by key of a row."""
-        return {
-            key: (f"{item.attack} behind {item.defence}" if item.defence else item.attack, self.policy.prompts[item.prompt].key)
-            for key, item in self.items.items()
-        }
+    def cases(self) -> Mapping[str, ScanCase]:
+        """The case of each row by its key."""
+
+        def case(item: ScanItem) -> ScanCase:
+            return ScanCase(f"{item.attack} behind {item.defence}" if item.defence else item.attack, item.prompt)
+
+        return self.items.mapped(case)
 
     @property
     def metric_names(self) -> list[str]:
         """The metrics that a limit may name."""
-        attacks = dict.fromkeys(item.attack for item in self.items.values())
         rules = dict.fromkeys(rule.name for prompt in self.policy.prompts for rule in self.policy.rules_of(prompt))
-        adapted = dict.fromkeys((item.defence, item.attack) for item in self.items.values() if item.adaptive)
-        behind = defence_metric_names([spec.name for spec in self.policy.defences], attacks, adapted)
-        return [BREACH, BROKEN, *(f"{BREACH}.{attack}" for attack in attacks), *(f"{RULE}.{rule}" for rule in rules), *behind]
+        defences = [spec.name for spec in self.policy.defences]
+        adapted = [(name, attack) for name in defences for attack in self.attacks if (attack, name) in self.adapted]
+        behind = defence_metric_names(defences, self.attacks, adapted)
+        return [
+            BREACH,
+            BROKEN,
+            *(f"{BREACH}.{attack}" for attack in self.attacks),
+            *(f"{RULE}.{rule}" for rule in rules),
+            *behind,
+        ]
+
+
+def _items(policy: Policy, attacks: Sequence[str], adapted: Collection[tuple[str, str]]) -> IndexedItems[ScanItem]:
+    """Return the questions of a policy, those behind defences last; only their keys are in memory."""
+    num_prompts, num_attacks = len(policy.prompts), len(attacks)
+    keys = [
+        f"{prompt.key}/{attack}/{repeat}" for repeat in range(policy.repeats) for prompt in policy.prompts for attack in attacks
+    ]
+    num = len(keys)
+    # Of each question behind a defence: the question without it, the number of the defence, and whether it is adaptive.
+    behind = np.array(
+        [
+            (index, number, adaptive)
+            for number, spec in enumerate(policy.defences)
+            for index in range(num)
+            for adaptive in (False, True)
+            if not adaptive or (attacks[index % num_attacks], spec.name) in adapted
+        ],
+        dtype=np.int32,
+    ).reshape(-1, 3)
+    keys += [f"{keys[index]}/{policy.defences[number].name}{'/adaptive' * adaptive}" for index, number, adaptive in behind]
+
+    def item(index: int) -> ScanItem:
+        defence, adaptive = "", False
+        if index >= num:
+            index, number, adaptive = behind[index - num].tolist()
+            defence = policy.defences[number].name
+        repeat, rest = divmod(index, num_prompts * num_attacks)
+        return ScanItem(rest // num_attacks, attacks[rest % num_attacks], repeat, defence, bool(adaptive))
+
+    return IndexedItems(keys, item)
 
 
 def policy_of_file() -> ScanConfig:
@@ -736,19 +767,22 @@ class Scan(Job[ScanConfig, ScanPlan, ScanPlan]):
 
     def measure(self, run: RunFolder, plan: ScanPlan) -> Summary:
         config, policy, rows = plan.config, plan.policy, run.rows()
+        answers = AnswerColumns.of(rows)
         rules = {rule.name: rule for prompt in policy.prompts for rule in policy.rules_of(prompt)}
         panels = [name for name, rule in rules.items() if any(check.members for check in rule.checks)]
-        plain = [row for row in rows if not row.get("defence")]
-        metrics = scan_metrics(plain) | panel_metrics(rows, panels) | label_metrics(rows, labels_of(run, rows))
-        metrics |= defence_metrics(rows)
+        metrics = scan_metrics(answers) | panel_metrics(rows, panels) | label_metrics(rows, labels_of(run, rows))
+        metrics |= defence_metrics(answers)
         limits = [decide_limit(metric, share, metrics.get(metric, NOTHING)) for metric, share in policy.limits]
-        lost = sum(row["status"] != "ok" or row["breach"] is None for row in rows)
-        too_many = bool(rows) and lost / len(rows) > policy.max_undecided
+        num_rows = answers.num_failed + len(answers)
+        lost = answers.num_failed + int((answers["breach"] < 0).sum())
+        too_many = num_rows > 0 and lost / num_rows > policy.max_undecided
         undecided = [str(limit) for limit in limits if limit.state == "undecided"]
         if too_many:
-            undecided = [f"{lost:,} of {len(rows):,} answers have no verdict, more than {100 * policy.max_undecided:g} %"]
-        _write(run.path / JUNIT, junit(policy, rows, plan.asked, limits))
-        _write(run.path / SARIF, sarif(policy, finished(rows), config.policy, version("parley-redteam")))
+            undecided = [f"{lost:,} of {num_rows:,} answers have no verdict, more than {100 * policy.max_undecided:g} %"]
+        with _written(run.path / JUNIT) as file:
+            write_junit(file, policy, rows, plan.cases, limits)
+        with _written(run.path / SARIF) as file:
+            write_sarif(file, policy, finished(rows), config.policy, version("parley-redteam"))
         num, behind = len(policy.prompts), f"{len(policy.defences)} defences, " if policy.defences else ""
         return Summary(
             f"{policy.name} on {target_name(config.model)}",
@@ -845,8 +879,8 @@ class Scan(Job[ScanConfig, ScanPlan, ScanPlan]):
         metrics = run.metrics()
         if not metrics:
             return {}
-        rows = [row for row in finished(run.rows()) if not row.get("defence")]
-        breaches = breaches_table(rows)
+        rows = finished(run.rows())
+        breaches = breaches_table(row for row in rows if not row.get("defence"))
         tables = ({"Breaches": breaches} if breaches.rows else {}) | scan_tables(metrics) | defence_tables(metrics)
         return tables | budget_tables(rows) if is_attacked(rows) else tables
 
@@ -903,9 +937,11 @@ def _ask_first(plan: ScanPlan, answers: Path, reporter: Reporter) -> None:
         reporter.say(f"{config.model}: {understood(load_target(config), chat, answer, decoding, seed)}")
 
 
-def _write(path: Path, text: str) -> None:
+@contextmanager
+def _written(path: Path) -> Iterator[BinaryIO]:
     try:
-        write_whole(path, text.encode("utf-8", "backslashreplace"))
+        with whole_file(path) as file:
+            yield file
     except OSError as error:
         fix = "free some space, then the same command writes it"
         raise RunError("the result cannot be written", where=display_path(path), got=error.strerror, fix=fix) from None

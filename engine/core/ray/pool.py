@@ -105,7 +105,7 @@ def run_sharded(
     on_result: Callable[[Shard[ItemT], ResultT | ShardFailure], None],
     room: int = 0,
     on_under_way: Callable[[Shard[ItemT], UnderWay], None] = lambda shard, stands: None,
-    effort: Callable[[ItemT], float] = lambda item: 1.0,
+    effort: Callable[[ItemT], float] | None = None,
     num_cpus_per_worker: float = 1,
     num_gpus_per_worker: float = 0.0,
     on_progress: Callable[[Progress], None] | None = None,
@@ -122,7 +122,7 @@ def run_sharded(
         on_result: takes each shard and its result or failure, in order of completion; an error of it ends the run.
         room: number of shards that a worker holds at a time, if it works in turns (`TurnWorker`); 0 if not.
         on_under_way: takes the progress of each unfinished shard of a worker after each turn.
-        effort: returns the work of an item, in the units of `UnderWay.share`.
+        effort: returns the work of an item, in the units of `UnderWay.share`; 1 if not given.
         num_cpus_per_worker: CPUs that each actor reserves, and threads that it computes with (at least 1).
         num_gpus_per_worker: GPUs that each actor reserves, a fraction to share one; with 0 it sees none.
         on_progress: called once at the start, after each result and each turn.
@@ -176,7 +176,7 @@ def run_sharded(
                 result = _logged(shard, tried)
                 num_failed += len(shard) * isinstance(result, ShardFailure)
                 num_done += len(shard)
-                ended_work += sum(map(effort, shard.items))
+                ended_work += len(shard) if effort is None else sum(map(effort, shard.items))
                 on_result(shard, result)
             progress = Progress(num_done, num_failed, num_items, num_started, ended_work + sum(under_way.values()))
             if on_progress:

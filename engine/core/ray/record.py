@@ -28,7 +28,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import inf
-from typing import Any, Generic, Protocol
+from typing import Any, ClassVar, Generic, Protocol
 from urllib.parse import quote
 
 import pyarrow as pa
@@ -67,8 +67,11 @@ class Work(Protocol[ItemT]):
     def seed(self, key: str) -> int:
         """Return the seed of an item, by its key."""
 
+    is_uneven: ClassVar[bool] = False
+    """Whether items differ in their work."""
+
     def effort(self, item: ItemT) -> float:
-        """Return the work of an item, for the estimate of the time left; in any unit."""
+        """Return the work of an item, for the estimate of the time left; in any unit. Asked for if items differ in it."""
         return 1.0
 
     @abstractmethod
@@ -278,7 +281,7 @@ def write_shards(
                 on_result=save,
                 room=room,
                 on_under_way=keep,
-                effort=work.effort,
+                effort=work.effort if work.is_uneven else None,
                 num_gpus_per_worker=num_gpus_per_worker,
                 on_progress=show,
                 start_timeout_s=start_timeout_s,

@@ -9,24 +9,24 @@ together, and works on them in turns: after each turn it reports finished shards
 
 from __future__ import annotations
 
+import copy
 import logging
 import math
 import os
 import socket
 import time
 import traceback
+from bisect import bisect_left
 from collections import Counter, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar, overload
+
+import numpy as np
 
 from parley.engine.core.ray import logs, session
 from parley.envs.core.errors import ClusterError, RefusedModelError
 from parley.envs.core.registry import worker_variables
-
-if TYPE_CHECKING:
-    pass
-
 
 ItemT = TypeVar("ItemT")
 
@@ -45,12 +45,80 @@ class Shard(Generic[ItemT]):
 
     name: str
     keys: tuple[str, ...]
-    items: tuple[ItemT, ...]
+    items: Sequence[ItemT]
     kept: Any = None
     deaths: int = 0
 
     def __len__(self) -> int:
         return len(self.keys)
+
+    def loaded(self) -> Shard[ItemT]:
+        """Return the shard with its items in memory, for the worker that works on it now."""
+        return replace(self, items=tuple(self.items))
+
+
+OtherT = TypeVar("OtherT")
+
+
+class IndexedItems(Mapping[str, ItemT]):
+    """Items that are made each time they are asked for, so that only their keys are in memory.
+
+    Args:
+        keys: different keys, in the order of the items.
+        make: returns an item by its index; equal indices give equal items.
+    """
+
+    def __init__(self, keys: Sequence[str], make: Callable[[int], ItemT]) -> None:
+        self._keys, self._make = keys, make
+        self._sorted = np.array(sorted(range(len(keys)), key=keys.__getitem__), dtype=np.int32)
+
+    def mapped(self, change: Callable[[ItemT], OtherT]) -> IndexedItems[OtherT]:
+        """Return what a function makes of each item, under the same keys."""
+        items: IndexedItems[OtherT] = copy.copy(self)  # type: ignore[assignment]
+        items._make = lambda index: change(self._make(index))
+        return items
+
+    def _key(self, index: np.int32) -> str:
+        return self._keys[index]
+
+    def __getitem__(self, key: str) -> ItemT:
+        position = bisect_left(self._sorted, key, key=self._key)
+        if position == len(self._sorted) or self._key(self._sorted[position]) != key:
+            raise KeyError(key)
+        return self._make(int(self._sorted[position]))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._keys)
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+
+class _ItemsOf(Sequence[ItemT]):
+    """Items of some keys, which are looked up each time; sent and copied as a tuple."""
+
+    def __init__(self, items: Mapping[str, ItemT], keys: Sequence[str]) -> None:
+        self._items, self._keys = items, keys
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    @overload
+    def __getitem__(self, index: int) -> ItemT: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[ItemT, ...]: ...
+    def __getitem__(self, index: int | slice) -> ItemT | tuple[ItemT, ...]:
+        if isinstance(index, slice):
+            return tuple(self._items[key] for key in self._keys[index])
+        return self._items[self._keys[index]]
+
+    def __eq__(self, other: object) -> bool:
+        return tuple(self) == other if not isinstance(other, _ItemsOf) else tuple(self) == tuple(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __reduce__(self) -> tuple[type[tuple[ItemT, ...]], tuple[tuple[ItemT, ...]]]:
+        return tuple, (tuple(self),)
 
 
 def make_shards(items: Mapping[str, ItemT], size: int) -> list[Shard[ItemT]]:
@@ -64,8 +132,8 @@ def make_shards(items: Mapping[str, ItemT], size: int) -> list[Shard[ItemT]]:
     keys = sorted(items)
     digits = max(5, len(str(len(keys) // size)))
     return [
-        Shard(f"{number:0{digits}d}", tuple(chunk), tuple(items[key] for key in chunk))
-        for number, chunk in enumerate(keys[start : start + size] for start in range(0, len(keys), size))
+        Shard(f"{number:0{digits}d}", chunk, _ItemsOf(items, chunk))
+        for number, chunk in enumerate(tuple(keys[start : start + size]) for start in range(0, len(keys), size))
     ]
 
 
@@ -167,7 +235,7 @@ def attempt(worker: ShardWorker[ItemT, ResultT], shard: Shard[ItemT]) -> ShardAt
     began = time.monotonic()
     with logs.metadata(**describe(shard)):
         try:
-            result: ResultT | ShardFailure = worker.run(shard)
+            result: ResultT | ShardFailure = worker.run(shard.loaded())
         # Ray takes SystemExit for the actor's wish to end; from a worker it is one more way to fail.
         except (Exception, SystemExit) as error:
             result = failure(error)
@@ -209,7 +277,7 @@ class Turns(Generic[ItemT, ResultT]):
         if not self._held:
             self._alone = bool(self._suspects)
         queue = self._suspects if self._alone else self._waiting
-        taken = [queue.popleft() for _ in range(len(queue) if not self._alone else not self._held)]
+        taken = [queue.popleft().loaded() for _ in range(len(queue) if not self._alone else not self._held)]
         self._held |= {shard.name: (shard, time.monotonic()) for shard in taken}
         try:
             with logs.metadata(shards=" ".join(self._held)):

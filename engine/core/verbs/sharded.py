@@ -174,11 +174,11 @@ def run_items(
         RunError: the disk refuses.
     """
     size = _size(run, work, len(items), config, reporter)
-    efforts = {key: work.effort(item) for key, item in items.items()}
     # Items of equal work are counted; of unequal ones the share of the work tells the time left.
+    efforts = {key: work.effort(item) for key, item in items.items()} if work.is_uneven else {}
     is_even = len({*efforts.values()}) <= 1
     total, unit = (len(items), work.unit) if is_even else (100, "%")
-    per_effort = total / (sum(efforts.values()) or 1.0)
+    per_effort = total / (sum(efforts.values()) or len(items) or 1.0)
     reporter.stage(title, total, unit)
     before: Counts = Counter()
     done_before, work_before = 0, 0.0
@@ -189,7 +189,7 @@ def run_items(
         if all(row["status"] == OK for row in rows):
             before.update(work.digest(rows))
             done_before += len(rows)
-            work_before += sum(efforts[row["item_key"]] for row in rows)
+            work_before += sum(efforts.get(row["item_key"], 1.0) for row in rows)
     session: Counts = Counter()
     began = time.monotonic()
 

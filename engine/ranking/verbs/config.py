@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
+from parley.engine.core.ray.worker import IndexedItems
 from parley.engine.core.verbs.checkpoints import checkpoint_folder
 from parley.engine.core.verbs.job import drawn
 from parley.engine.core.verbs.sharded import ShardedConfig
@@ -427,7 +428,7 @@ def ranked_split(config: RankersConfig, corpus: CandidateCorpus) -> CandidateSpl
     return split
 
 
-def chosen_groups(config: RankersConfig, corpus: CandidateCorpus) -> Mapping[str, RankedGroup]:
+def chosen_groups(config: RankersConfig, corpus: CandidateCorpus) -> IndexedItems[RankedGroup]:
     """Draw the contexts to rank, by their keys.
 
     Raises:
@@ -435,16 +436,17 @@ def chosen_groups(config: RankersConfig, corpus: CandidateCorpus) -> Mapping[str
     """
     split = ranked_split(config, corpus)
     if len(split) < _FEW_CONTEXTS and is_path(config.corpus) and (shares := own_file(config.corpus).told_shares):
-        whole = sum(map(len, corpus.splits.values()))
-        logger.warning("%d of %d contexts are of the %s split: %s", len(split), whole, config.split, shares)
-    rows = drawn(range(len(split)), config.limit, config.seed, corpus.name)
-    cut = split.is_cut.tolist()
-    groups = [split[row] for row in rows]
-    groups = _with_pool(groups, config, corpus) if config.pool else groups
-    return {
-        group.key: RankedGroup(group, int(split.dialogues[row]), is_cut=cut[row])
-        for row, group in zip(rows, groups, strict=True)
-    }
+        num = sum(map(len, corpus.splits.values()))
+        logger.warning("%d of %d contexts are of the %s split: %s", len(split), num, config.split, shares)
+    rows = np.array(drawn(range(len(split)), config.limit, config.seed, corpus.name), dtype=np.int64)
+    whole = _with_pool([split[row] for row in rows], config, corpus) if config.pool else None
+
+    def group(index: int) -> RankedGroup:
+        row = int(rows[index])
+        candidates = split[row] if whole is None else whole[index]
+        return RankedGroup(candidates, int(split.dialogues[row]), is_cut=bool(split.is_cut[row]))
+
+    return IndexedItems([split.key(row) for row in rows.tolist()], group)
 
 
 def _with_pool(groups: Sequence[CandidateGroup], config: RankersConfig, corpus: CandidateCorpus) -> list[CandidateGroup]:

@@ -24,6 +24,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
+from parley.engine.core.ray.worker import IndexedItems
 from parley.engine.core.runs.parts import ERROR, row_schema
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.stats.rows import selected
@@ -398,7 +399,7 @@ class Tried:
 
 def prepare_ranking(
     config: RankersConfigT, specs: Sequence[RankerSpec], reporter: Reporter, *, tags: bool = False
-) -> tuple[RankersConfigT, Mapping[str, RankedGroup], Tried]:
+) -> tuple[RankersConfigT, IndexedItems[RankedGroup], Tried]:
     """Load and check everything before a run is made; return the located configuration, the contexts by key, and tried parts.
 
     Args:

@@ -85,7 +85,7 @@ class EvaluateRanking(RankersJob[RankingConfig, RankingTask]):
             raise DataError(what, where=config.corpus, got=f"{len(groups):,} contexts", fix=fix)
         num = config.num_erased
         read = frozenset(drawn(list(groups), num, config.seed, "erasure") if num else ())
-        items = {key: item._replace(is_read=key in read) for key, item in groups.items()}
+        items = groups.mapped(lambda item: item._replace(is_read=item.group.key in read))
         return Prepared(RankingTask(config, specs), items)
 
     def measure(self, run: RunFolder, prepared: PreparedRanking) -> Summary:

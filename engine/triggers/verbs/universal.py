@@ -105,6 +105,7 @@ class UniversalSearchTask(Sharded[UniversalInput]):
 
     unit = "inputs"
     event = "searched"
+    is_uneven = True
 
     config: TriggerConfig
     models: Models

@@ -217,6 +217,8 @@ def test_what_is_done_again_is_counted_once(tmp_path: Path) -> None:
 class Uneven(Numbers):
     """Numbers, each as much work as it says."""
 
+    is_uneven = True
+
     def effort(self, item: int) -> float:
         return item
 
