@@ -10,6 +10,7 @@ import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from heapq import nsmallest
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -72,10 +73,10 @@ _LISTS = {"normal": "usual replies", "mal": "rude sentences", "random": "sentenc
 """The contents of the built-in lists of targets."""
 
 
-def ranked(run: Run) -> list[Row]:
-    """Return the finished targets of a search: hits as wanted first, then by loss, then by key."""
+def ranked(run: Run, most: int, among: Callable[[Row], bool] = lambda row: True) -> list[Row]:
+    """Return the first finished targets of a search: hits as wanted first, then by loss, then by key."""
     hit = run.config["hit"]
-    return sorted(run.done, key=lambda row: (not is_hit(row, hit), row["loss"], str(row["item_key"])))
+    return nsmallest(most, filter(among, run.done), lambda row: (not is_hit(row, hit), row["loss"], str(row["item_key"])))
 
 
 class TriggerSearches(Chapter):
@@ -169,14 +170,13 @@ class TriggerSearches(Chapter):
         searched = [run for run in runs if run.job == SEARCH.name and run.done]
         names = told_apart([run.heading for run in searched])
         losses = {name: loss_by_sweep(run.done) for name, run in zip(names, searched, strict=True)}
-        hits = {
-            f"{name}: {run.config['hit']}": hits_by_restarts(run.done, run.config["hit"])
-            for name, run in zip(names, searched, strict=True)
-        }
-        if len(searched) == 1:
-            rows, hit = searched[0].done, searched[0].config["hit"]
-            types = [kind for kind in kinds(rows) if kind == hit or any(is_hit(row, kind) for row in rows)]
-            hits = {kind: hits_by_restarts(rows, kind) for kind in types}
+        hits: dict[str, Points] = {}
+        for name, run in zip(names, searched, strict=True):
+            wanted, alone = run.config["hit"], len(searched) == 1
+            points = hits_by_restarts(run.done, kinds(run.done) if alone else [wanted])
+            # Types of which there is no hit are left out.
+            some = {kind: of_kind for kind, of_kind in points.items() if kind == wanted or of_kind[-1][1].value > 0}
+            hits |= some if alone else {f"{name}: {wanted}": points[wanted]}
         yield from _curves(
             "Loss by sweep", "sweeps", "mean loss", losses, "mean over restarts, those that have ended at their last loss"
         )
@@ -195,10 +195,9 @@ class TriggerSearches(Chapter):
         """Return the words of the best pair of a search, and of the nearest miss (figure 5)."""
         if run.job != SEARCH.name or not run.done:
             return
-        rows, limit = ranked(run), run.summary.get("thresholds", {}).get(T_OUT)
-        missed = [row for row in rows if not is_hit(row, run.config["hit"])]
-        chosen = {"Best": rows[0]} | ({"Nearest miss": missed[0]} if missed and missed[0] is not rows[0] else {})
-        for name, row in chosen.items():
+        (best,), limit = ranked(run, 1), run.summary.get("thresholds", {}).get(T_OUT)
+        missed = ranked(run, 1, lambda row: not is_hit(row, run.config["hit"])) if is_hit(best, run.config["hit"]) else []
+        for name, row in zip(("Best", "Nearest miss"), (best, *missed), strict=False):
             caption = f"after the trigger: {_trigger(row)}{'; dashed: a usual word' * (limit is not None)}"
             draw = partial(draw_words, row["target_words"], row["word_log_probability"], limit)
             yield Figure(f"{name}: log probability of each word", caption, draw=draw)
@@ -206,7 +205,7 @@ class TriggerSearches(Chapter):
     def items(self, run: Run) -> Iterable[tuple[str, Iterable[Item]]]:
         """Return the pairs of a search, the best first, or the replies to what was typed, successes first."""
         if run.job == SEARCH.name:
-            yield "", (_pair(row, run.config["hit"], not index) for index, row in enumerate(ranked(run)[:NUM_SHOWN]))
+            yield "", (_pair(row, run.config["hit"], not index) for index, row in enumerate(ranked(run, NUM_SHOWN)))
         elif run.job in _TYPED:
             replies = sorted(_TYPED[run.job].replies(run.done), key=lambda reply: (not reply.success, is_no_reply(reply.row)))
             yield "", map(_answer, replies[:NUM_SHOWN])

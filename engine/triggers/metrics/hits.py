@@ -19,12 +19,15 @@ differs from ours sentence by sentence, its models were fitted for longer, and i
 from __future__ import annotations
 
 import logging
+from array import array
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from operator import itemgetter
 from typing import Any
+
+import numpy as np
 
 from parley.engine.core.stats.pairs import ItemFigures, ItemMetrics, RowMetric
 from parley.engine.core.stats.statistics import (
@@ -237,6 +240,24 @@ def clusters_of(rows: Sequence[Row]) -> list[str]:
     return [str(row[column]) for row in rows]
 
 
+class _Units:
+    """The clusters of `clusters_of`, as numbers, of rows that come one by one in the order of their keys."""
+
+    def __init__(self) -> None:
+        self._prompts: dict[Any, int] = {}
+        self._codes = array("i")
+
+    def add(self, row: Row) -> None:
+        self._codes.append(self._prompts.setdefault(row.get("prompt"), len(self._prompts)))
+
+    @property
+    def numbers(self) -> np.ndarray:
+        """The cluster of each row (V,)."""
+        if len(self._prompts) < 2:
+            return np.arange(len(self._codes))
+        return np.argsort(np.argsort(list(map(str, self._prompts))))[np.array(self._codes)]
+
+
 def shared_note(num_targets: int, estimate: Estimate) -> str:
     """Return a sentence on targets that share their prompts; empty if each has its own."""
     if not 0 < estimate.n < num_targets:
@@ -260,41 +281,39 @@ def search_metrics(rows: Iterable[Row], candidates_per_s: Estimate, num_skipped:
         num_skipped: sentences that were left out of the list.
     """
     num_rows = candidates = refused = 0
-    requests: list[Row] = []
-    verified: list[tuple[int, bool]] = []
-    drawn: list[tuple[int, int, int]] = []
-    judged: Counter[str] = Counter()
-    kinds: list[Counter[str]] = []
-    hits: dict[str, list[bool]] = {}
-    of_least: dict[str, list[bool]] = {}
-    losses: list[float] = []
-    sweeps: list[tuple[int, int]] = []
+    units, judged, kinds = _Units(), Counter[str](), list[Counter[str]]()
+    hits: dict[str, array[int]] = {}
+    of_least: dict[str, array[int]] = {}
+    losses, searched, sweeps = array("d"), array("i"), array("i")
+    rows_read, successes, rows_drawn, sampled, samples = (array("i") for _ in range(5))
+    is_reply = Counter[str]()
     for row in rows:
         num_rows += 1
         if row["status"] != "ok":
             continue
         index = len(losses)
-        requests.append({"prompt": row.get("prompt"), "item_key": row["item_key"]})
+        units.add(row)
         losses.append(row["loss"])
         for hit in row["hits"]:
-            hits.setdefault(str(hit["type"]), []).append(bool(hit["hit"]))
+            hits.setdefault(str(hit["type"]), array("b")).append(bool(hit["hit"]))
         for hit in min(row["restarts"], key=itemgetter("loss", "restart"))["hits"]:
-            of_least.setdefault(str(hit["type"]), []).append(bool(hit["hit"]))
+            of_least.setdefault(str(hit["type"]), array("b")).append(bool(hit["hit"]))
         for restart in row["restarts"]:
-            sweeps.append((index, restart["sweeps"]))
+            searched.append(index)
+            sweeps.append(restart["sweeps"])
             candidates += int(restart["candidates"])
             refused += int(restart.get("refused") or 0)
         # Rows of older runs have no such columns.
         if row.get("verified") is not None:
-            verified.append((index, bool(row["verified"])))
+            rows_read.append(index)
+            successes.append(bool(row["verified"]))
             judged.update({name: int(row.get(name) or 0) for name in JUDGE_METRICS})
-            kinds += kinds_of_rows([row])
+            kinds += kinds_of_rows([row]) if is_no_reply(row) else [is_reply]
             if row["samples"]:
-                drawn.append((index, row["sampled"], row["samples"]))
-    num_targets, clusters = len(losses), clusters_of(requests)
-
-    def of(indexes: Iterable[int]) -> list[str]:
-        return [clusters[index] for index in indexes]
+                rows_drawn.append(index)
+                sampled.append(row["sampled"])
+                samples.append(row["samples"])
+    num_targets, clusters = len(losses), units.numbers
 
     if num_targets < num_rows:
         logger.warning("%d of %d targets failed and are left out of the metrics", num_rows - num_targets, num_rows)
@@ -304,7 +323,7 @@ def search_metrics(rows: Iterable[Row], candidates_per_s: Estimate, num_skipped:
         "targets": count(num_targets, num_targets),
         "skipped": count(num_skipped, num_targets + num_skipped),
         "restarts": count(len(sweeps), num_targets),
-        "sweeps": mean_count([number for _, number in sweeps], of(index for index, _ in sweeps)),
+        "sweeps": mean_count(sweeps, clusters[searched]),
         "candidates": count(candidates, num_targets),
     }
     assert list(costs) == list(COST_METRICS), "the table and the computation name the same metrics"
@@ -314,13 +333,11 @@ def search_metrics(rows: Iterable[Row], candidates_per_s: Estimate, num_skipped:
         for kind, of_kind in of_kinds.items()
     }
     typed: dict[str, Estimate] = {}
-    if verified:
-        rows_read, successes = zip(*verified, strict=True)
-        typed = {VERIFIED: clustered_rate(successes, of(rows_read)), REFUSED: count(refused, num_targets)}
-        typed |= no_reply_metrics(kinds, [1] * len(kinds), of(rows_read))
-        if drawn:
-            rows_drawn, sampled, samples = zip(*drawn, strict=True)
-            typed[SAMPLED] = clustered_rate(sampled, of(rows_drawn), samples)
+    if rows_read:
+        typed = {VERIFIED: clustered_rate(successes, clusters[rows_read]), REFUSED: count(refused, num_targets)}
+        typed |= no_reply_metrics(kinds, [1] * len(kinds), clusters[rows_read])
+        if rows_drawn:
+            typed[SAMPLED] = clustered_rate(sampled, clusters[rows_drawn], samples)
         if judged[JUDGE_ANSWERS]:
             typed |= {name: count(judged[name], num_targets) for name in JUDGE_METRICS}
     return {**claimed, **typed, **costs}
@@ -361,38 +378,59 @@ TARGET_ITEMS = ItemMetrics("prompts", target_figures, describe, prompt_of, targe
 """Figures of single targets of a search by likelihoods."""
 
 
-def hits_by_restarts(rows: Sequence[Row], kind: str) -> Points:
-    """Return hit rates of the same search with fewer restarts (figure 3): the best of the first 1, 2, ... count.
+def hits_by_restarts(rows: Iterable[Row], wanted: Sequence[str]) -> dict[str, Points]:
+    """Return the hit rates after 1, 2, ... restarts by type of hit, of what the same searches reach with fewer restarts.
 
-    A search that stops at its first hit has no restarts after it, and needs none.
+    Rows are read once.
 
     Args:
         rows: finished rows of one search.
-        kind: a type of hit that was read.
+        wanted: types of hit that were read.
     """
-    most, clusters = max((len(row["restarts"]) for row in rows), default=0), clusters_of(rows)
-    return [
-        (number, clustered_rate([is_hit(choose_restart(row["restarts"][:number]), kind) for row in rows], clusters))
-        for number in range(1, most + 1)
-    ]
+    units, most = _Units(), 0
+    lengths, hits = array("i"), {kind: array("b") for kind in wanted}
+    for row in rows:
+        units.add(row)
+        lengths.append(len(row["restarts"]))
+        most = max(most, lengths[-1])
+        for number in range(1, lengths[-1] + 1):
+            chosen = choose_restart(row["restarts"][:number])
+            for kind, of_kind in hits.items():
+                of_kind.append(is_hit(chosen, kind))
+    clusters = units.numbers
+    after = {number: _after(number - 1, lengths) for number in range(1, most + 1)}
+    return {
+        kind: [(number, clustered_rate(np.array(of_kind)[index], clusters)) for number, index in after.items()]
+        for kind, of_kind in hits.items()
+    }
 
 
-def loss_by_sweep(rows: Sequence[Row]) -> Points:
+def loss_by_sweep(rows: Iterable[Row]) -> Points:
     """Return the mean loss over restarts after 0, 1, 2, ... sweeps (figure 4), clustered as hits are.
 
-    A restart that has ended keeps its last loss, so that every point is over the same restarts.
+    A restart that has ended keeps its last loss, so that every point is over the same restarts. Rows are read once.
 
     Args:
         rows: finished rows of one search.
     """
-    paths = [
-        (cluster, restart["loss_by_sweep"])
-        for row, cluster in zip(rows, clusters_of(rows), strict=True)
-        for restart in row["restarts"]
-    ]
-    clusters = [cluster for cluster, _ in paths]
-    most = max((len(losses) for _, losses in paths), default=0)
-    return [(sweep, mean([losses[min(sweep, len(losses) - 1)] for _, losses in paths], clusters)) for sweep in range(most)]
+    units, most = _Units(), 0
+    of_row, lengths, losses = array("i"), array("i"), array("d")
+    for number, row in enumerate(rows):
+        units.add(row)
+        for restart in row["restarts"]:
+            of_row.append(number)
+            lengths.append(len(restart["loss_by_sweep"]))
+            losses.extend(restart["loss_by_sweep"])
+            most = max(most, lengths[-1])
+    clusters, values = units.numbers, np.array(losses)
+    return [(sweep, mean(values[_after(sweep, lengths)], clusters[of_row])) for sweep in range(most)]
+
+
+def _after(number: int, lengths: Sequence[int]) -> np.ndarray:
+    """Return where each of several series that stand one behind the other has its value of a number, or its last one (V,)."""
+    sizes = np.array(lengths, dtype=np.int64)
+    index: np.ndarray = np.cumsum(sizes) - sizes + np.minimum(number, sizes - 1)
+    return index
 
 
 LISTS = (NORMAL, MAL, MAL_IO, RANDOM)

@@ -91,7 +91,7 @@ def test_run_of_one_match(tmp_path: Path) -> None:
     assert (data.title, data.lead, data.commands) == ("adversary vs target", "After self-play.", ["parley attack"])
     (section,) = matches(data)
     assert (section.heading, section.description) == ("adversary vs target", "")
-    assert section.rows == rows
+    assert list(section.rows) == rows
     expected = {name: estimate.to_json() for name, estimate in negotiation_metrics(rows).items()}
     assert {name: estimate.to_json() for name, estimate in section.metrics.items()} == expected
     assert data.config == {"seed": "3", "limits.max_turns": "20"}

@@ -117,10 +117,10 @@ def test_with_fewer_restarts_targets_keep_the_best_of_those() -> None:
         searched("early", restart(0, 0.0, (GREEDY,), stopped="satisfied")),
         searched("never", restart(0, 2.0), restart(1, 3.0), restart(2, 1.0)),
     ]
-    shares = [(number, estimate.value) for number, estimate in hits_by_restarts(rows, GREEDY)]
+    shares = [(number, estimate.value) for number, estimate in hits_by_restarts(rows, [GREEDY])[GREEDY]]
     # The last restart of the late one has a lower loss and is no hit.
     assert shares == [(1, pytest.approx(1 / 3)), (2, pytest.approx(2 / 3)), (3, pytest.approx(1 / 3))]
-    assert hits_by_restarts([], GREEDY) == []
+    assert hits_by_restarts([], [GREEDY]) == {GREEDY: []}
 
 
 def test_restarts_that_have_ended_stay_at_their_last_loss() -> None:

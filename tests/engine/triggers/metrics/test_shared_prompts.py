@@ -39,7 +39,7 @@ def test_hits_of_one_prompt_hang_together() -> None:
     assert metrics[f"hit_rate.{KINDS[0]}"] == metrics["verified"] == TOGETHER
     assert metrics["sampled"] == clustered_rate([2 * hit for hit in HITS], PROMPTS, [2] * 8)
     assert (metrics["targets"].n, metrics["sweeps"].n, metrics["loss"].n) == (8, 2, 2)
-    assert hits_by_restarts(rows, KINDS[0]) == [(1, TOGETHER)]
+    assert hits_by_restarts(rows, KINDS[:1]) == {KINDS[0]: [(1, TOGETHER)]}
 
 
 def text_row(prompt: str, key: str, hit: bool) -> dict[str, Any]:

@@ -165,7 +165,7 @@ def test_a_run_becomes_a_section(tmp_path: Path) -> None:
     assert [*data.found] == ["triggers"]
     (found,) = data.found["triggers"]
     assert (found.heading, found.description, found.config["hit"]) == ("greedy search", "", GREEDY)
-    assert (found.rows, found.summary["thresholds"]) == (rows, LIMITS)
+    assert (list(found.rows), found.summary["thresholds"]) == (rows, LIMITS)
     assert TriggerSearches().lists(found) == {
         "Skipped sentences": [("zebra crossing", "not in the vocabulary: zebra, crossing")]
     }
