@@ -1,0 +1,126 @@
+"""Rows that are read in a stream, and columns of numbers: the same rows as a list holds, and none that stays in memory."""
+
+from __future__ import annotations
+
+import gc
+import tracemalloc
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from parley.engine.core.stats import rows as rows_module
+from parley.engine.core.stats.rows import CHUNK, Columns, StoredRows, selected
+from parley.engine.core.stats.statistics import finished, lost
+from parley.engine.ranking.metrics.ranking import RankedRows, ranking_metrics
+from parley.engine.ranking.verbs.prepared import RANKING
+from parley.engine.scan.metrics import AnswerColumns, breaches_table, scan_metrics
+from parley.engine.scan.verbs import SCANNED
+from parley.engine.triggers.metrics.hits import hits_by_restarts, loss_by_sweep
+from tests.engine.ranking.metrics.ranked_rows import attacked
+
+SIZES = (0, 1, CHUNK, CHUNK + 3, 2 * CHUNK)
+ROWS = [{"item_key": f"{number:04}", "status": "ok" if number % 5 else "error", "x": number} for number in range(sum(SIZES))]
+
+
+def stored(parts: Sequence[pa.Table]) -> StoredRows:
+    def reader(table: pa.Table) -> Callable[[Sequence[str] | None], pa.Table]:
+        return lambda columns: (
+            table if columns is None else table.select([name for name in columns if name in table.schema.names])
+        )
+
+    return StoredRows([reader(table) for table in parts])
+
+
+def parts() -> StoredRows:
+    ends = np.cumsum(SIZES)
+    schema = pa.schema({"item_key": pa.string(), "status": pa.string(), "x": pa.int64()})
+    return stored([pa.Table.from_pylist(ROWS[end - size : end], schema) for size, end in zip(SIZES, ends, strict=True)])
+
+
+@pytest.mark.parametrize("kept", [0, 1 << 20])
+def test_they_are_the_rows_of_a_list(kept: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rows_module, "KEPT_BYTES", kept)
+    rows, done = parts(), finished(ROWS)
+    for of_run, of_list in ((rows, ROWS), (finished(rows), done), (lost(rows), lost(ROWS))):
+        assert list(of_run) == list(of_list)
+        assert (len(of_run), bool(of_run)) == (len(of_list), True)
+        assert [of_run[index] for index in (0, 7, len(of_list) - 1, -1)] == [of_list[index] for index in (0, 7, -1, -1)]
+        assert of_run[:3] == of_list[:3]
+        assert of_run[5:300:90] == of_list[5:300:90]
+    assert list(selected(finished(rows), "x")) == [{"status": "ok", "x": row["x"]} for row in done]
+    with pytest.raises(IndexError):
+        rows[len(ROWS)]
+    assert not stored([])
+
+
+def test_columns_hold_all_numbers_in_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rows_module, "_BUFFER", 10)
+    columns = Columns()
+    for number in range(40):
+        columns.add("scores", "d", [number / 3] * (number % 4))
+        columns.add(("place", number % 2), "i", [number])
+    assert columns.get("scores", "d").tolist() == [number / 3 for number in range(40) for _ in range(number % 4)]
+    assert columns.get(("place", 1), "i").tolist() == list(range(1, 40, 2))
+    assert columns.get("nothing", "b").tolist() == []
+    assert ("place", 0) in columns
+    assert "nothing" not in columns
+
+
+def ranked(number: int) -> dict[str, Any]:
+    return attacked(number, [3.0, 2.0, 1.0] if number % 3 else [1.0, 2.0, 3.0])
+
+
+def answer(number: int) -> dict[str, Any]:
+    prompt, attack = f"p{number // 2:06}", ("none", "play")[number % 2]
+    rules = [{"rule": "no code", "broken": number % 7 == 0, "evidence": "a text that a reader sees " * 3}]
+    row = {"item_key": f"{prompt}/{attack}/0", "status": "ok", "error": None, "seed": 1, "schema_version": 1}
+    row |= {"prompt": prompt, "attack": attack, "repeat": 0, "asked": f"ask {number} " * 9, "reply": f"say {number} " * 9}
+    return row | {"kind": "reply", "breach": number % 7 == 0, "rules": rules}
+
+
+def target(number: int) -> dict[str, Any]:
+    restarts = [
+        {"restart": restart, "stopped": "", "loss": 1.0, "loss_by_sweep": [3.0, 1.0], "hits": [{"type": "o", "hit": True}]}
+        for restart in range(3)
+    ]
+    return {"item_key": f"{number:06}", "status": "ok", "prompt": None, "restarts": restarts}
+
+
+def measure_ranking(rows: Any) -> Any:
+    return ranking_metrics(RankedRows(rows))
+
+
+def measure_scan(rows: Any) -> Any:
+    return scan_metrics(AnswerColumns.of(rows)), breaches_table(finished(rows))
+
+
+def measure_search(rows: Any) -> Any:
+    return hits_by_restarts(rows, ["o"]), loss_by_sweep(rows)
+
+
+@pytest.mark.parametrize(
+    ("made", "schema", "measure", "most"),
+    [(ranked, RANKING, measure_ranking, 700), (answer, SCANNED, measure_scan, 200), (target, None, measure_search, 450)],
+)
+def test_no_row_stays_in_memory_as_a_dictionary(
+    made: Callable[[int], dict[str, Any]], schema: pa.Schema, measure: Callable[[Any], Any], most: int, monkeypatch: Any
+) -> None:
+    """Bytes of Python and numpy that a further row takes at the most; its dictionaries alone take some thousands."""
+    monkeypatch.setattr(rows_module, "KEPT_BYTES", 0)
+    size, few, many = 200, 5, 25
+    tables = [
+        pa.Table.from_pylist([made(number) for number in range(part * size, (part + 1) * size)], schema) for part in range(many)
+    ]
+    assert measure(stored(tables[:few])) == measure([row for table in tables[:few] for row in table.to_pylist()])
+    peaks = []
+    for num in (few, many):
+        gc.collect()
+        tracemalloc.start()
+        measure(stored(tables[:num]))
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    a_row = (peaks[1] - peaks[0]) / ((many - few) * size)
+    assert a_row < most, f"{a_row:.0f} bytes a row"
