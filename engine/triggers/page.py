@@ -20,7 +20,7 @@ from parley.engine.core.page.markup import ARROW, badges, facts, joined, line
 from parley.engine.core.page.page import SHARE, first_marks, number
 from parley.engine.core.page.trainings import Hardenings, comparison
 from parley.engine.core.stats.known import EXPLOITABILITY
-from parley.engine.core.stats.statistics import NO_REPLY, NOTHING, Estimate, Metric, Points, Row, is_no_reply
+from parley.engine.core.stats.statistics import NO_REPLY, NOTHING, Estimate, Metric, Points, Row, finished, is_no_reply
 from parley.engine.core.tables.table import figure
 from parley.engine.core.verbs.campaign import RESULT
 from parley.engine.triggers.methods.settings import CANDIDATES, CANDIDATES_BY_METHOD
@@ -73,10 +73,20 @@ _LISTS = {"normal": "usual replies", "mal": "rude sentences", "random": "sentenc
 """The contents of the built-in lists of targets."""
 
 
-def ranked(run: Run, most: int, among: Callable[[Row], bool] = lambda row: True) -> list[Row]:
-    """Return the first finished targets of a search: hits as wanted first, then by loss, then by key."""
-    hit = run.config["hit"]
-    return nsmallest(most, filter(among, run.done), lambda row: (not is_hit(row, hit), row["loss"], str(row["item_key"])))
+def best_targets(rows: Sequence[Row], hit: str) -> tuple[list[Row], list[Row]]:
+    """Return the first targets of a search: hits of a type, then others, each by loss, then by key; and the nearest miss."""
+
+    def place(row: Row) -> tuple[bool, float, str]:
+        return not is_hit(row, hit), row["loss"], str(row["item_key"])
+
+    hits, others = list[Row](), list[Row]()
+    for row in finished(rows):
+        some = hits if is_hit(row, hit) else others
+        some.append(row)
+        if len(some) > 2 * NUM_SHOWN:
+            some[:] = nsmallest(NUM_SHOWN, some, place)
+    others.sort(key=place)
+    return nsmallest(NUM_SHOWN, [*hits, *others], place), others[:1]
 
 
 class TriggerSearches(Chapter):
@@ -195,9 +205,9 @@ class TriggerSearches(Chapter):
         """Return the words of the best pair of a search, and of the nearest miss (figure 5)."""
         if run.job != SEARCH.name or not run.done:
             return
-        (best,), limit = ranked(run, 1), run.summary.get("thresholds", {}).get(T_OUT)
-        missed = ranked(run, 1, lambda row: not is_hit(row, run.config["hit"])) if is_hit(best, run.config["hit"]) else []
-        for name, row in zip(("Best", "Nearest miss"), (best, *missed), strict=False):
+        (best, *_), missed = run.read(best_targets, run.config["hit"])
+        limit = run.summary.get("thresholds", {}).get(T_OUT)
+        for name, row in zip(("Best", "Nearest miss"), (best, *(row for row in missed if row is not best)), strict=False):
             caption = f"after the trigger: {_trigger(row)}{'; dashed: a usual word' * (limit is not None)}"
             draw = partial(draw_words, row["target_words"], row["word_log_probability"], limit)
             yield Figure(f"{name}: log probability of each word", caption, draw=draw)
@@ -205,7 +215,8 @@ class TriggerSearches(Chapter):
     def items(self, run: Run) -> Iterable[tuple[str, Iterable[Item]]]:
         """Return the pairs of a search, the best first, or the replies to what was typed, successes first."""
         if run.job == SEARCH.name:
-            yield "", (_pair(row, run.config["hit"], not index) for index, row in enumerate(ranked(run, NUM_SHOWN)))
+            best, _ = run.read(best_targets, run.config["hit"])
+            yield "", (_pair(row, run.config["hit"], not index) for index, row in enumerate(best))
         elif run.job in _TYPED:
             replies = sorted(_TYPED[run.job].replies(run.done), key=lambda reply: (not reply.success, is_no_reply(reply.row)))
             yield "", map(_answer, replies[:NUM_SHOWN])

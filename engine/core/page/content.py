@@ -189,11 +189,11 @@ class Run:
         """All of its rows, which are read in a stream."""
         return self.folder.rows()
 
-    def read(self, reader: Callable[[Sequence[Row]], Reading]) -> Reading:
-        """Return its rows as a reader returns them, which reads them once."""
-        if reader not in self._read:
-            self._read[reader] = reader(self.rows)
-        return cast("Reading", self._read[reader])
+    def read(self, reader: Callable[..., Reading], *given: Any) -> Reading:
+        """Return its rows as a reader of rows returns them, which reads them once; `given` are further arguments of it."""
+        if (reader, given) not in self._read:
+            self._read[reader, given] = reader(self.rows, *given)
+        return cast("Reading", self._read[reader, given])
 
     @cached_property
     def done(self) -> Sequence[Row]:
