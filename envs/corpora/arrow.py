@@ -22,6 +22,7 @@ import urllib.request
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 import pyarrow as pa
 
@@ -178,8 +179,20 @@ def read_file(path: Path) -> bytes:
     Raises:
         DataError: the file cannot be read.
     """
+    with opened_file(path) as file:
+        return file.read()
+
+
+@contextmanager
+def opened_file(path: Path) -> Iterator[BinaryIO]:
+    """Open a corpus file to read in a `with` block.
+
+    Raises:
+        DataError: the file cannot be read.
+    """
     try:
-        return path.read_bytes()
+        with path.open("rb") as file:
+            yield file
     except OSError as error:
         raise DataError(
             "a corpus file cannot be read", where=path, got=error.strerror, fix="check that you may read it"

@@ -24,7 +24,7 @@ import numpy as np
 from parley.envs.core.conformance import expect
 from parley.envs.core.errors import ConfigError, DataError, ParleyError
 from parley.envs.core.registry import Registry
-from parley.envs.corpora.arrow import UNNAMED, UnwholeCorpusError, data_root, read_file, root_words
+from parley.envs.corpora.arrow import UNNAMED, UnwholeCorpusError, data_root, opened_file, read_file, root_words
 
 
 def has_its_files(source: Any) -> None:
@@ -204,7 +204,8 @@ def content_digest(path: Path) -> str:
     Raises:
         DataError: the file cannot be read.
     """
-    return hashlib.sha256(read_file(path)).hexdigest()
+    with opened_file(path) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _sorted_lines(content: bytes) -> bytes:
@@ -238,7 +239,19 @@ def read_lines(path: Path) -> list[str]:
     Raises:
         DataError: the file cannot be read.
     """
-    return split_lines(read_file(path))
+    return list(stream_lines(path))
+
+
+def stream_lines(path: Path) -> Iterator[str]:
+    """Yield the lines of `read_lines` one by one; the rest of the file is not in memory.
+
+    Raises:
+        DataError: the file cannot be read.
+    """
+    with opened_file(path) as file:
+        for number, content in enumerate(file):
+            line = content.decode("utf-8", errors="surrogateescape").removesuffix("\n").removesuffix("\r")
+            yield line if number else line.removeprefix("\ufeff")
 
 
 def split_lines(content: bytes) -> list[str]:
@@ -259,7 +272,7 @@ def utf8_start(path: Path) -> str:
     Raises:
         DataError: the file cannot be read.
     """
-    return next((line.strip() for line in read_lines(path) if line.strip()), "")
+    return next((line.strip() for line in stream_lines(path) if line.strip()), "")
 
 
 def utf8_text(path: Path) -> str:

@@ -22,13 +22,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from parley.envs.core.errors import ConfigError, DataError
 from parley.envs.core.registry import nearest
 from parley.envs.corpora.arrow import read_file
-from parley.envs.corpora.lines import SPLITS, FileLine, read_lines, utf8_text
+from parley.envs.corpora.lines import SPLITS, FileLine, stream_lines, utf8_text
 
 RecordKind = Literal["CSV", "TSV", "JSON", "JSON Lines", "Parquet"]
 KINDS: dict[str, RecordKind] = {
@@ -505,7 +506,7 @@ def unnamed_columns(path: Path, kind: RecordKind, columns: Sequence[str]) -> Dat
 
 def looks_like_csv(path: Path) -> DataError | None:
     """Return the error of a file without tabs that is CSV or ParlAI; None for other files."""
-    lines = [line for line in read_lines(path)[:_LOOKED_AT] if line.strip()]
+    lines = [line for line in islice(stream_lines(path), _LOOKED_AT) if line.strip()]
     if any(line.startswith("text:") and "\tlabels:" in line for line in lines):
         what = "this looks like ParlAI's text:...<TAB>labels:..., which is not read"
         return DataError(what, where=path, fix="write lines source<TAB>reply, or JSON Lines with the columns context and reply")
@@ -526,7 +527,7 @@ def _is_header(cells: Sequence[str]) -> bool:
 
 
 def _has_tabs(path: Path) -> bool:
-    return any("\t" in line for line in read_lines(path)[:1])
+    return any("\t" in line for line in islice(stream_lines(path), 1))
 
 
 def _shares(value: str, name: str) -> tuple[int, int, int]:

@@ -171,8 +171,8 @@ def _cut(split: CandidateSplit, options: CandidateOptions) -> CandidateSplit:
 
 
 def _shuffled(split: CandidateSplit, seed: int) -> CandidateSplit:
-    orders = [order_of(split.key(row), size, seed) for row, size in enumerate(split.candidates.lengths.tolist())]
-    order = np.array(list(chain.from_iterable(orders)), dtype=np.int64)
+    orders = (order_of(split.key(row), size, seed) for row, size in enumerate(split.candidates.lengths.tolist()))
+    order = np.fromiter(chain.from_iterable(orders), dtype=np.int64)
     order += np.repeat(split.candidates.offsets[:-1], split.candidates.lengths)
     return replace(
         split,

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from functools import partial
 from glob import escape
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from parley.envs.core.conformance import Kind, expect, same_alone
 from parley.envs.core.errors import ConfigError, DataError
 from parley.envs.core.registry import Registry, nearest
 from parley.envs.corpora.arrow import data_root
-from parley.envs.corpora.lines import has_its_files, keeps_its_fingerprint, located, named_source, read_lines
+from parley.envs.corpora.lines import has_its_files, keeps_its_fingerprint, located, named_source, read_lines, stream_lines
 from parley.envs.corpora.own_files import LABEL, OwnFile, own_file, split_files, split_named
 from parley.envs.corpora.pairs.corpora import find_pairs, is_path, of_your_own, pair_corpora
 from parley.envs.corpora.pairs.recorded import CONTEXT, FILES, POSITIVE, parse_lists
@@ -187,7 +188,7 @@ def holds_rows(user_file: OwnFile) -> bool:
     files = [user_file] if user_file.path.is_file() else [user_file.of(path) for path in split_files(user_file.path).values()]
     if any(file.kind for file in files):
         return any(file.kind is not None and LABEL in file.roles for file in files)
-    firsts = [line.split("\t")[0] for file in files for line in read_lines(file.path)[:_LOOKED_AT] if "\t" in line]
+    firsts = [line.split("\t")[0] for file in files for line in islice(stream_lines(file.path), _LOOKED_AT) if "\t" in line]
     num_labelled = sum(first in ("0", "1") for first in firsts)
     return num_labelled > 0 and 2 * num_labelled >= len(firsts)
 

@@ -23,7 +23,8 @@ dialogue.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
@@ -42,8 +43,8 @@ from parley.envs.corpora.lines import (
     broken_rule,
     fingerprint,
     located,
-    read_lines,
     require_utf8,
+    stream_lines,
 )
 from parley.envs.corpora.own_files import OwnFile
 from parley.envs.corpora.pairs.compiled import PairSplit, Ragged
@@ -418,33 +419,29 @@ class _Reader:
         self._words: Callable[[str], list[str]] = tokenise
 
     def read(self) -> None:
-        rows = self._rows()
-        texts = [text for row in rows for text in (*row.context, row.response)]
-        in_words = [comes_in_words(text) for text in texts]
-        if {*in_words} == {None}:
+        in_words = Counter(map(comes_in_words, self._texts()))
+        if in_words.keys() == {None}:
             # Each text is too short to decide; all of them together may suffice.
-            in_words = [comes_in_words(_APART.join(texts))]
-        if in_words.count(False) > in_words.count(True):
+            in_words = Counter([comes_in_words(_APART.join(self._texts()))])
+        if in_words[False] > in_words[True]:
             self._words = cut
-        for _, members in groupby(rows, key=lambda row: row.context):
+        for _, members in groupby(self._rows(self._text), key=lambda row: row.context):
             self._group(list(members))
 
-    def _rows(self) -> list[Row]:
-        rows: list[Row] = []
+    def _texts(self) -> Iterator[str]:
+        return (text for row in self._rows(CandidateText()) for text in (*row.context, row.response))
+
+    def _rows(self, text: CandidateText) -> Iterator[Row]:
+        """Yield the rows of the file, which is never all in memory; `text` receives the errors."""
         if self._file.kind is not None:
-            for exchange in self._file.exchanges(self._text.broken):
-                if exchange is not None:
-                    rows += [Row(exchange.line, bool(exchange.label), exchange.context, reply) for reply in exchange.replies]
-            return rows
-        for number, line in enumerate(read_lines(self._path), 1):
+            for exchange in filter(None, self._file.exchanges(text.broken)):
+                yield from (Row(exchange.line, bool(exchange.label), exchange.context, reply) for reply in exchange.replies)
+            return
+        for number, line in enumerate(stream_lines(self._path), 1):
             try:
-                row = parse_row(line, number)
+                yield parse_row(line, number)
             except DataError as error:
-                self._text.broken_line(error.what, self._path, number, line)
-                continue
-            # Rows of one context share its object.
-            rows.append(row._replace(context=rows[-1].context) if rows and rows[-1].context == row.context else row)
-        return rows
+                text.broken_line(error.what, self._path, number, line)
 
     def _group(self, rows: list[Row]) -> None:
         first = rows[0]
