@@ -69,7 +69,7 @@ class _Cases:
 
 
 def write_junit(
-    file: BinaryIO, policy: Policy, rows: Iterable[Row], cases: Mapping[str, ScanCase], limits: Sequence[LimitVerdict]
+    file: BinaryIO, policy: Policy, rows: Sequence[Row], cases: Mapping[str, ScanCase], limits: Sequence[LimitVerdict]
 ) -> None:
     """Write a scan as JUnit XML; the texts of breaches are never all in memory.
 
@@ -80,10 +80,10 @@ def write_junit(
         cases: of a row, by its key.
         limits: verdicts of its limits, a suite of their own.
     """
-    tags = [policy.risks_of(prompt) for prompt in policy.prompts]
     with tempfile.TemporaryFile() as texts:
-        suites = {case.suite: _Cases(len(policy.prompts), texts) for case in cases.values()}
-        for row in rows:
+        names = dict.fromkeys(case.suite for case in cases.values())
+        suites = {name: _Cases(len(policy.prompts), texts) for name in names}
+        for row in selected(rows, "item_key", "breach", "error", "kind", "rules", "asked", "reply"):
             case = cases[row["item_key"]]
             suites[case.suite].add(case.prompt, row)
         suites = {name: of_suite for name, of_suite in suites.items() if of_suite.answers.any()}
@@ -91,10 +91,11 @@ def write_junit(
         root = ElementTree.Element("testsuites", name=visible(policy.name))
         file.write(_text(root, 0) if not suites and not limits else _opening(root, 0))
         for name, of_suite in suites.items():
-            asked = np.flatnonzero(of_suite.answers).tolist()
+            numbers = np.flatnonzero(of_suite.answers).tolist()
             failures = int((of_suite.breaches > 0).sum())
-            counts = len(asked), failures, int(((of_suite.breaches == 0) & (of_suite.lost > 0)).sum())
-            cells = ((policy.prompts[prompt].key, of_suite.outcome(prompt), tags[prompt]) for prompt in asked)
+            counts = len(numbers), failures, int(((of_suite.breaches == 0) & (of_suite.lost > 0)).sum())
+            prompts = ((number, policy.prompts[number]) for number in numbers)
+            cells = ((prompt.key, of_suite.outcome(number), policy.risks_of(prompt)) for number, prompt in prompts)
             _write_suite(file, name, cells, counts)
         if limits:
             states = {"kept": "", "broken": "failure", "undecided": "error"}

@@ -29,6 +29,7 @@ from parley.engine.core.ray.worker import IndexedItems, Shard, TurnResult, Under
 from parley.engine.core.runs.documents import CONFIG, SUMMARY, whole_file
 from parley.engine.core.runs.parts import ANSWERED, answer_columns, ok_row, row_schema
 from parley.engine.core.runs.run_folder import RunFolder
+from parley.engine.core.stats.rows import selected
 from parley.engine.core.stats.statistics import NOTHING, Estimate, Row, finished
 from parley.engine.core.tables.table import EstimateTable
 from parley.engine.core.verbs.job import TABLE_FILE, Job, Reporter, Result, Summary
@@ -880,7 +881,8 @@ class Scan(Job[ScanConfig, ScanPlan, ScanPlan]):
         if not metrics:
             return {}
         rows = finished(run.rows())
-        breaches = breaches_table(row for row in rows if not row.get("defence"))
+        shown = selected(rows, "breach", "defence", "prompt", "attack", "asked", "reply", "rules")
+        breaches = breaches_table(row for row in shown if not row.get("defence"))
         tables = ({"Breaches": breaches} if breaches.rows else {}) | scan_tables(metrics) | defence_tables(metrics)
         return tables | budget_tables(rows) if is_attacked(rows) else tables
 

@@ -22,7 +22,7 @@ from parley.envs.core.errors import RunError
 
 CHUNK = 128
 """Rows that become dictionaries at a time."""
-KEPT_BYTES = 2 << 20
+KEPT_BYTES = 1 << 20
 """Bytes of rows, as Arrow counts them, that stay in memory as dictionaries; these take about six times as many."""
 _OK = "ok"
 

@@ -70,7 +70,7 @@ _ATTACKED = {PAIRWISE: "a2@1", MAP: "aap", MRR: "arr", PRECISION: "ap@1", **{rec
 _STANDARD = {name: kind for kind, name in _ATTACKED.items()}
 
 
-class Candidates(NamedTuple):
+class ScoredCandidates(NamedTuple):
     """The scores of one ranker under one rule, one entry for each candidate of the contexts that it scored."""
 
     keys: np.ndarray
@@ -209,7 +209,7 @@ class RankedRows:
         scored, scores = (self._columns.get((name, model, rule), code) for name, code in (("scored", "i"), ("scores", "d")))
         return ContextScores(scored, scores, np.concatenate([[0], np.cumsum(self.sizes[scored])]))
 
-    def candidates(self, model: str, rule: str) -> Iterator[Candidates]:
+    def candidates(self, model: str, rule: str) -> Iterator[ScoredCandidates]:
         """Yield the candidates that a ranker scored under a rule or `CLEAN`, some contexts at a time; once at least."""
         (scored, scores, ends), changes = self.scores(model, rule), self.changes(rule)
         kinds = self._columns.get("kinds", "b")
@@ -218,7 +218,7 @@ class RankedRows:
             sizes, its = self.sizes[contexts], slice(ends[first], ends[min(first + _CONTEXTS, len(scored))])
             places = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
             indices = np.repeat(self._starts[contexts], sizes) + places
-            yield Candidates(
+            yield ScoredCandidates(
                 np.repeat(contexts, sizes),
                 scores[its],
                 self._labels[indices],

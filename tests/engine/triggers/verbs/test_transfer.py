@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -159,8 +158,8 @@ def test_a_random_input_stands_behind_the_same_prompts_as_what_was_found(
     class Universal:
         job, config = UNIVERSAL, RunFolder.load(searched / "found").config
 
-        def read_parts(self) -> list[Any]:
-            return [SimpleNamespace(to_pylist=lambda: [found, random])]
+        def rows(self) -> list[Any]:
+            return [found, random]
 
     monkeypatch.setattr(typed_triggers.RunFolder, "load", lambda path: Universal())
     config = TriggerTransferConfig(searches=str(searched / "found"), model=f"{searched}/parrot.py:parrot", limit=2)
