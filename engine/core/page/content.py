@@ -28,6 +28,7 @@ from markupsafe import Markup
 
 from parley.engine.core.runs.documents import CONFIG, ENVIRONMENT
 from parley.engine.core.runs.run_folder import RunFolder
+from parley.engine.core.stats.rows import selected
 from parley.engine.core.stats.statistics import NOTHING, Estimate, Metric, Row, finished, lost
 from parley.engine.core.stats.trainings import spread_of, spread_table
 from parley.engine.core.tables.table import EstimateTable
@@ -208,7 +209,7 @@ class Run:
     @property
     def failures(self) -> list[tuple[str, int]]:
         """The most frequent reasons of errors, each with its number of items."""
-        reasons = Counter(str(row["error"]).splitlines()[0] for row in self.failed)
+        reasons = Counter(str(row["error"]).splitlines()[0] for row in selected(self.failed, "error"))
         return sorted(reasons.items(), key=lambda item: (-item[1], item[0]))[:_MAX_REASONS]
 
 

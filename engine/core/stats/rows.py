@@ -24,6 +24,8 @@ CHUNK = 128
 """Rows that become dictionaries at a time."""
 KEPT_BYTES = 1 << 20
 """Bytes of rows, as Arrow counts them, that stay in memory as dictionaries; these take about six times as many."""
+_CHUNK_BYTES = 1024
+"""Bytes that a chunk takes without its rows."""
 _OK = "ok"
 
 ReadPart = Callable[[Sequence[str] | None], pa.Table]
@@ -62,8 +64,9 @@ class _Chunks:
             self._table = key[:3], table
         chunk = self._table[1].slice(number * CHUNK, CHUNK)
         rows: list[dict[str, Any]] = chunk.to_pylist()
-        self._kept[key] = rows, chunk.nbytes
-        self._num_bytes += chunk.nbytes
+        size = chunk.nbytes + _CHUNK_BYTES
+        self._kept[key] = rows, size
+        self._num_bytes += size
         while self._num_bytes > KEPT_BYTES and len(self._kept) > 1:
             self._num_bytes -= self._kept.popitem(last=False)[1][1]
         return rows
