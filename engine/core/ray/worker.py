@@ -115,8 +115,6 @@ class _ItemsOf(Sequence[ItemT]):
     def __eq__(self, other: object) -> bool:
         return tuple(self) == other if not isinstance(other, _ItemsOf) else tuple(self) == tuple(other)
 
-    __hash__ = None  # type: ignore[assignment]
-
     def __reduce__(self) -> tuple[type[tuple[ItemT, ...]], tuple[tuple[ItemT, ...]]]:
         return tuple, (tuple(self),)
 

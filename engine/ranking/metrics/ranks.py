@@ -416,7 +416,8 @@ Clusters = Mapping[Any, Any] | np.ndarray
 
 def clusters_of(keys: np.ndarray, clusters: Clusters) -> ArrayLike:
     """Return the cluster of each key."""
-    return clusters[keys] if isinstance(clusters, np.ndarray) else [clusters[key] for key in keys.tolist()]
+    of_keys: ArrayLike = clusters[keys] if isinstance(clusters, np.ndarray) else [clusters[key] for key in keys.tolist()]
+    return of_keys
 
 
 class TiedFigure(NamedTuple):

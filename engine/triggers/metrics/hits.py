@@ -255,7 +255,9 @@ class _Units:
         """The cluster of each row (V,)."""
         if len(self._prompts) < 2:
             return np.arange(len(self._codes))
-        return np.argsort(np.argsort(list(map(str, self._prompts))))[np.array(self._codes)]
+        ranks = np.argsort(np.argsort(list(map(str, self._prompts))))
+        numbers: np.ndarray = ranks[np.array(self._codes)]
+        return numbers
 
 
 def shared_note(num_targets: int, estimate: Estimate) -> str:
@@ -323,7 +325,7 @@ def search_metrics(rows: Iterable[Row], candidates_per_s: Estimate, num_skipped:
         "targets": count(num_targets, num_targets),
         "skipped": count(num_skipped, num_targets + num_skipped),
         "restarts": count(len(sweeps), num_targets),
-        "sweeps": mean_count(sweeps, clusters[searched]),
+        "sweeps": mean_count(sweeps, clusters[np.array(searched)]),
         "candidates": count(candidates, num_targets),
     }
     assert list(costs) == list(COST_METRICS), "the table and the computation name the same metrics"
@@ -334,10 +336,10 @@ def search_metrics(rows: Iterable[Row], candidates_per_s: Estimate, num_skipped:
     }
     typed: dict[str, Estimate] = {}
     if rows_read:
-        typed = {VERIFIED: clustered_rate(successes, clusters[rows_read]), REFUSED: count(refused, num_targets)}
-        typed |= no_reply_metrics(kinds, [1] * len(kinds), clusters[rows_read])
+        typed = {VERIFIED: clustered_rate(successes, clusters[np.array(rows_read)]), REFUSED: count(refused, num_targets)}
+        typed |= no_reply_metrics(kinds, [1] * len(kinds), clusters[np.array(rows_read)])
         if rows_drawn:
-            typed[SAMPLED] = clustered_rate(sampled, clusters[rows_drawn], samples)
+            typed[SAMPLED] = clustered_rate(sampled, clusters[np.array(rows_drawn)], samples)
         if judged[JUDGE_ANSWERS]:
             typed |= {name: count(judged[name], num_targets) for name in JUDGE_METRICS}
     return {**claimed, **typed, **costs}
@@ -423,7 +425,7 @@ def loss_by_sweep(rows: Iterable[Row]) -> Points:
             losses.extend(restart["loss_by_sweep"])
             most = max(most, lengths[-1])
     clusters, values = units.numbers, np.array(losses)
-    return [(sweep, mean(values[_after(sweep, lengths)], clusters[of_row])) for sweep in range(most)]
+    return [(sweep, mean(values[_after(sweep, lengths)], clusters[np.array(of_row)])) for sweep in range(most)]
 
 
 def _after(number: int, lengths: Sequence[int]) -> np.ndarray:
