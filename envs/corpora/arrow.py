@@ -21,8 +21,8 @@ import tempfile
 import urllib.request
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
+from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO
 
 import pyarrow as pa
 
@@ -184,7 +184,7 @@ def read_file(path: Path) -> bytes:
 
 
 @contextmanager
-def opened_file(path: Path) -> Iterator[BinaryIO]:
+def opened_file(path: Path) -> Iterator[BufferedReader]:
     """Open a corpus file to read in a `with` block.
 
     Raises:

@@ -20,7 +20,7 @@ from bisect import bisect_left
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Generic, Protocol, TypeVar, overload
+from typing import Any, Generic, Protocol, TypeVar, cast, overload
 
 import numpy as np
 
@@ -74,11 +74,11 @@ class IndexedItems(Mapping[str, ItemT]):
 
     def mapped(self, change: Callable[[ItemT], OtherT]) -> IndexedItems[OtherT]:
         """Return what a function makes of each item, under the same keys."""
-        items: IndexedItems[OtherT] = copy.copy(self)  # type: ignore[assignment]
+        items: Any = copy.copy(self)
         items._make = lambda index: change(self._make(index))
-        return items
+        return cast("IndexedItems[OtherT]", items)
 
-    def _key(self, index: np.int32) -> str:
+    def _key(self, index: int) -> str:
         return self._keys[index]
 
     def __getitem__(self, key: str) -> ItemT:
