@@ -141,7 +141,7 @@ def advantage(run: Run) -> Estimate:
     return run.metrics.get("advantage", NOTHING)
 
 
-def _dialogues(run: Run) -> list[Row]:
+def _dialogues(run: Run) -> Sequence[Row]:
     """Return the finished dialogues of a match; none of a run whose rows are no dialogues."""
     return run.done if run.rows and set(run.rows[0]) >= _OF_DIALOGUES else []
 

@@ -70,7 +70,7 @@ _SPENT = ("queries", "tokens", "attacker_tokens", "seconds", "money")
 
 
 class AnswerColumns:
-    """What the metrics know of answers, as columns of numbers; the rows are gone through once.
+    """Columns of numbers of answers, for all metrics; the rows are gone through once.
 
     An outcome is 1, 0, or -1 where it is undecided or there is none. The code of a name is its index in the order of names.
 
@@ -84,7 +84,7 @@ class AnswerColumns:
         self.defences = {"": 0}
         """Names of defences; an empty one for none."""
         self.is_attacked, self.num_failed = False, 0
-        """Whether rows are attacks under a budget; rows that failed."""
+        """True if rows are attacks under a budget; the number of rows that failed."""
         outcomes = {name: array("b") for name in ("breach", "adaptive", "harmful", "unmet", "stopped")}
         codes = {
             name: array("i") for name in ("prompt", "attack", "repeat", "defence", "model_queries", "refusals", "thoughts")
@@ -109,7 +109,7 @@ class AnswerColumns:
             codes["model_queries"].append(row.get("model_queries") or 0)
             if "turns" in row:
                 self.is_attacked = True
-                first = next((turn for turn in row["turns"] if turn["breach"]), {})
+                first: Row = next((turn for turn in row["turns"] if turn["breach"]), {})
                 for name in _SPENT:
                     spent[name].append(row[name])
                     spent[f"first_{name}"].append(first.get(name, math.inf))
@@ -153,13 +153,13 @@ class AnswerColumns:
 
     @property
     def plain(self) -> np.ndarray:
-        """Which answers are of the model without a defence (V,) bool."""
+        """The answers of the model without a defence (V,) bool."""
         is_plain: np.ndarray = self["defence"] == 0
         return is_plain
 
     @property
     def controlled(self) -> np.ndarray:
-        """Which answers are under a control (V,) bool."""
+        """The answers under a control (V,) bool."""
         return np.isin(self["attack"], [index for name, index in self.attacks.items() if name in CONTROLS])
 
     def units(self, answers: np.ndarray) -> np.ndarray:

@@ -68,7 +68,7 @@ class Work(Protocol[ItemT]):
         """Return the seed of an item, by its key."""
 
     is_uneven: ClassVar[bool] = False
-    """Whether items differ in their work."""
+    """True if items differ in their work."""
 
     def effort(self, item: ItemT) -> float:
         """Return the work of an item, for the estimate of the time left; in any unit. Asked for if items differ in it."""

@@ -47,7 +47,7 @@ class _Chunks:
 
     @cached_property
     def are_ok(self) -> list[np.ndarray]:
-        """Whether each row of each part worked (V,) bool."""
+        """The rows of each part that worked (V,) bool."""
         return [_are_ok(part(["status"])) for part in self.parts]
 
     def read(self, part: int, columns: tuple[str, ...] | None, worked: bool | None, number: int) -> list[dict[str, Any]]:

@@ -104,7 +104,7 @@ class ContextScores(NamedTuple):
     values: np.ndarray
     """The scores of their candidates (V,) float64."""
     starts: np.ndarray
-    """Where those of each context begin, and the number of all (G + 1,) int64."""
+    """The first index of those of each context, and the number of all (G + 1,) int64."""
 
     def of(self, number: int) -> np.ndarray | None:
         """Return the scores of a context (C,) float64; None without any."""
@@ -162,7 +162,7 @@ class RankedRows:
         self._labels = self._columns.get("labels", "b").astype(bool)
         num_right = np.bincount(np.repeat(np.arange(len(sizes)), self.sizes), self._labels, len(sizes))
         self.can_rank = (num_right > 0) & (num_right < self.sizes)
-        """Whether a context has right and wrong replies (G,) bool."""
+        """The contexts with right and wrong replies (G,) bool."""
         self.size = int(sizes[0]) if len({*sizes}) == 1 else None
         """Candidates of every group; None where groups differ."""
         self.several = bool((num_right > 1).any())
@@ -275,7 +275,7 @@ class RankedRows:
         if not clean:
             return []
         read = {number: self._readings[model][number] for number in clean}
-        labels, clusters = [self.labels_of(number) for number in read], [int(self.clusters[number]) for number in read]
+        labels, clusters = [self.labels_of(number).tolist() for number in read], [int(self.clusters[number]) for number in read]
         return kept_points(labels, [*clean.values()], [*read.values()], clusters=clusters)
 
     @cached_property

@@ -19,6 +19,7 @@ from functools import cached_property, partial
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from parley.engine.core.stats.pairs import ItemFigures, ItemMetrics
 from parley.engine.core.stats.statistics import (
@@ -54,7 +55,7 @@ from parley.engine.ranking.metrics.ranking import CLEAN, CONTEXT, RankedRows, co
 from parley.engine.ranking.metrics.ranks import GroupMetrics, compared
 
 
-def expected_ranks(scores: Sequence[float]) -> np.ndarray:
+def expected_ranks(scores: ArrayLike) -> np.ndarray:
     """Return the rank of each score, 1 for the highest, ties shared (n,) float64."""
     values = np.asarray(scores, dtype=np.float64)
     above, tied = (values[None, :] > values[:, None]).sum(axis=1), (values[None, :] == values[:, None]).sum(axis=1)
@@ -73,10 +74,10 @@ def rank_movement(ranked: RankedRows, model: str, rule: str) -> np.ndarray:
     before, after, changes = ranked.scores(model, CLEAN), ranked.scores(model, rule), ranked.changes(rule)
     contexts, begins = np.unique(changes.contexts, return_index=True)
     for context, places in zip(contexts.tolist(), np.split(changes.places, begins[1:]), strict=True):
-        scores = before.of(context), after.of(context)
+        scores = [of_context for of in (before, after) if (of_context := of.of(context)) is not None]
         # Of a changed question, its right replies.
         indices = np.flatnonzero(ranked.labels_of(context)) if CONTEXT in places else places
-        if scores[0] is not None and scores[1] is not None and len(indices):
+        if len(scores) == 2 and len(indices):
             ranks = [np.ceil(expected_ranks(group_scores)[indices]).astype(np.int64) - 1 for group_scores in scores]
             np.add.at(moved, (ranks[0], ranks[1]), 1)
     return moved
