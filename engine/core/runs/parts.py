@@ -308,13 +308,19 @@ def read_part(path: Path, columns: Sequence[str] | None = None) -> pa.Table | No
     status = path.stat()
     # A file that has only just been written may change again under the same time.
     is_kept = status.st_size <= _SMALL and time.time_ns() - status.st_mtime_ns > _SETTLED_NS
-    decode = _decoded if is_kept else _decoded.__wrapped__
-    return decode(path, status.st_mtime_ns, status.st_size, status.st_ino)
+    if not is_kept:
+        return _decoded(path, columns)
+    table = _kept(path, status.st_mtime_ns, status.st_size, status.st_ino)
+    return table if table is None or columns is None else table.select([name for name in table.schema.names if name in columns])
 
 
-@lru_cache(maxsize=2048)
-def _decoded(path: Path, *version: int) -> pa.Table | None:
+@lru_cache(maxsize=256)
+def _kept(path: Path, *version: int) -> pa.Table | None:
     """Return the rows of a part in this version; tables and pages of a run read small parts up to ten times."""
+    return _decoded(path, None)
+
+
+def _decoded(path: Path, columns: Sequence[str] | None) -> pa.Table | None:
     content = path.read_bytes()
     try:
         with pq.ParquetFile(io.BytesIO(content), page_checksum_verification=True) as file:
