@@ -65,6 +65,10 @@ NUM_SHOWN, NUM_SEARCHED = 20, 10
 """Contexts of a rule, and of a method on a ranker, in the viewer."""
 _MOST_DRAFTS = 200
 """Contexts of a rule that wait for the choice of those that are shown."""
+_MOST_CANDIDATES = 12
+"""Candidates of a context in the viewer, the first by their rank after the attack, beside those that were changed."""
+_MOST_TICKS = 12
+"""Ranks that an axis names one by one; of more it names some, and dots are drawn as a picture."""
 _MOST_WORDS = 8
 """Words of a reply whose importance is shown."""
 _STEPS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000)
@@ -204,12 +208,18 @@ class Rankings(_OfContexts):
                     if len(drafts[rule]) > _MOST_DRAFTS:
                         drafts[rule] = _first_shown(drafts[rule])
         for rule, of_rule in drafts.items():
-            yield rule, _with_example(list(map(_item, _first_shown(of_rule))))
+            yield rule, _with_example(list(map(item_of, _first_shown(of_rule))))
 
 
 def _first_shown(drafts: Sequence[AttackedContext]) -> list[AttackedContext]:
     """Return the contexts that the viewer shows: those that fooled the first ranker first, else by chance."""
     return sorted(drafts, key=lambda draft: (not draft.fooled, stable_hash("report", str(draft.row["item_key"]))))[:NUM_SHOWN]
+        ranked = run.read(RankedRows)
+        for rule in ranked.rules if run.metrics else ():
+            changed = (number for number in range(len(ranked.rows)) if ranked.changed[number, rule])
+            drafts = [draft for number in changed if (draft := drafted(run, number, rule)) is not None]
+            drafts.sort(key=lambda draft: (not draft.fooled, stable_hash("report", str(draft.row["item_key"]))))
+            yield rule, _with_example(list(map(item_of, drafts[:NUM_SHOWN])))
 
 
 def _named(run: Run) -> list[str]:
@@ -278,8 +288,11 @@ def draw_movement(counts: np.ndarray, axes: Axes) -> None:
     before, after = np.nonzero(counts)
     axes.grid(True)
     axes.plot([1, size], [1, size], color=MUTED, linewidth=0.8, linestyle=(0, (4, 3)))
-    axes.scatter(after + 1, before + 1, s=_LARGEST * shares[before, after], color=SERIES[1], linewidths=0)
-    ticks, ends = range(1, size + 1), (0.4, size + 0.6)
+    is_large = size > _MOST_TICKS
+    areas = _LARGEST * shares[before, after]
+    axes.scatter(after + 1, before + 1, s=areas, color=SERIES[1], linewidths=0, rasterized=is_large)
+    ticks = np.linspace(1, size, 6).round().astype(int) if is_large else np.arange(1, size + 1)
+    ends = (0.4, size + 0.6)
     axes.set(xlim=ends, ylim=ends[::-1], xticks=ticks, yticks=ticks, xlabel="rank after", ylabel="rank before")
 
 
@@ -347,20 +360,26 @@ def example(run: Run, number: int, rule: str) -> Item | None:
     """Return a context under one rule as an item; None if `drafted` has none."""
     draft = drafted(run, run.done[number], rule)
     return None if draft is None else _item(draft)
+    draft = drafted(run, number, rule)
+    return None if draft is None else item_of(draft)
 
 
-def _item(draft: AttackedContext) -> Item:
+def item_of(draft: AttackedContext) -> Item:
     """Return an attacked context, candidates by their rank after the attack by the first ranker."""
     row, about, num = draft.row, draft.about, draft.num_changed
     first, (before, after) = next(iter(draft.ranks.items()))
     moved = _rank_change(before[about], after[about])
     badge = [(f"rank {moved}", not draft.fooled), (f"{num} {'word' if num == 1 else 'words'} changed", None)]
     candidates = []
-    for index in sorted(range(len(after)), key=lambda index: (after[index], index)):
+    by_rank = sorted(range(len(after)), key=lambda index: (after[index], index))
+    # Of a whole pool the first ranks, and those that the item is about.
+    kept = {*by_rank[:_MOST_CANDIDATES], about, *list(draft.changed)[:_MOST_CANDIDATES]}
+    for index in filter(kept.__contains__, by_rank):
         text = row["candidates"][index]
         heading = f"{'right' if row['labels'][index] else 'wrong'}{', changed' * (index in draft.changed)}"
         words = marked(pieces(spans_of_words(text, draft.changed.get(index, text)), "before", "after"))
         candidates.append((heading, words, *(_rank_change(old[index], new[index]) for old, new in draft.ranks.values())))
+    num_left = len(after) - len(candidates)
     return Item(
         kind="context",
         key=str(row["item_key"]),
@@ -370,6 +389,7 @@ def _item(draft: AttackedContext) -> Item:
                 badges([*badge, *((remark, None) for remark in draft.remarks)]),
                 paragraphs(draft.turns),
                 sides(["candidate", *(f"rank by {ranker}" for ranker in draft.ranks)], candidates),
+                *([paragraphs([line("{} more candidates", f"{num_left:,}")])] if num_left else []),
                 _importance(row, first, about),
             ]
         ),
@@ -530,7 +550,7 @@ def search_item(row: Row, search: Row) -> Item:
     remarks = [f"{queries:,} {'query' if queries == 1 else 'queries'}", *[", ".join(search["moves"])] * bool(search["moves"])]
     ranks = {search["model"]: (expected_ranks(scores), expected_ranks(after))}
     fooled = search["status"] == "success"
-    return _item(AttackedContext(row, {edited: search["text"]}, ranks, edited, fooled, search["num_changed"], remarks))
+    return item_of(AttackedContext(row, {edited: search["text"]}, ranks, edited, fooled, search["num_changed"], remarks))
 
 
 class HardenedRankers(Hardenings):

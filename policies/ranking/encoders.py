@@ -325,6 +325,8 @@ class BiEncoder(LimitedRanker):
         self._longest = _most_tokens(tokenizer, model, longest)
         self._num_marks = tokenizer.num_special_tokens_to_add()
         self._read_context = lru_cache(maxsize=_NUM_KEPT)(self._newest)
+        # A pool is the same for all contexts.
+        self._size_of_reply = lru_cache(maxsize=_NUM_KEPT)(lambda reply: self._size(self._prompts[1] + detokenise(reply)))
         self._kept: dict[str, Tensor] = {}
         self._kept_replies: dict[str, Tensor] = {}
         self._ids: dict[str, int] = {}
@@ -344,7 +346,7 @@ class BiEncoder(LimitedRanker):
 
     def unread(self, context: Context, candidates: Sequence[Utterance]) -> Unread:
         """Return how many turns are left out or cut, and how many replies lose their end."""
-        shortened = sum(self._size(self._prompts[1] + detokenise(reply)) > self._longest for reply in candidates)
+        shortened = sum(self._size_of_reply(reply) > self._longest for reply in candidates)
         return Unread(self._read_context(context).num_unread, shortened)
 
     def cosines(self, text: str, texts: Sequence[str]) -> list[float]:

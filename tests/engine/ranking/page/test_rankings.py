@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from matplotlib.figure import Figure
 
 from parley.engine.core.page.content import Item, Report, Run, Verdict
 from parley.engine.core.page.page import collect_run, headed_tables
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.ranking.metrics.ranking import RankedRows, ranking_metrics
 from parley.engine.ranking.metrics.searched import expected_ranks, rank_movement
-from parley.engine.ranking.page import NUM_SHOWN, Rankings, example
+from parley.engine.ranking.page import NUM_SHOWN, AttackedContext, Rankings, draw_movement, example, item_of
 from parley.engine.ranking.verbs.config import RankingConfig
 from parley.engine.ranking.verbs.prepared import ERRORS, RANKING
 from parley.engine.ranking.verbs.ranking import EVALUATE_RANKING, NUM_CONTEXTS, RANKERS, RULES, SEVERAL, SIZE
@@ -183,3 +184,22 @@ def test_a_run_becomes_a_section(tmp_path: Path) -> None:
 def test_a_run_without_rows_has_no_section(tmp_path: Path) -> None:
     RunFolder.open(tmp_path, RankingConfig(), job=EVALUATE_RANKING.name, schema=RANKING).close()
     assert collect_run(tmp_path).found == {}
+
+
+def test_of_a_pool_the_viewer_shows_the_first_ranks_and_those_that_it_is_about() -> None:
+    num, right = 600, 40
+    labels = [index == right for index in range(num)]
+    row = {"item_key": "test-1", "context": ["a question"], "candidates": [f"reply {index}" for index in range(num)]}
+    ranks = np.arange(1, num + 1, dtype=np.float64)
+    draft = AttackedContext(row | {"labels": labels}, {300: "reply x"}, {"mine": (ranks, ranks)}, right, False, 1)
+    item = item_of(draft)
+    headings = candidates(item)
+    assert len(headings) == 14
+    assert [heading for heading, *_ in headings[-2:]] == ["right", "wrong, changed"]
+    assert "586 more candidates" in shown(item)
+    counts = np.zeros((num, num), dtype=np.int64)
+    counts[np.arange(num), np.arange(num)[::-1]] = 1
+    axes = Figure().subplots()
+    draw_movement(counts, axes)
+    assert len(axes.get_xticks()) == 6
+    assert axes.collections[0].get_rasterized()
