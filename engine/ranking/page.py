@@ -214,12 +214,6 @@ class Rankings(_OfContexts):
 def _first_shown(drafts: Sequence[AttackedContext]) -> list[AttackedContext]:
     """Return the contexts that the viewer shows: those that fooled the first ranker first, else by chance."""
     return sorted(drafts, key=lambda draft: (not draft.fooled, stable_hash("report", str(draft.row["item_key"]))))[:NUM_SHOWN]
-        ranked = run.read(RankedRows)
-        for rule in ranked.rules if run.metrics else ():
-            changed = (number for number in range(len(ranked.rows)) if ranked.changed[number, rule])
-            drafts = [draft for number in changed if (draft := drafted(run, number, rule)) is not None]
-            drafts.sort(key=lambda draft: (not draft.fooled, stable_hash("report", str(draft.row["item_key"]))))
-            yield rule, _with_example(list(map(item_of, drafts[:NUM_SHOWN])))
 
 
 def _named(run: Run) -> list[str]:
@@ -359,8 +353,6 @@ def drafted(run: Run, row: Row, rule: str) -> AttackedContext | None:
 def example(run: Run, number: int, rule: str) -> Item | None:
     """Return a context under one rule as an item; None if `drafted` has none."""
     draft = drafted(run, run.done[number], rule)
-    return None if draft is None else _item(draft)
-    draft = drafted(run, number, rule)
     return None if draft is None else item_of(draft)
 
 
