@@ -14,7 +14,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache, lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -134,9 +134,7 @@ class AdaptedChatModel(LocalChatModel):
             return super()._answers_scored(before, replies)
 
 
-@lru_cache(maxsize=2)
-def _shared(folder: Path, settings: ChatModelSettings) -> SharedBase:
-    return SharedBase(load_local(f"{HUGGING_FACE}{folder}", settings), folder)
+_bases: dict[tuple[Path, ChatModelSettings], SharedBase] = {}
 
 
 def shared_base(base: str, settings: ChatModelSettings) -> SharedBase:
@@ -154,7 +152,9 @@ def shared_base(base: str, settings: ChatModelSettings) -> SharedBase:
     folder = model_inside(folder_of(base)).resolve()
     if is_adapter_alone(folder):
         raise ConfigError("an adapter is no base", where=base, fix="name the base that it was trained on")
-    shared = _shared(folder, settings)
+    if (folder, settings) not in _bases:
+        _bases[folder, settings] = SharedBase(load_local(f"{HUGGING_FACE}{folder}", settings), folder)
+    shared = _bases[folder, settings]
     if not shared.tokenizer.chat_template:
         fix = "name a model that was tuned to chat, or write a chat_template into its tokenizer_config.json"
         raise ConfigError("the base has no chat template, so it knows no seats", where=base, fix=fix)

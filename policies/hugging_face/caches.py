@@ -201,7 +201,10 @@ class KeptReadings:
             read = self._model(input_ids=beginning, use_cache=True, **logits_of_last(self._model, 1))
             self.keep([rows[0][:shared].tolist()], read.past_key_values, torch.ones_like(beginning))
             matches = [self._longest(row) for row in rows]
-        if again := self._repeated(prompts, [known for _, known in matches]):
+        counts, left = Counter(map(tuple, prompts)), {}
+        for prompt, (_, known) in zip(prompts, matches, strict=True):
+            left[tuple(prompt)] = len(prompt) - 1 - known
+        if again := [list(text[:-1]) for text, count in counts.items() if count > 1 and left[text] > _PROMPT]:
             self._read(again)
             matches = [self._longest(row) for row in rows]
         longest = max(known for _, known in matches)
@@ -222,12 +225,6 @@ class KeptReadings:
                 sides.append(filled_BHPD)
             cache.update(*sides, number)
         return cache, [known for _, known in matches]
-
-    def _repeated(self, prompts: Sequence[Sequence[int]], known: Sequence[int]) -> list[list[int]]:
-        """Return the texts that several rows have, without their last token, of which much is left to read."""
-        counts = Counter(map(tuple, prompts))
-        left = {tuple(prompt): len(prompt) - 1 - num for prompt, num in zip(prompts, known, strict=True)}
-        return [list(text[:-1]) for text, count in counts.items() if count > 1 and left[text] > _PROMPT]
 
     def _read(self, texts: Sequence[Sequence[int]]) -> None:
         """Read different texts side by side, from where they are known, and keep them."""
@@ -258,7 +255,10 @@ class KeptReadings:
             self._kept.pop(key, None)
             self._kept[key] = [(layer.keys[row][:, places], layer.values[row][:, places]) for layer in layers]
             self._ids[key] = np.asarray(key)
-        while len(self._kept) > 1 and self._num_bytes() > self._most_bytes:
+        while (
+            len(self._kept) > 1
+            and sum(side.nbytes for text in self._kept.values() for sides in text for side in sides) > self._most_bytes
+        ):
             oldest = next(iter(self._kept))
             del self._kept[oldest], self._ids[oldest]
 
@@ -272,9 +272,6 @@ class KeptReadings:
 
     def _weights_version(self) -> int:
         return sum(parameter._version for parameter in self._model.parameters())
-
-    def _num_bytes(self) -> int:
-        return sum(side.nbytes for layers in self._kept.values() for sides in layers for side in sides)
 
 
 def _num_common(first: np.ndarray, second: np.ndarray) -> int:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +74,7 @@ class ChatReinforceAlgorithmConfig(ReproducibleConfig):
         # Runners and learner elsewhere compare it with theirs.
         self.driver = own_identity()
         role = NAMES[spec.side]
-        self.multi_agent(policies=[role], policy_mapping_fn=partial(_always, role), policies_to_train=[role])
+        self.multi_agent(policies=[role], policy_mapping_fn=lambda *_, **__: role, policies_to_train=[role])
         module = RLModuleSpec(module_class=AdapterModule, model_config={"spec": spec})
         self.rl_module(rl_module_spec=MultiRLModuleSpec(rl_module_specs={role: module}))
         self.training(lr=reinforce.learning_rate, grad_clip=reinforce.clip, grad_clip_by="global_norm")
@@ -92,10 +91,6 @@ class ChatReinforceAlgorithmConfig(ReproducibleConfig):
         spec = rl_module_spec or self.get_multi_rl_module_spec(env=env, spaces=spaces)
         with learner_errors():
             return DialogueLearnerGroup(config=self.copy(), module_spec=spec, placement_group=placement_group)
-
-
-def _always(role: str, *_: Any, **__: Any) -> str:
-    return role
 
 
 class ChatReinforce(DistributedAlgorithm):

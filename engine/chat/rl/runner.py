@@ -233,8 +233,11 @@ class ChatRunner(ReproducibleRunner):
         ]
         seeds = [derive_seed(spec.seed, "training dialogue", dialogue.number) for dialogue in dialogues]
         game = SecretGame(scenarios, seeds, [dialogue.opponent != USER for dialogue in dialogues], spec.rules)
+        for name in {dialogue.opponent for dialogue in dialogues} - {USER, *self._opponents}:
+            seat = {"device": spec.seat.device, "seat": spec.seat, "answers": None}
+            self._opponents[name] = make_secret_player(name, 1 - spec.side, rule.temperature, **seat)
         met = {
-            game.view(row, 1 - spec.side).seed: self._opponent(dialogue.opponent)
+            game.view(row, 1 - spec.side).seed: self._opponents[dialogue.opponent]
             for row, dialogue in enumerate(dialogues)
             if dialogue.opponent != USER
         }
@@ -244,13 +247,6 @@ class ChatRunner(ReproducibleRunner):
             dialogue.number: _row(game, row, spec.side, learner.turns.get(game.view(row, spec.side).seed, []))
             for row, dialogue in enumerate(dialogues)
         }
-
-    def _opponent(self, name: str) -> SecretPlayer:
-        if name not in self._opponents:
-            spec, rule = self.config.spec, self.config.reinforce
-            seat = {"device": spec.seat.device, "seat": spec.seat, "answers": None}
-            self._opponents[name] = make_secret_player(name, 1 - spec.side, rule.temperature, **seat)
-        return self._opponents[name]
 
 
 def _row(game: SecretGame, row: int, side: int, turns: Sequence[OwnTurn]) -> dict[str, Any]:

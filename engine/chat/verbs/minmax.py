@@ -41,7 +41,7 @@ from parley.engine.chat.verbs.chat_rl import NOBODY, TRAIN_CHAT_RL, TrainChatRlC
 from parley.engine.chat.verbs.train_chat import TRAIN_CHAT, TrainChatConfig, chat_recipe
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.stats.known import KnownAdversaries, best_index
-from parley.engine.core.stats.statistics import Estimate, clustered_rate, rate_difference
+from parley.engine.core.stats.statistics import Estimate, Row, clustered_rate, rate_difference
 from parley.engine.core.verbs.campaign import CONTROL, START, CampaignAdapter, CampaignConfig, CampaignJob
 from parley.engine.core.verbs.campaign import RESULT as AFTER
 from parley.engine.core.verbs.composite import Stage, run_stages
@@ -130,9 +130,7 @@ class ChatCampaign(CampaignAdapter[HardenChatConfig]):
     def measured(self, number: int) -> dict[str, Estimate]:
         stage = RunFolder.load(self.path / self.match(number))
         known = [self.attacker(index) for index in range(number + 1)]
-        metrics = defence_metrics(
-            stage.read_rows().to_pylist(), self._label(self.model(number)), [*SCRIPTED, *known], SCRIPTED, known[-1]
-        )
+        metrics = defence_metrics(stage.rows(), self._label(self.model(number)), [*SCRIPTED, *known], SCRIPTED, known[-1])
         return {name: metrics[name] for name in ROUND_METRICS if name in metrics}
 
     def payoffs(self, number: int, run: RunFolder, reporter: Reporter) -> np.ndarray:
@@ -140,7 +138,7 @@ class ChatCampaign(CampaignAdapter[HardenChatConfig]):
         name = f"{number:02d}-payoffs"
         match = self._match(models, known, derive_seed(self.config.seed, "payoffs"))
         run_stages({name: (EVALUATE_SECRET, match)}, self.path, reporter)
-        rows = RunFolder.load(self.path / name).read_rows().to_pylist()
+        rows = RunFolder.load(self.path / name).rows()
         return np.stack([lost_words(rows, self._label(model), known) for model in models], axis=1)
 
     def last(self, best: int) -> dict[str, Stage]:
@@ -193,7 +191,7 @@ class ChatCampaign(CampaignAdapter[HardenChatConfig]):
             met_rows, model = (
                 (rows, defenders[target])
                 if isinstance(target, str)
-                else (RunFolder.load(self.path / self.match(target)).read_rows().to_pylist(), self.model(target))
+                else (RunFolder.load(self.path / self.match(target)).rows(), self.model(target))
             )
             said_GA = lost_words(met_rows, self._label(model), [attacker, start])
             learned[attacker], gained[attacker] = rate_difference(*said_GA.T), clustered_rate(said_GA[:, 0])
@@ -245,9 +243,8 @@ class ChatCampaign(CampaignAdapter[HardenChatConfig]):
         """Return the labels of all known attackers in the last match."""
         return [*SCRIPTED, self._label(self._first_attacker), *self._known(best)]
 
-    def _final(self) -> list[dict[str, Any]]:
-        rows: list[dict[str, Any]] = RunFolder.load(self.path / FINAL).read_rows().to_pylist()
-        return rows
+    def _final(self) -> Sequence[Row]:
+        return RunFolder.load(self.path / FINAL).rows()
 
     def _label(self, model: str) -> str:
         config = SecretConfig(defenders=model if model == self.config.base else f"{HUGGING_FACE}{model}")

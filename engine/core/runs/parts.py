@@ -310,14 +310,8 @@ def read_part(path: Path, columns: Sequence[str] | None = None) -> pa.Table | No
     is_kept = status.st_size <= _SMALL and time.time_ns() - status.st_mtime_ns > _SETTLED_NS
     if not is_kept:
         return _decoded(path, columns)
-    table = _kept(path, status.st_mtime_ns, status.st_size, status.st_ino)
+    table = _KEPT(path, status.st_mtime_ns, status.st_size, status.st_ino)
     return table if table is None or columns is None else table.select([name for name in table.schema.names if name in columns])
-
-
-@lru_cache(maxsize=256)
-def _kept(path: Path, *version: int) -> pa.Table | None:
-    """Return the rows of a part in this version; tables and pages of a run read small parts up to ten times."""
-    return _decoded(path, None)
 
 
 def _decoded(path: Path, columns: Sequence[str] | None) -> pa.Table | None:
@@ -330,6 +324,10 @@ def _decoded(path: Path, columns: Sequence[str] | None) -> pa.Table | None:
     except Exception:  # Where the damage lies decides what Arrow raises: its own errors, OSError, UnicodeDecodeError.
         return None
     return table
+
+
+# Tables and pages of a run read small parts up to ten times; a part is known by its time, size and number.
+_KEPT = lru_cache(maxsize=256)(lambda path, *version: _decoded(path, None))
 
 
 def count_part(path: Path) -> Outcomes:
