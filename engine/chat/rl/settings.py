@@ -21,7 +21,7 @@ from parley.envs.core.config import (
 class ChatReinforceConfig(Configuration):
     """The learning rule: REINFORCE over whole conversations, with a baseline from the same scenario."""
 
-    topic: ClassVar[str] = "train chat"
+    topic: ClassVar[str] = "train chat-rl"
 
     updates: NonNegativeInt = 0
     """Gradient steps; 0 learns nothing by reinforcement."""

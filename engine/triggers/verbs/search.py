@@ -36,6 +36,7 @@ from parley.engine.triggers.metrics.hits import (
     JUDGE_ANSWERS,
     JUDGE_NO_REPLY,
     JUDGE_UNPARSABLE,
+    LEAST_LOSS,
     PROJECTED,
     REFUSED,
     SAMPLED,
@@ -540,7 +541,7 @@ class Search(Job[TriggerConfig, SearchPlan, SearchPlan]):
         )
         typed += [SAMPLED] if typed and config.success.samples else []
         typed += [JUDGE_ANSWERS, JUDGE_UNPARSABLE, JUDGE_NO_REPLY] if typed and config.success.judge else []
-        return [*(f"{HIT_RATE}{kind.name}" for kind in kinds), *typed, *COST_METRICS]
+        return [*(f"{prefix}{kind.name}" for prefix in (HIT_RATE, LEAST_LOSS) for kind in kinds), *typed, *COST_METRICS]
 
     def present(self, result: Result, run: RunFolder) -> Result:
         """Show the run with the meaning of its metrics, and the best typed inputs."""

@@ -34,7 +34,8 @@ def test_a_search_prints_its_metrics_and_resumes_by_its_folder(parley: Parley, m
     assert outcome.status == 0, outcome.err
     printed = json.loads(outcome.out)
     types = ["o-greedy"] + [f"{io}-sample-{kind}-k{k}" for io in ("o", "io") for kind in ("min", "avg") for k in (1, 2)]
-    assert list(printed["metrics"]) == [f"hit_rate.{kind}" for kind in types] + list(COST_METRICS)
+    rates = [f"{prefix}.{kind}" for prefix in ("hit_rate", "least_loss") for kind in types]
+    assert list(printed["metrics"]) == rates + list(COST_METRICS)
     assert all(set(parts) == {"value", "low", "high", "n"} for parts in printed["metrics"].values())
     assert "5 few" in outcome.err
     assert "1 targets of 'wishes' hold words outside the vocabulary (" in outcome.err

@@ -37,7 +37,7 @@ from tests.engine.core.verbs.made_up import training as against
 
 pytestmark = pytest.mark.ray
 
-STEEP = replace(REINFORCE, learning_rate=0.3)
+STEEP = replace(REINFORCE, learning_rate=0.35)
 """A rate at which the small network's perplexity goes from 262 to 272 in one update, and above 600 in the second."""
 STATM = Path("/proc/self/statm")
 
@@ -120,15 +120,15 @@ def test_mistakes_are_named_and_no_run_is_made(
 def test_a_language_that_is_lost_is_an_error_and_not_saved(
     tmp_path: Path, root: Path, trainee: Path, adversaries: str, ray_session: RaySession
 ) -> None:
-    asked = hardening(root, trainee, adversaries, reinforce=STEEP, perplexity_limit=1.5)
+    asked = hardening(root, trainee, adversaries, reinforce=STEEP, perplexity_limit=2.0)
     for _ in range(2):
         # The second time it goes on from the state that was saved last.
-        with pytest.raises(DivergenceError, match=r"losing its language(.|\n)*update 2(.|\n)*the limit is 393"):
+        with pytest.raises(DivergenceError, match=r"losing its language(.|\n)*update 2(.|\n)*the limit is 524"):
             TRAIN_TARGET.run(asked, tmp_path / "run", Silent())
     run = RunFolder.load(tmp_path / "run")
     measured = [(event["number"], event["perplexity"]) for event in run.events() if event["kind"] == "language"]
     assert [number for number, _ in measured] == [1, 2, 2]
-    assert measured[0][1] < 393 < measured[1][1] == measured[2][1]
+    assert measured[0][1] < 524 < measured[1][1] == measured[2][1]
     _, counters = load_state(tmp_path / "run" / STATE)
     assert counters["iteration"] == 1
     assert run.summary() is None
