@@ -152,7 +152,7 @@ def test_a_run_becomes_a_section(tmp_path: Path) -> None:
     assert (data.title, data.lead, [*data.found]) == ("robust", "Two examples.", ["robustness"])
     (found,) = data.found["robustness"]
     assert (found.heading, found.description, found.summary[STRATEGIES]) == ("robust", "", EXPECTED)
-    assert found.rows == rows
+    assert list(found.rows) == rows
     assert [*found.tables] == ["Activity and entity F1", "Change and similarity"]
     assert "Perturbations" in page_of(data)
 
