@@ -80,8 +80,8 @@ JOURNEYS = {
         "evaluate ranking --corpus helpdesk --model tfidf --limit 20 --run FOLDER/run",
         ("policies/ranking/ranker.py", "score_all"),
         16,
-        150,
-        150,
+        151,
+        151,
     ),
     "negotiate": Journey(
         "selfplay --dialogues 20 --run FOLDER/run", ("envs/negotiation/scripted/bargainers.py", "speak"), 16, 92, 95
