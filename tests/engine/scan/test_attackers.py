@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.scan.attackers.attacker import (
@@ -381,3 +383,21 @@ def test_turns_know_their_conversation() -> None:
     second = AttackTurn(1, "c", Answer("", "content_filter"), 0.0, None, first)
     assert [message.content for message in second.chat] == ["a", "b", "c", "(filtered)"]
     assert (first.grade, second.grade, second.refused) == (5, 1, True)
+
+
+def test_no_attack_says_itself_what_the_example_forbids() -> None:
+    root = Path(__file__).parents[3]
+    sources = [
+        root / "engine/scan/templates.yaml",
+        root / "engine/scan/harmless.txt",
+        *(root / "engine/scan/attackers").iterdir(),
+    ]
+    texts = {path.name: path.read_text(encoding="utf-8") for path in sources if path.is_file()}
+    assert {"shots.yaml", "scripted.py", "templates.yaml"} <= set(texts)
+    prompts = yaml.safe_load((root / "examples/attackers.yaml").read_text(encoding="utf-8"))["prompts"]
+    forbidden = {
+        value if kind == "pattern" else re.escape(value) for prompt in prompts for kind, value in prompt["must_not"].items()
+    }
+    assert len(forbidden) == 5
+    # A target that repeats its message would break the rule without any success of the attack.
+    assert not [(name, words) for name, text in texts.items() for words in forbidden if re.search(words, text, re.IGNORECASE)]
