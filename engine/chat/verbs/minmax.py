@@ -304,11 +304,11 @@ def rloo() -> HardenChatConfig:
 
 
 def quick() -> HardenChatConfig:
-    """Harden for one round of 3 updates a side; its figures mean little."""
-    rule = ChatReinforceConfig(updates=3, scenarios=4)
+    """Harden for one round of 2 updates a side, in minutes (SmolLM2-135M); its figures mean nothing."""
+    rule = ChatReinforceConfig(updates=2, scenarios=2, tries=2)
     fit = replace(chat_recipe(), max_epochs=1)
     rules = SecretRules(max_messages=2)
-    return HardenChatConfig(rounds=1, dialogues=40, scenarios=20, rules=rules, fit=fit, attack=rule, defence=rule)
+    return HardenChatConfig(rounds=1, dialogues=20, scenarios=4, rules=rules, fit=fit, attack=rule, defence=rule)
 
 
 class MinMaxChat(CampaignJob[HardenChatConfig]):
