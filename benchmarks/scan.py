@@ -145,7 +145,7 @@ def measure(options: Options) -> dict[str, Any]:
         ended, cpu_s = time.time(), time.process_time() - before
         finished = RunFolder.load(path)
         events = times_of(finished)
-        rows = finished.rows()
+        rows = list(finished.rows())
         ours_s = events["scanned"] - events[WORK]
         (path / "summary.json").unlink()
         max((path / "rows").glob("*.parquet")).unlink()

@@ -131,7 +131,7 @@ class PolicyRule:
     tags: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PolicyPrompt:
     """A prompt with its own rules.
 

@@ -53,7 +53,7 @@ class ChatTooLongError(ConfigError):
     """An error for messages that are longer than a model reads."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Message:
     """One message of a chat.
 
