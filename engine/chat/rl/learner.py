@@ -5,8 +5,8 @@ with the update, and hardly anything is read for padding.
 
     L = (- sum of A log p + kl_weight * sum of KL) / M + supervised_weight * (sum of nll) / M'
 
-over the M own tokens of played conversations and the M' of scripted ones; A is the advantage of the dialogue, and KL(learner ||
-start) is exact over the vocabulary. One M for all rows keeps the gradient that of the mean reward, however long dialogues are.
+over the M own tokens of played conversations and the M' of scripted ones; A is the advantage of the dialogue, p the softmax at the
+temperature of play, and KL(learner || start) is exact over the vocabulary. One M for all rows keeps the gradient that of the mean reward, however long dialogues are.
 
 Shapes: S sequences, T tokens, M own tokens of a piece, V vocabulary.
 """
@@ -126,13 +126,14 @@ class ChatLearner(SeededLearner):
         if kl_weight > 0 and not is_scripted:
             # First: peft takes the gradients off an adapter that is switched off.
             with base.using(self._start), torch.no_grad():
-                start_MV = own_logits(base.model, tokens_ST, own_ST, lengths_S)[0].log_softmax(-1)
+                start_MV = (own_logits(base.model, tokens_ST, own_ST, lengths_S)[0] / self._rule.temperature).log_softmax(-1)
         with base.using(module.adapter), torch.enable_grad():
             logits_MV, targets_M, row_M = own_logits(base.model, tokens_ST, own_ST, lengths_S)
             if is_scripted:
                 nll = F.cross_entropy(logits_MV, targets_M, reduction="sum") / num_scripted
                 return self._rule.supervised_weight * nll, {"supervised_loss": nll.item()}
-            log_probs_MV = logits_MV.log_softmax(-1)
+            # Of what was drawn from: the softmax at the temperature of play.
+            log_probs_MV = (logits_MV / self._rule.temperature).log_softmax(-1)
             said_M = log_probs_MV.gather(1, targets_M[:, None]).squeeze(1)
             loss = -(batch["advantage"][rows].to(device)[row_M] * said_M).sum() / num_played
             known_MV = log_probs_MV.detach()

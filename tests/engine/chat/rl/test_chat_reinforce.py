@@ -122,7 +122,10 @@ def test_the_tries_of_a_scenario_share_it_and_its_opponent(base: str, ray_sessio
         assert row["texts"] == 2
 
 
-def test_the_gradient_is_that_of_the_plain_loss_whatever_the_pieces(base: str, ray_session: RaySession) -> None:
+@pytest.mark.parametrize("temperature", [1.0, 0.5])
+def test_the_gradient_is_that_of_the_plain_loss_whatever_the_pieces(
+    base: str, ray_session: RaySession, temperature: float
+) -> None:
     rng = np.random.default_rng(0)
     played = []
     for length, advantage in ((9, 1.0), (14, -0.5), (6, 0.25)):
@@ -131,7 +134,8 @@ def test_the_gradient_is_that_of_the_plain_loss_whatever_the_pieces(base: str, r
         played.append((rng.integers(5, 60, length).tolist(), own.tolist(), advantage))
     gradients = []
     for at_once in (8, 1):
-        with built(settings(base)) as algorithm, pytest.MonkeyPatch.context() as patch:
+        rule = replace(RULE, temperature=temperature)
+        with built(settings(base, rule=rule)) as algorithm, pytest.MonkeyPatch.context() as patch:
             patch.setattr(ChatReinforceConfig, "rows_at_once", at_once)
             learner = algorithm.learner_group._learner
             columns = {name: torch.from_numpy(value) for name, value in batch_rows(played, SCRIPTED, 0.1).items()}
@@ -145,7 +149,7 @@ def test_the_gradient_is_that_of_the_plain_loss_whatever_the_pieces(base: str, r
                     value.add_(0.3 * torch.randn(value.shape, generator=torch.Generator().manual_seed(number)))
             loss = learner.compute_loss_for_module(module_id="defender", config=None, batch=columns, fwd_out={})
             gradients.append({name: value.grad.clone() for name, value in module.net.items()})
-            plain = plain_loss(module, played)
+            plain = plain_loss(module, played, temperature)
             assert float(loss) == pytest.approx(float(plain.detach()), abs=1e-4)
             wanted = torch.autograd.grad(plain, list(module.net.values()))
             for (name, value), grad in zip(module.net.items(), wanted, strict=True):
@@ -154,21 +158,21 @@ def test_the_gradient_is_that_of_the_plain_loss_whatever_the_pieces(base: str, r
         assert torch.allclose(value, gradients[1][name], atol=1e-5)
 
 
-def plain_loss(module: Any, played: Sequence[tuple[list[int], list[bool], float]]) -> torch.Tensor:
+def plain_loss(module: Any, played: Sequence[tuple[list[int], list[bool], float]], temperature: float) -> torch.Tensor:
     """The loss by its formula, one sequence at a time, without padding."""
     base = module.base
     num_played = sum(sum(own) for _, own, _ in played)
     num_scripted = sum(sum(own) for _, own in SCRIPTED)
     total = torch.zeros(())
 
-    def scores(tokens: list[int]) -> torch.Tensor:
-        return base.model(input_ids=torch.tensor([tokens])).logits[0, :-1].log_softmax(-1)
+    def scores(tokens: list[int], temperature: float) -> torch.Tensor:
+        return (base.model(input_ids=torch.tensor([tokens])).logits[0, :-1] / temperature).log_softmax(-1)
 
     for tokens, own, advantage in played:
         with base.using(""), torch.no_grad():
-            start = scores(tokens)
+            start = scores(tokens, temperature)
         with base.using(module.adapter):
-            now = scores(tokens)
+            now = scores(tokens, temperature)
         for place, mine in enumerate(own[1:]):
             if mine:
                 kl = (now[place].exp() * (now[place] - start[place])).sum()
@@ -178,7 +182,8 @@ def plain_loss(module: Any, played: Sequence[tuple[list[int], list[bool], float]
             for place, mine in enumerate(own[1:]):
                 if mine:
                     total = (
-                        total + 0.1 * F.nll_loss(scores(tokens)[place][None], torch.tensor([tokens[place + 1]])) / num_scripted
+                        total
+                        + 0.1 * F.nll_loss(scores(tokens, 1.0)[place][None], torch.tensor([tokens[place + 1]])) / num_scripted
                     )
     return total
 
