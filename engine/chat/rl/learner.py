@@ -6,8 +6,8 @@ with the update, and hardly anything is read for padding.
     L = (- sum of A log p + kl_weight * sum of KL) / M + supervised_weight * (sum of nll) / M'
 
 over the M own tokens of played conversations and the M' of scripted ones; A is the advantage of the dialogue, p the softmax at
-the temperature of play, and KL(learner || start) is exact over the vocabulary. One M for all rows keeps the gradient that of the
-mean reward, however long dialogues are.
+the temperature of play, and KL(learner || start) is exact over the vocabulary. One M for all rows keeps the gradient that of
+the mean reward, however long dialogues are.
 
 Shapes: S sequences, T tokens, M own tokens of a piece, V vocabulary.
 """
