@@ -26,8 +26,8 @@ from parley.engine.chat.rl.learner import ChatLearner, batch_rows
 from parley.engine.chat.rl.runner import USER, AdapterModule, ChatLearnerSpec, ChatRunner, Dealt
 from parley.engine.chat.rl.settings import ChatReinforceConfig
 from parley.engine.core.ray.identity import own_identity
-from parley.engine.core.rllib.distributed_rollouts import DialogueLearnerGroup, DistributedAlgorithm, learner_errors
-from parley.engine.core.rllib.reproducible import DivergenceError, ReproducibleConfig
+from parley.engine.core.rllib.distributed_rollouts import DistributedAlgorithm, DistributedConfig
+from parley.engine.core.rllib.reproducible import DivergenceError
 from parley.envs.core.seeds import stream
 from parley.envs.secret.game import DEFENDER, NAMES
 
@@ -35,7 +35,7 @@ Scripted = Sequence[tuple[Sequence[int], Sequence[bool]]]
 """Tokens and own marks of scripted dialogues."""
 
 
-class ChatReinforceAlgorithmConfig(ReproducibleConfig):
+class ChatReinforceAlgorithmConfig(DistributedConfig):
     """The configuration of `ChatReinforce`; `conversations()` holds Parley's own settings."""
 
     own_learner, own_module = ChatLearner, AdapterModule
@@ -79,18 +79,6 @@ class ChatReinforceAlgorithmConfig(ReproducibleConfig):
         self.rl_module(rl_module_spec=MultiRLModuleSpec(rl_module_specs={role: module}))
         self.training(lr=reinforce.learning_rate, grad_clip=reinforce.clip, grad_clip_by="global_norm")
         return self
-
-    def build_learner_group(
-        self, *, env: Any = None, spaces: Any = None, rl_module_spec: Any = None, placement_group: Any = None
-    ) -> DialogueLearnerGroup:
-        """Build the learner, in this process or in its own actor.
-
-        Raises:
-            LearnerLostError: its actor died before it was ready.
-        """
-        spec = rl_module_spec or self.get_multi_rl_module_spec(env=env, spaces=spaces)
-        with learner_errors():
-            return DialogueLearnerGroup(config=self.copy(), module_spec=spec, placement_group=placement_group)
 
 
 class ChatReinforce(DistributedAlgorithm):

@@ -35,7 +35,7 @@ from parley.engine.core.ray import ray_internals, session
 from parley.engine.core.ray.pool import BroadcastModels
 from parley.engine.core.ray.ray_internals import actor_state
 from parley.engine.core.ray.worker import capacity
-from parley.engine.core.rllib.reproducible import ReproducibleAlgorithm, ReproducibleRunner
+from parley.engine.core.rllib.reproducible import ReproducibleAlgorithm, ReproducibleConfig, ReproducibleRunner
 from parley.envs.core.errors import ClusterError, ConfigError, ParleyError
 from parley.envs.core.registry import nearest
 
@@ -263,6 +263,22 @@ class DialogueLearnerGroup(LearnerGroup):
                 return False
             time.sleep(0.2)
         return True
+
+
+class DistributedConfig(ReproducibleConfig):
+    """The base of configurations of `DistributedAlgorithm`."""
+
+    def build_learner_group(
+        self, *, env: Any = None, spaces: Any = None, rl_module_spec: Any = None, placement_group: Any = None
+    ) -> DialogueLearnerGroup:
+        """Build the learner, in this process or in its own actor.
+
+        Raises:
+            LearnerLostError: its actor died before it was ready.
+        """
+        spec = rl_module_spec or self.get_multi_rl_module_spec(env=env, spaces=spaces)
+        with learner_errors():
+            return DialogueLearnerGroup(config=self.copy(), module_spec=spec, placement_group=placement_group)
 
 
 def shared_batches(batch: MultiAgentBatch, number: int) -> list[MultiAgentBatch]:

@@ -40,12 +40,11 @@ from ray.rllib.utils.metrics.metrics_logger import MetricsLogger
 
 from parley.engine.core.ray.identity import own_identity
 from parley.engine.core.rllib.distributed_rollouts import (
-    DialogueLearnerGroup,
     DistributedAlgorithm,
+    DistributedConfig,
     StartedSearch,
-    learner_errors,
 )
-from parley.engine.core.rllib.reproducible import ReproducibleConfig, RunningBaseline
+from parley.engine.core.rllib.reproducible import RunningBaseline
 from parley.engine.negotiation.attacks.opponents import OpponentDraw, TrainingRoster, require_enough
 from parley.engine.negotiation.attacks.reinforce import discounted_returns
 from parley.engine.negotiation.attacks.settings import ReinforceConfig
@@ -176,7 +175,7 @@ CALLBACKS = "callbacks"
 """Name of the loggers of callbacks in RLlib's checkpoints."""
 
 
-class DialogueReinforceConfig(ReproducibleConfig):
+class DialogueReinforceConfig(DistributedConfig):
     """The configuration of `DialogueReinforce`; `dialogues()` holds Parley's own settings."""
 
     own_learner, own_module = DialogueLearner, NegotiatorModule
@@ -251,18 +250,6 @@ class DialogueReinforceConfig(ReproducibleConfig):
         if not self.in_evaluation:
             require_acting(self, self.made)
         super().validate()
-
-    def build_learner_group(
-        self, *, env: Any = None, spaces: Any = None, rl_module_spec: Any = None, placement_group: Any = None
-    ) -> DialogueLearnerGroup:
-        """Build the learner, in this process or in its own actor.
-
-        Raises:
-            LearnerLostError: its actor died before it was ready.
-        """
-        spec = rl_module_spec or self.get_multi_rl_module_spec(env=env, spaces=spaces)
-        with learner_errors():
-            return DialogueLearnerGroup(config=self.copy(), module_spec=spec, placement_group=placement_group)
 
 
 def _module_of(first: dict[str, str], agent: str, *_: Any, **__: Any) -> str:
