@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from parley.engine.core.stats.known import EXPLOITABILITY, AdversaryWords, CampaignMetrics, LanguageWatch, Round, best_of
+from parley.engine.core.stats.known import EXPLOITABILITY, AdversaryWords, CampaignMetrics, LanguageWatch, Round
 from parley.engine.core.stats.statistics import (
     FOR_TARGET,
     NOTHING,
@@ -117,7 +117,7 @@ def defence_metrics(
     kept_G = [1 - value for value in any_G.tolist()]
     replies = [row["turns"][1::2] for row in harmless]
     metrics = {
-        EXPLOITABILITY: best_of(said_GA),
+        EXPLOITABILITY: clustered_rate(_to_the_best(said_GA)),
         SCRIPTED: clustered_rate(said_GA[:, [attackers.index(name) for name in scripted]].max(axis=1)),
         SAID: clustered_rate([float(row["spelling"] != "") for row in harmless]),
         USED: clustered_rate(useful),

@@ -75,6 +75,10 @@ def test_the_best_attacker_is_chosen_in_scenarios_that_do_not_measure_it() -> No
     # Scenarios 0 and 2 choose x, for it is first of equals, and 1 and 3 measure it; and the other way round.
     metrics = defence_metrics(rows, "d", ["x", "y"], ["y"], "x")
     assert metrics[EXPLOITABILITY].value == 0.5
+    never = [*said("f", "x", "0000"), *said("f", "y", "0000"), *said("f", "", "0000")]
+    kept = defence_metrics(never, "f", ["x", "y"], ["y"], "x")[EXPLOITABILITY]
+    assert (kept.value, kept.low) == (0, 0)
+    assert kept.high > 0.3, "an interval has a width at 0 %"
     assert metrics["scripted"].value == 0.5
     assert metrics["fresh"].value == 0.5
     assert metrics["usefulness"].value == 0.75
