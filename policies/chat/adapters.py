@@ -47,6 +47,7 @@ class SharedBase:
         self.name, self.model, self.tokenizer, self.folder = plain.name, plain.model, plain.tokenizer, folder
         self.answers_depend_on = plain.answers_depend_on
         self._peft: Any = None
+        self._removed: list[str] = []
 
     def add(self, start: str, settings: LoraSettings, seed: int) -> str:
         """Add an adapter, and return its name.
@@ -70,8 +71,15 @@ class SharedBase:
             self._peft = read_adapter(model, folder, name)
         else:
             self._peft = adapted(model, settings, seed, adapter_name=name)
+        self._peft.set_adapter(name)
+        while self._removed:
+            self._peft.delete_adapter(self._removed.pop())
         self.model.eval()
         return name
+
+    def remove(self, name: str) -> None:
+        """Forget an adapter and its weights when the next one is added; until then nobody may be in the midst of a reading."""
+        self._removed.append(name)
 
     def weights(self, name: str) -> dict[str, nn.Parameter]:
         """Return the weights of an adapter by their names in the model."""

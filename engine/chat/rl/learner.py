@@ -14,6 +14,7 @@ Shapes: S sequences, T tokens, M own tokens of a piece, V vocabulary.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -68,9 +69,11 @@ class ChatLearner(SeededLearner):
             cpus = self.config.num_cpus_per_learner
             torch.set_num_threads(1 if cpus == "auto" else int(cpus))
         super().build()
-        spec = self.config.spec
-        # Always from its folder: a copy of the present weights would move after a resume. A fresh adapter changes nothing.
-        self._start = spec.shared().add(spec.start, spec.lora, spec.seed) if spec.start and self._rule.kl_weight > 0 else ""
+        spec, self._start = self.config.spec, ""
+        if spec.start and self._rule.kl_weight > 0:
+            # Always from its folder: a copy of the present weights would move after a resume. A fresh adapter changes nothing.
+            self._start = spec.shared().add(spec.start, spec.lora, spec.seed)
+            weakref.finalize(self, spec.shared().remove, self._start)
 
     @property
     def _rule(self) -> ChatReinforceConfig:

@@ -11,6 +11,7 @@ new sequence begins.
 from __future__ import annotations
 
 import time
+import weakref
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -74,6 +75,8 @@ class AdapterModule(TorchRLModule):
         # In a tuple, so that torch does not count the base among the weights.
         self._base = (spec.shared(),)
         self.adapter = self.base.add(spec.start, spec.lora, spec.seed)
+        # A campaign builds dozens of modules on one base.
+        weakref.finalize(self, self.base.remove, self.adapter)
         self.net = nn.ParameterDict({name.replace(".", "/"): value for name, value in self.base.weights(self.adapter).items()})
 
     @property

@@ -175,7 +175,7 @@ class TrainChatRl(Job[TrainChatRlConfig, PreparedChatRl, Summary]):
         spec = ChatLearnerSpec(absolute_name(base), start, config.side, config.lora, config.chat, config.rules, config.seed)
         shared = spec.shared()
         if start:
-            shared.add(start, config.lora, config.seed)
+            shared.remove(shared.add(start, config.lora, config.seed))
         for name in opponents:
             make_secret_player(name, 1 - config.side, seat=config.chat)
         scripted: Sequence[Any] = ()

@@ -304,7 +304,7 @@ def rloo() -> HardenChatConfig:
 
 
 def quick() -> HardenChatConfig:
-    """Harden for one round of 2 updates a side, in minutes (SmolLM2-135M); its figures mean nothing."""
+    """Harden for one round of 2 updates a side, for a first look; its figures mean nothing."""
     rule = ChatReinforceConfig(updates=2, scenarios=2, tries=2)
     fit = replace(chat_recipe(), max_epochs=1)
     rules = SecretRules(max_messages=2)

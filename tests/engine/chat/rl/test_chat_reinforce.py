@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -240,3 +241,16 @@ def test_an_adapter_goes_on_from_a_stored_one_and_the_kl_is_to_it(base: str, ray
         algorithm.train()
         assert algorithm.last["kl"] == pytest.approx(0.0, abs=1e-6)
         assert algorithm.last["policy_gradient_loss"] != 0
+
+
+def test_adapters_go_with_the_training_that_made_them(base: str, ray_session: RaySession, tmp_path: Path) -> None:
+    shared = shared_base(base, ChatSeat(batch_size=8))
+    with built(settings(base, ATTACKER, kind=Even)) as algorithm:
+        algorithm.write(tmp_path / "adapter")
+    del algorithm
+    sizes = []
+    for _ in range(3):
+        trained(settings(base, ATTACKER, kind=Even, start=f"hf:{tmp_path / 'adapter'}"), 1)
+        gc.collect()
+        sizes.append(sum(parameter.numel() for parameter in shared.model.parameters()))
+    assert sizes[0] == sizes[1] == sizes[2]
