@@ -150,4 +150,4 @@ def best_single(attacks: Sequence[UnderAttack]) -> Estimate:
     """
     keys = sorted(set.intersection(*(set(attack.keys) for attack in attacks)))
     lost_GA = np.array([[attack.is_lost(key) for attack in attacks] for key in keys])
-    return best_of(lost_GA, [attacks[0].dialogue(key) for key in keys])
+    return best_of(lost_GA, [attacks[0].dialogue(key) for key in keys], clustered_rate)

@@ -312,7 +312,7 @@ class KnownInputs:
             learned={model: rate_difference(by_own[model], empty[model], clusters_T) for model in self.models},
             gained={model: clustered_rate(by_own[model], clusters_T) for model in self.models},
             words=INPUTS,
-            single=[best_of(reached_AT.T.astype(float), clusters_T) for reached_AT in self.reached_MAT],
+            single=[best_of(reached_AT.T.astype(float), clusters_T, clustered_rate) for reached_AT in self.reached_MAT],
         )
 
 

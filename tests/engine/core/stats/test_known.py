@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from parley.engine.core.stats.known import KNOWN, AdversaryWords, KnownAdversaries, known_of
-from parley.engine.core.stats.statistics import Estimate
+import numpy as np
+
+from parley.engine.core.stats.known import KNOWN, AdversaryWords, KnownAdversaries, best_of, known_of
+from parley.engine.core.stats.statistics import Estimate, clustered_rate
 
 GAINED, NONE = Estimate(1.5, 1.0, 2.0, 40), Estimate(0.1, -0.5, 0.7, 40)
 MADE_UP = KnownAdversaries(
@@ -87,3 +89,10 @@ def test_without_trained_adversaries_nothing_is_said_of_what_they_learned() -> N
 
 def test_it_comes_back_from_a_summary_as_it_was() -> None:
     assert KnownAdversaries.from_json(MADE_UP.to_json()) == MADE_UP
+
+
+def test_a_share_that_is_0_in_every_dialogue_has_an_interval() -> None:
+    never = np.zeros((40, 3))
+    share = best_of(never, None, clustered_rate)
+    assert (share.value, share.low) == (0, 0)
+    assert 0.05 < share.high < 0.15
