@@ -10,11 +10,17 @@ r"""A recipe: stages that are verbs with settings, and tables of their metrics b
         columns: {first: {metric: "r@1.${plain.name}.{rule}", form: rate}}
         rows:
           "{rule}": {for: {rule: [clean, iiw]}, stage: ranks}
+    claims:
+      falls:
+        says: replaced words bring the right reply down
+        holds: ranks.iiw.first.high < ranks.clean.first.low
+        fails: ranks.iiw.first.low > ranks.clean.first.low
 
 `${NAME}` stands for a setting of the recipe, `${STAGE.run}` for the run folder of a stage, `${STAGE.name}` for the folder's
 name; `runs` and `names` join all trainings by commas. `for` repeats a stage or a row for all combinations of its values, which
 stand in braces. A stage with `seeds` is trained once for each; stages that use it are repeated with it. A preset is laid over
-the rest of the file, key by key; null removes a key. There are no conditions and no arithmetic.
+the rest of the file, key by key; null removes a key. A claim holds where its condition on metrics of the tables is true, and
+fails where the other one is; both are those of `--fail-if`. There are no other conditions, and no arithmetic.
 """
 
 from __future__ import annotations
@@ -23,7 +29,7 @@ import itertools
 import math
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -32,6 +38,7 @@ import yaml
 from parley.engine.core.tables.table import read_figures
 from parley.engine.core.verbs.catalogue import ENTRIES
 from parley.engine.core.verbs.composite import Stage
+from parley.engine.core.verbs.conditions import FailCondition, parse_conditions
 from parley.engine.core.verbs.job import flat
 from parley.engine.core.verbs.repeated import nth_name
 from parley.engine.core.verbs.trainings import Entry
@@ -43,11 +50,12 @@ from parley.envs.corpora.lines import FileLine, utf8_text
 
 FORMS = ("number", "rate", "share", "count", "perplexity")
 """Forms of a column, as those of a metric."""
-_KEYS = ("title", "description", "settings", "stages", "tables", "presets")
+_KEYS = ("title", "description", "settings", "stages", "tables", "claims", "presets")
 _STAGE_KEYS = ("verb", "preset", "settings", "seeds", "for", "minutes")
 _TABLE_KEYS = ("title", "note", "corner", "published", "columns", "rows")
 _COLUMN_KEYS = ("metric", "heading", "form", "published", "scale")
 _ROW_KEYS = ("label", "stage", "for", "fields", "control", "published", "columns")
+_CLAIM_KEYS = ("table", "says", "for", "holds", "fails", "why")
 _PUBLISHED_KEYS = ("file", "table", "source")
 _NAME = re.compile(r"[A-Za-z0-9][\w-]*")
 _KEY = re.compile(r"[^\s.'\"]+")
@@ -148,6 +156,27 @@ class TableSpec:
 
 
 @dataclass(frozen=True)
+class ClaimSpec:
+    """What a publication claims, with conditions on the metrics of the tables that decide whether it holds here.
+
+    Args:
+        key: its name.
+        table: the published table or figure that claims it, such as "table 3".
+        says: the claim in words.
+        holds: it holds where this is true.
+        fails: its contrary holds where this is true. Where neither is, the intervals are too wide to tell.
+        why: a sentence on the cause, if it fails.
+    """
+
+    key: str
+    table: str
+    says: str
+    holds: FailCondition
+    fails: FailCondition
+    why: str
+
+
+@dataclass(frozen=True)
 class RecipePlan:
     """A checked recipe.
 
@@ -157,6 +186,7 @@ class RecipePlan:
         preset: name of the preset; empty if the file has none.
         stages: the stages by name, each after those that it uses.
         tables: the tables.
+        claims: what the publication claims.
     """
 
     title: str
@@ -164,6 +194,12 @@ class RecipePlan:
     preset: str
     stages: Mapping[str, StageSpec]
     tables: tuple[TableSpec, ...]
+    claims: tuple[ClaimSpec, ...] = ()
+
+    @property
+    def metrics(self) -> list[str]:
+        """The names of all metrics, TABLE.ROW.COLUMN."""
+        return [f"{table.key}.{row.key}.{name}" for table in self.tables for row in table.rows for name in row.metrics]
 
     def planned(self, path: Path, shared: Mapping[str, Any]) -> dict[str, Stage]:
         """Return the job and the configuration of each run, by the name of its folder.
@@ -307,7 +343,7 @@ class _RecipeReader:
         if not stages:
             raise self._error("the recipe has no stages", ("stages",), fix="write stages: NAME: {verb: ...}")
         tables = self._mapping(document.get("tables", {}), ("tables",))
-        return RecipePlan(
+        plan = RecipePlan(
             title=self._text(document.get("title", self._path.stem), ("title",)),
             description=self._text(document.get("description", ""), ("description",)),
             preset=self._preset,
@@ -316,6 +352,7 @@ class _RecipeReader:
                 "title", tuple(self._table(key, value, stages) for key, value in tables.items()), ("tables",)
             ),
         )
+        return replace(plan, claims=self._claims(self._mapping(document.get("claims", {}), ("claims",)), plan.metrics))
 
     def _distinct(self, what: str, parts: tuple[PartT, ...], keys: Keys) -> tuple[PartT, ...]:
         """Return the parts if each is shown under another name."""
@@ -583,6 +620,33 @@ class _RecipeReader:
             rows=tuple(rows.values()),
             source=source,
         )
+
+    def _claims(self, entries: Mapping[str, Any], metrics: Sequence[str]) -> tuple[ClaimSpec, ...]:
+        claims: dict[str, ClaimSpec] = {}
+        for name, value in entries.items():
+            keys = ("claims", name)
+            entry = self._mapping(value, keys)
+            self._require_keys(entry, _CLAIM_KEYS, keys)
+            for full, filled, _ in self._repeated(name, entry, keys):
+                self._require_key(full, keys)
+                if full in claims:
+                    fix = "give each a name of its own, with the names of for: in braces"
+                    raise self._error("two claims have one name", keys, got=full, fix=fix)
+                claims[full] = self._claim(full, filled, keys, metrics)
+        return tuple(claims.values())
+
+    def _claim(self, name: str, entry: Mapping[str, Any], keys: Keys, metrics: Sequence[str]) -> ClaimSpec:
+        texts = {key: self._text(entry.get(key, ""), (*keys, key)) for key in ("table", "says", "holds", "fails", "why")}
+        if absent := next((key for key in ("says", "holds", "fails") if not texts[key]), ""):
+            fix = 'write says: "...", and holds: and fails:, such as "TABLE.ROW.COLUMN.low > 0.5"'
+            raise self._error(f"the claim {name} has no {absent}", (*keys, absent), fix=fix)
+        conditions = {}
+        for key in ("holds", "fails"):
+            try:
+                (conditions[key],) = parse_conditions([texts[key]], known=metrics)
+            except ConfigError as error:
+                raise self._error(error.what, (*keys, key), got=error.got, fix=error.fix) from None
+        return ClaimSpec(name, texts["table"], texts["says"], conditions["holds"], conditions["fails"], texts["why"])
 
     def _require_key(self, name: str, keys: Keys) -> None:
         if not _KEY.fullmatch(name):

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from parley.engine.core.runs.documents import SUMMARY
-from parley.engine.core.runs.run_folder import RunFolder
+from parley.engine.core.runs.run_folder import RunFolder, seconds_of
 from parley.engine.core.stats.statistics import NOTHING, Estimate, Metric
 from parley.engine.core.stats.trainings import TRAININGS, over_trainings
 from parley.engine.core.tables.table import (
@@ -26,22 +26,35 @@ from parley.engine.core.tables.table import (
     WHOLE,
     Column,
     EstimateTable,
+    Form,
+    TableCell,
     TableRow,
     figure,
     metric_table,
     num_measured,
     published_cell,
+    stacked,
 )
 from parley.engine.core.verbs.composite import Composite, Stage, run_stages
+from parley.engine.core.verbs.conditions import decide_all
 from parley.engine.core.verbs.job import TABLE_FILE, Reporter, Result, Silent, Summary, write_tables
-from parley.engine.core.verbs.recipe import RecipePlan, RowSpec, read_recipe
+from parley.engine.core.verbs.recipe import ClaimSpec, RecipePlan, RowSpec, read_recipe
 from parley.envs.core.config import Configuration, NonNegativeInt
 from parley.envs.core.errors import ConfigError, ParleyError
 from parley.envs.core.registry import nearest
 
-FAILED, LAYOUT = "failed", "tables"
-"""Entries of the summary: reasons of failed stages by name, and the layout of the tables."""
+FAILED, LAYOUT, CLAIMS = "failed", "tables", "claims"
+"""Entries of the summary: reasons of failed stages by name, the layout of the tables, and the outcomes of the claims."""
+REPRODUCED, NOT_REPRODUCED, UNDECIDED, UNMEASURED, CONTRADICTORY = (
+    "reproduced",
+    "not reproduced",
+    "undecided",
+    "not measured",
+    "both conditions are true",
+)
+"""Outcomes of a claim. Undecided: the intervals are too wide to tell."""
 _FORMS = {"number": DECIMAL, "rate": THOUSANDTHS, "share": PERCENT, "count": WHOLE, "perplexity": DECIMAL}
+_NAMED = Form(places=3, digits=True, inline=True)
 _MOST_WORDS = 100
 """Characters of a reason in a cell; the note has the whole of it."""
 
@@ -134,12 +147,7 @@ class RecipeJob(Composite[RecipeConfig, PlannedRecipe, PlannedRecipe]):
         return PlannedRecipe(recipe, config, recipe.planned(path, shared))
 
     def metrics_of(self, config: RecipeConfig) -> list[str]:
-        return [
-            f"{table.key}.{row.key}.{name}"
-            for table in self.recipe(config).tables
-            for row in table.rows
-            for name in row.metrics
-        ]
+        return self.recipe(config).metrics
 
     def run(self, config: RecipeConfig, path: Path, reporter: Reporter) -> Result:
         """Run as any job; a dry run shows the plan."""
@@ -211,6 +219,10 @@ class RecipeJob(Composite[RecipeConfig, PlannedRecipe, PlannedRecipe]):
         unfinished = f" {done} of {num} runs are finished." if done < num else ""
         preset = f" Preset {recipe.preset}." if recipe.preset else ""
         extra: dict[str, Any] = {LAYOUT: layout, FAILED: reasons}
+        if recipe.claims:
+            folders = [run.path / folder for spec in recipe.stages.values() for folder in spec.folders]
+            hours = sum(seconds_of(RunFolder.load(path).events()) for path in folders if (path / SUMMARY).is_file()) / 3600
+            extra[CLAIMS] = {"hours": round(hours, 2), "claims": [claim_outcome(claim, metrics) for claim in recipe.claims]}
         extra |= {TRAININGS: trainings} if trainings else {}
         return Summary(recipe.title, f"{recipe.description}{preset} {num} runs.{unfinished}".strip(), metrics, extra)
 
@@ -282,6 +294,28 @@ def _measured(
     return measured, "" if measured else reason, notes
 
 
+def claim_outcome(claim: ClaimSpec, metrics: Mapping[str, Estimate]) -> dict[str, Any]:
+    """Return what a claim says, its outcome, and the figures that decide it.
+
+    Args:
+        claim: the claim.
+        metrics: estimates by "TABLE.ROW.COLUMN".
+    """
+    parts = [claim.holds, claim.fails]
+    names = {part.metric: None for condition in parts for part in condition.figures.values()}
+    measured = {name: metrics.get(name, NOTHING) for name in names}
+    holds, fails = (outcome.holds for outcome in decide_all(parts, metrics))
+    if any(math.isnan(estimate.value) for estimate in measured.values()):
+        outcome = UNMEASURED
+    elif holds and fails:
+        outcome = CONTRADICTORY
+    else:
+        outcome = REPRODUCED if holds else NOT_REPRODUCED if fails else UNDECIDED
+    figures = {name: estimate.to_json() for name, estimate in measured.items()}
+    about = {"key": claim.key, "table": claim.table, "says": claim.says, "outcome": outcome}
+    return about | {"why": claim.why if outcome == NOT_REPRODUCED else "", "figures": figures}
+
+
 def drawn_tables(summary: Mapping[str, Any], metrics: Mapping[str, Estimate]) -> dict[str, EstimateTable]:
     """Return the tables of a summary by heading.
 
@@ -290,7 +324,28 @@ def drawn_tables(summary: Mapping[str, Any], metrics: Mapping[str, Estimate]) ->
         metrics: estimates by "TABLE.ROW.COLUMN".
     """
     trainings = summary.get(TRAININGS, {})
-    return {entry["title"]: _drawn(entry, metrics, trainings) for entry in summary.get(LAYOUT, ())}
+    tables = {entry["title"]: _drawn(entry, metrics, trainings) for entry in summary.get(LAYOUT, ())}
+    return tables | ({"Claims": _drawn_claims(summary[CLAIMS])} if CLAIMS in summary else {})
+
+
+def _drawn_claims(account: Mapping[str, Any]) -> EstimateTable:
+    """Return the claims with their outcomes, as one table."""
+    rows = []
+    for claim in account["claims"]:
+        figures = (_NAMED.cell(Estimate.from_json(values)) for values in claim["figures"].values())
+        shown = stacked(
+            *(TableCell(f"{name} {cell}", *cell.figures) for name, cell in zip(claim["figures"], figures, strict=True))
+        )
+        rows.append((claim["table"] or ABSENT, claim["says"], claim["outcome"], shown, claim["why"] or ABSENT))
+    outcomes = [claim["outcome"] for claim in account["claims"]]
+    counts = ", ".join(f"{outcomes.count(name)} {name}" for name in dict.fromkeys(outcomes))
+    note = (
+        f"{len(outcomes)} claims: {counts}. The runs worked for {account['hours']:.3g} hours. Undecided: intervals are too wide"
+        " to tell. A claim may hold here for another reason than published: read the controls of its table."
+    )
+    return EstimateTable(
+        ("published", "claim", "here", "figures", "why"), tuple(rows), note, ("claim", "here", "figures", "why")
+    )
 
 
 def _drawn(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from pathlib import Path
 
@@ -11,12 +12,19 @@ import pytest
 from parley.engine.core.cli.main import main
 from parley.engine.core.runs.documents import SUMMARY
 from parley.engine.core.runs.run_folder import RunFolder
-from parley.engine.core.stats.statistics import Metric
+from parley.engine.core.stats.statistics import Estimate, Metric
 from parley.engine.core.stats.trainings import over_trainings
 from parley.engine.core.verbs import recipe_job
 from parley.engine.core.verbs.job import Result, Silent
 from parley.engine.core.verbs.recipe import RecipePlan, read_recipe
-from parley.engine.core.verbs.recipe_job import COMPARE_RECIPE, RecipeConfig, RecipeFileConfig, RecipeJob, plan_table
+from parley.engine.core.verbs.recipe_job import (
+    COMPARE_RECIPE,
+    RecipeConfig,
+    RecipeFileConfig,
+    RecipeJob,
+    claim_outcome,
+    plan_table,
+)
 from parley.envs.core.errors import ConfigError, DataError, ParleyError
 from tests.engine.core.verbs.made_up import ROOT, kill_when, start_parley
 
@@ -45,6 +53,14 @@ tables:
     rows:
       "{who}": {for: {who: "${opponents}"}, stage: "{who}", published: {points: 1.5}}
       again: {stage: again, columns: [points], control: true}
+claims:
+  "{who}-agrees":
+    for: {who: "${opponents}"}
+    table: table 1
+    says: "{who} comes to a deal more often than not"
+    holds: gains.{who}.agreed.low > 0.5
+    fails: gains.{who}.agreed.high < 0.5
+    why: nobody knows
 presets:
   small: {}
   large: {settings: {dialogues: 40}, stages: {again: null}, tables: {gains: {rows: {again: null}}}}
@@ -100,6 +116,11 @@ def line_of(error: ParleyError) -> int:
         ("  again: {stage: again,", "  scripted: {stage: again,", "two rows have one name", 23),
         ("  again:\n", "  scripted-2:\n", "two runs would have one folder", 10),
         ("heading: agreement", "heading: points", "two have one heading", 18),
+        ("holds: gains", "hold: gains", "unknown key 'hold', did you mean 'holds'", 29),
+        ("says: ", "says: '' #", "has no says", 28),
+        ("{who}.agreed.low", "{who}.agree.low", "no metric 'gains.scripted.agree', did you mean 'gains.scripted.agreed'", 29),
+        ("agreed.high < 0.5", "agreed.high <", "this is no condition", 30),
+        ('"{who}-agrees"', '"agrees"', "two claims have one name", 25),
         ("title: Who gains more\n", "title: Who gains more\ntitle: again\n", "the key 'title' stands twice", 2),
     ],
 )  # fmt: skip
@@ -197,7 +218,7 @@ def test_tables_have_means_over_trainings_beside_published_figures(tmp_path: Pat
     assert result.metrics["gains.again.points"] == RunFolder.load(tmp_path / "run" / "again").metrics()["advantage"]
     assert "gains.again.agreed" not in result.metrics
     assert {*result.metrics} == {*COMPARE_RECIPE.metrics_of(RecipeFileConfig(recipe=str(file)))}
-    (table,) = result.tables.values()
+    table, claims = result.tables.values()
     assert table.columns == ("adversary", "points", "each training", "points, published", "agreement", "n")
     assert [row[0] for row in table.rows] == ["scripted", "scripted-tough", "again (control)"]
     assert [row[3] for row in table.rows] == ["1.50", "1.50", "–"]
@@ -207,11 +228,41 @@ def test_tables_have_means_over_trainings_beside_published_figures(tmp_path: Pat
     )
     assert f"Of 2 published figures {inside} lie in the interval measured here." in table.note
     assert table.to_markdown() in (tmp_path / "run" / "table.md").read_text(encoding="utf-8")
+    agreed = result.metrics["gains.scripted.agreed"]
+    assert claims.rows[0][:4] == (
+        "table 1",
+        "scripted comes to a deal more often than not",
+        "reproduced" if agreed.low > 0.5 else "undecided",
+        f"gains.scripted.agreed {agreed.value:.3g} [{agreed.low:.3g}, {agreed.high:.3g}]",
+    )
     # The same command does nothing again, and the tables of the recipe may change.
     before = (tmp_path / "run" / "again" / SUMMARY).stat().st_mtime_ns
     write(tmp_path, RECIPE.replace("title: Gains", "title: Points"))
-    assert [*carry_out(file).tables] == ["Points"]
+    assert [*carry_out(file).tables] == ["Points", "Claims"]
     assert (tmp_path / "run" / "again" / SUMMARY).stat().st_mtime_ns == before
+
+
+@pytest.mark.parametrize(
+    ("estimate", "outcome"),
+    [
+        (Estimate(0.6, 0.55, 0.65, 90), "reproduced"),
+        (Estimate(0.4, 0.35, 0.45, 90), "not reproduced"),
+        (Estimate(0.6, 0.45, 0.75, 9), "undecided"),
+        (Estimate(0.6, math.nan, math.nan, 1), "undecided"),
+        (None, "not measured"),
+    ],
+)
+def test_a_claim_is_decided_by_the_ends_of_intervals(tmp_path: Path, estimate: Estimate | None, outcome: str) -> None:
+    claim = read_recipe(write(tmp_path)).claims[0]
+    decided = claim_outcome(claim, {} if estimate is None else {"gains.scripted.agreed": estimate})
+    assert decided["outcome"] == outcome
+    assert decided["why"] == ("nobody knows" if outcome == "not reproduced" else "")
+
+
+def test_a_claim_whose_conditions_contradict_each_other_is_called_so(tmp_path: Path) -> None:
+    file = write(tmp_path, RECIPE.replace("agreed.high < 0.5", "agreed.low > 0.2"))
+    decided = claim_outcome(read_recipe(file).claims[0], {"gains.scripted.agreed": Estimate(0.6, 0.55, 0.65, 90)})
+    assert decided["outcome"] == "both conditions are true"
 
 
 @pytest.mark.ray
@@ -251,7 +302,8 @@ tables:"""
     result = carry_out(write(tmp_path, text))
     assert result.failure.startswith("2 stages failed: broken: no agent is called")
     assert result.failure.endswith("after: not run, because it needs a stage that failed (broken)")
-    (table,) = result.tables.values()
+    table, claims = result.tables.values()
+    assert [row[2] for row in claims.rows] == ["reproduced"]
     assert table.rows[1][0].startswith("broken\nfailed: no agent is called")
     assert table.rows[2][0].startswith("after\nfailed: not run")
     assert table.rows[3][1] != "–"
@@ -310,6 +362,10 @@ def test_the_recipe_of_a_paper_is_whole(paper: str, preset: str) -> None:
     used |= {name for spec in recipe.stages.values() for name in spec.uses}
     assert used == {*recipe.stages}, "every stage is used, or measures a row"
     assert all(any(row.published for row in table.rows) for table in recipe.tables)
+    if preset != "demo":
+        # Each published table that the recipe makes is claimed to say something.
+        numbers = {number for table in recipe.tables for number in re.findall(r"Table (\d+)", table.title)}
+        assert {claim.table.removeprefix("table ") for claim in recipe.claims} == numbers
     if preset == "demo":
         # Nothing is downloaded.
         corpora = {corpus for _, settings in stages.values() if (corpus := getattr(settings, "corpus", ""))}
