@@ -95,6 +95,8 @@ ASIDE = ".writing"
 """The ending of a file that is being written; a process that died may leave one."""
 _WRITER = re.compile(rf"\.(\d+)-(?:([0-9a-f]{{8}})-)?[0-9a-f]{{8}}(?:\.[^.]*)?{re.escape(ASIDE)}$")
 """Pattern of the name of a file that is being written: the number of the process, and its machine, which may be missing."""
+_SAVER = re.compile(r"\.(\d+)()\.(?:partial|old)$")
+"""The same of a checkpoint or state that is being saved or replaced (`policies/core/checkpoint.py`); it names no machine."""
 _DEAD_S = 86400.0
 """Age in seconds from which a file that a process of another machine was writing counts as left behind."""
 
@@ -144,16 +146,17 @@ def whole_file(path: Path, *, durable: bool = True) -> Iterator[BinaryIO]:
 
 
 def leftovers(folder: Path) -> list[Path]:
-    """Return the files of a folder that dead processes left half written."""
-    return [path for path in folder.glob(f"*{ASIDE}") if not _is_being_written(path)]
+    """Return the files and checkpoints of a folder that dead processes left half written."""
+    forms = (f"*{ASIDE}", ".*.partial", ".*.old")
+    return [path for form in forms for path in folder.glob(form) if not _is_being_written(path)]
 
 
 def _is_being_written(aside: Path) -> bool:
-    writer = _WRITER.search(aside.name)
+    writer = _WRITER.search(aside.name) or _SAVER.search(aside.name)
     if writer is None:
         return False
     try:
-        if writer[2] not in (None, _machine()):
+        if writer[2] and writer[2] != _machine():
             # Numbers of processes of another machine, or of another container, mean nothing here.
             return time.time() - aside.stat().st_mtime < _DEAD_S
         os.kill(int(writer[1]), 0)

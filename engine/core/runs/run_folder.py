@@ -28,6 +28,7 @@ import errno
 import json
 import logging
 import os
+import shutil
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, date, datetime
@@ -381,6 +382,7 @@ class RunFolder:
         try:
             mirror = Mirror(path, uri) if (uri := uri_of(path)) is not None else None
             run = cls(path, job, to_dict(config), schema, weights, lock, mirror)
+            run._sweep()
             if (path / CONFIG).is_file():
                 run._resume(resume_safe, type(config))
             else:
@@ -598,6 +600,16 @@ class RunFolder:
         """Return the metrics of the summary, none before there is one. A damaged one raises a `RunError`."""
         return {name: Estimate.from_json(parts) for name, parts in (self.summary() or {}).get("metrics", {}).items()}
 
+    def _sweep(self) -> None:
+        """Delete what dead processes left half written, in the run and in its folders."""
+        with self._saving("the run folder"):
+            for folder in (self.path, *(path for path in self.path.iterdir() if path.is_dir())):
+                for leftover in leftovers(folder):
+                    if leftover.is_dir() and not leftover.is_symlink():
+                        shutil.rmtree(leftover, ignore_errors=True)
+                    else:
+                        leftover.unlink(missing_ok=True)
+
     def _start(self, config_fingerprint: str, day: str) -> None:
         head = make_head(self.path, self.job, self.config, config_fingerprint, self.schema, self.weights)
         with self._saving("the run folder"):
@@ -609,8 +621,6 @@ class RunFolder:
     def _resume(self, resume_safe: Collection[str], kind: type) -> None:
         require_same(self.path, self.job, self.config, self.schema, resume_safe, self.weights, kind)
         with self._saving("the run folder"):
-            for leftover in (path for folder in (".", ROWS, UNFINISHED) for path in leftovers(self.path / folder)):
-                leftover.unlink(missing_ok=True)
             end_last_line(self.path / EVENTS)
         refresh_rows(self.path)
         damaged = [name for name, path in list_parts(self.path / ROWS).items() if not self._load_part(name, path)]

@@ -206,6 +206,7 @@ def run_fit(
         kind: of the events.
     """
     tell_precision(fit, folder, reporter)
+    log_last_epoch(fit, folder, measure, kind)
     if fit.history or fit.batches_done:
         reporter.say(f"resumed after epoch {len(fit.history)}, batch {fit.batches_done}")
     present_epoch = 0
@@ -224,6 +225,27 @@ def run_fit(
         reporter.advance(done)
 
     fit.run(on_epoch, on_batch)
+
+
+def log_last_epoch(
+    fit: FittingLoop[Any, Any, Any, Any],
+    folder: RunFolder,
+    measure: Callable[[], Mapping[str, float]] = dict,
+    kind: str = "epoch",
+) -> None:
+    """Log the last epoch of a resumed fit, if its process died after it saved the state and before it logged the epoch.
+
+    Args:
+        fit: the fit.
+        folder: the run.
+        measure: as in `run_fit`.
+        kind: kind of the events of epochs.
+    """
+    if fit.history and not fit.batches_done:
+        number = fit.history[-1]["number"]
+        if all(event.get("number") != number for event in folder.events() if event["kind"] == kind):
+            fit.validate()
+            folder.event(kind, **fit.history[-1], **measure())
 
 
 def tell_precision(fit: FittingLoop[Any, Any, Any, Any], folder: RunFolder, reporter: Reporter) -> None:

@@ -18,7 +18,7 @@ from parley.engine.core.stats.known import NEGOTIATOR
 from parley.engine.core.stats.statistics import Estimate, count
 from parley.engine.core.verbs.checkpoints import require_device, threads
 from parley.engine.core.verbs.job import Job, Reporter, Summary
-from parley.engine.core.verbs.supervised import EPOCHS, RESUME_SAFE, STATE, SupervisedConfig, tell_precision
+from parley.engine.core.verbs.supervised import EPOCHS, RESUME_SAFE, STATE, SupervisedConfig, log_last_epoch, tell_precision
 from parley.engine.negotiation.attacks.settings import ReinforceConfig
 from parley.engine.negotiation.verbs.agents import require_negotiator
 from parley.envs.core.errors import ConfigError
@@ -250,6 +250,7 @@ class TrainNegotiator(Job[TrainNegotiatorConfig, tuple[TrainNegotiatorConfig, Co
             model = Negotiator(corpus.vocabulary, config.fit.sizes).to(config.device)
             fit = NegotiatorFit(model, train, validation, config.fit, config.seed, run.path / STATE)
             tell_precision(fit, run, reporter)
+            log_last_epoch(fit, run)
             if fit.history:
                 reporter.say(f"resumed after epoch {len(fit.history)}")
             model = fit.run(on_epoch, on_batch)

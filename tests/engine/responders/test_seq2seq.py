@@ -39,7 +39,7 @@ from parley.policies.seq2seq.scoring import (
     threshold,
 )
 from parley.policies.seq2seq.settings import LanguageModelSizes, Seq2SeqSizes
-from tests.engine.core.verbs.made_up import Notes, assert_equal_weights, kill_at
+from tests.engine.core.verbs.made_up import Notes, assert_equal_weights, die_before_event, kill_at, timeless_events
 
 FIT = FitConfig(learning_rate=0.02, batch_size=8, max_epochs=3, decay_epochs=1)
 WORDS = ("red", "green", "blue", "grey", "brown")
@@ -211,6 +211,21 @@ def test_a_killed_training_resumes_to_the_same_weights(tmp_path: Path, corpus: s
     notes = Notes()
     TRAIN_SEQ2SEQ.run(config, tmp_path / "killed", notes)
     assert notes.said[0].startswith("resumed after epoch ")
+    assert_equal_weights(tmp_path / "killed", tmp_path / "whole")
+
+
+@pytest.mark.parametrize("number", [2, 3])
+def test_an_epoch_that_was_saved_and_not_logged_is_logged_once(
+    tmp_path: Path, corpus: str, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    config = asked(corpus)
+    TRAIN_SEQ2SEQ.run(config, tmp_path / "whole", Silent())
+    whole = timeless_events(tmp_path / "whole", "epoch")
+    assert [event["number"] for event in whole] == [1, 2, 3]
+    die_before_event(monkeypatch, TRAIN_SEQ2SEQ, config, tmp_path / "killed", "epoch", number)
+    assert timeless_events(tmp_path / "killed", "epoch") == whole[: number - 1]
+    TRAIN_SEQ2SEQ.run(config, tmp_path / "killed", Silent())
+    assert timeless_events(tmp_path / "killed", "epoch") == whole
     assert_equal_weights(tmp_path / "killed", tmp_path / "whole")
 
 

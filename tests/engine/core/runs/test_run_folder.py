@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import logging
 import math
+import os
+import subprocess
+import sys
 from collections import Counter
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -243,6 +246,29 @@ def test_leftovers_of_a_killed_writer_are_cleared(tmp_path: Path) -> None:
     with start(tmp_path / "run") as run:
         assert run.done_keys() == frozenset()
     assert not leftover.exists()
+
+
+@pytest.mark.parametrize("begun", [True, False])
+def test_checkpoints_and_first_files_that_a_dead_process_left_are_cleared(tmp_path: Path, begun: bool) -> None:
+    """A process that dies before there is a run leaves files, too."""
+    run = tmp_path / "run"
+    if begun:
+        start(run).close()
+    with subprocess.Popen([sys.executable, "-c", ""]) as dead:
+        pass
+    names = (".checkpoint.{}.partial", ".checkpoint.{}.old", ".training.safetensors.{}.partial", "policies/.0001.{}.partial")
+    left = [run / name.format(dead.pid) for name in names if begun]
+    alive = [run / name.format(os.getpid()) for name in names[:2] if begun]
+    for path in (*left, *alive):
+        path.mkdir(parents=True)
+        (path / "weights.safetensors").write_bytes(b"half")
+    run.mkdir(exist_ok=True)
+    aside = run / f"config.{dead.pid}-0123abcd-0123abcd.json.writing"
+    aside.write_bytes(b"half")
+    os.utime(aside, (0, 0))
+    start(run).close()
+    assert [path for path in (*left, aside) if path.exists()] == []
+    assert all(path.exists() for path in alive)
 
 
 def test_an_event_may_tell_of_text_with_line_ends_of_all_kinds(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from tensorboardX.proto.event_pb2 import Event
 
 from parley.engine.core.ray.worker import Shard
 from parley.engine.core.runs.run_folder import RunFolder
-from parley.engine.core.verbs.job import Job, Result
+from parley.engine.core.verbs.job import Job, Result, Silent
 from parley.engine.core.verbs.trainings import FOLDER
 from parley.engine.negotiation.attacks.settings import ReinforceConfig
 from parley.engine.negotiation.verbs.campaign import MinMaxConfig
@@ -303,6 +303,29 @@ def interrupt(job: Job[Any, Any, Any], config: Any, path: Path, words: str = "",
     """Makes a run up to where it is interrupted, as `Interrupted` says."""
     with pytest.raises(KeyboardInterrupt):
         job.run(config, path, Interrupted(words, done))
+
+
+def die_before_event(
+    monkeypatch: pytest.MonkeyPatch, job: Job[Any, Any, Any], config: Any, path: Path, kind: str, number: int
+) -> None:
+    """Makes a run up to an event, which is not written: a process may die between a state and its event."""
+    event = RunFolder.event
+
+    def dies(run: RunFolder, name: str, **fields: Any) -> None:
+        if name == kind and fields["number"] == number:
+            raise KeyboardInterrupt
+        event(run, name, **fields)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RunFolder, "event", dies)
+        with pytest.raises(KeyboardInterrupt):
+            job.run(config, path, Silent())
+
+
+def timeless_events(path: Path, kind: str) -> list[dict[str, Any]]:
+    """The events of a kind, without their times."""
+    events = [event for event in RunFolder.load(path).events() if event["kind"] == kind]
+    return [{name: value for name, value in event.items() if name not in ("time", "seconds")} for event in events]
 
 
 class DiesOnce:

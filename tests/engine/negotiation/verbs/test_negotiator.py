@@ -13,7 +13,15 @@ from parley.engine.core.verbs.job import Silent
 from parley.engine.negotiation.verbs.negotiator import TRAIN_NEGOTIATOR, TrainNegotiatorConfig
 from parley.envs.core.errors import CheckpointError, ConfigError, DataError, RunError
 from parley.policies.negotiator.speaker import load_agent
-from tests.engine.core.verbs.made_up import CORPUS, FIT, Notes, assert_equal_weights, interrupt
+from tests.engine.core.verbs.made_up import (
+    CORPUS,
+    FIT,
+    Notes,
+    assert_equal_weights,
+    die_before_event,
+    interrupt,
+    timeless_events,
+)
 
 run = TRAIN_NEGOTIATOR.run
 
@@ -70,6 +78,16 @@ def test_an_interrupted_training_resumes_to_the_same_weights(tmp_path: Path, roo
     run(asked, tmp_path / "stopped", notes)
     assert notes.said[0].startswith("resumed after epoch ")
     assert_equal_weights(tmp_path / "stopped", tmp_path / "whole")
+
+
+def test_an_epoch_that_was_saved_and_not_logged_is_logged_once(
+    tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = config(root, fit=replace(FIT, max_epochs=3))
+    run(asked, tmp_path / "whole", Silent())
+    die_before_event(monkeypatch, TRAIN_NEGOTIATOR, asked, tmp_path / "killed", "epoch", 2)
+    run(asked, tmp_path / "killed", Silent())
+    assert timeless_events(tmp_path / "killed", "epoch") == timeless_events(tmp_path / "whole", "epoch")
 
 
 def test_mistakes_are_named_and_no_run_is_made(tmp_path: Path, root: Path) -> None:
