@@ -19,7 +19,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from benchmarks.measure import run
+from benchmarks.measure import BenchmarkOptions, Result, run
 from parley.engine.core.stats.statistics import mean, rate
 from parley.envs.core.errors import ConfigError
 from parley.envs.core.play import Utterances
@@ -40,7 +40,7 @@ RULES = ("line", "per token", "beside the question")
 
 
 @dataclass(frozen=True)
-class Options:
+class Options(BenchmarkOptions):
     """Choices of a chat model behind dialogues of people."""
 
     model: str = ""
@@ -49,8 +49,6 @@ class Options:
     """Whose dialogues."""
     num: int = 16
     """Sides of dialogues."""
-    quick: bool = False
-    """Two sides of the embedded corpus."""
 
 
 class _Chance:
@@ -62,7 +60,7 @@ class _Chance:
         return [ReplyScore(-10 * float(stream(SEED, key).random()), 9) for key in keys]
 
 
-def measure(options: Options) -> dict[str, Any]:
+def measure(options: Options) -> Result:
     """Asks for the choices of every side."""
     model = _model(options)
     sides = _sides("embedded" if options.quick else options.corpus)
@@ -73,13 +71,13 @@ def measure(options: Options) -> dict[str, Any]:
             by_rule[rule].append(figures)
     places = {rule: float(np.mean([row[-1] for row in rows])) for rule, rows in by_rule.items()}
     ratio = places["per token"] / places["beside the question"]
-    results: dict[str, Any] = {"ratio": ratio, "identical": len(by_rule[RULES[0]]) == len(drawn), "sides": len(drawn)}
+    shown: dict[str, Any] = {"sides": len(drawn)}
     for rule, each_side in by_rule.items():
         same, nothing, refused, standing = np.array(each_side).T
         shares = {name: rate(int(values.sum()), len(values)) for name, values in (("same", same), ("nothing", nothing))}
         shares |= {"no deal": rate(int(refused.sum()), len(refused)), "place": mean(standing)}
-        results |= {f"{rule}: {name}": [round(x, 3) for x in (e.value, e.low, e.high)] for name, e in shares.items()}
-    return results
+        shown |= {f"{rule}: {name}": [round(x, 3) for x in (e.value, e.low, e.high)] for name, e in shares.items()}
+    return Result(ratio=ratio, identical=len(by_rule[RULES[0]]) == len(drawn), figures=shown)
 
 
 def _model(options: Options) -> ScoringChatModel:

@@ -6,7 +6,7 @@ candidates, in float32 on one thread, clocked in the processor's seconds; both g
 own chat template, the reply has five tokens. With `--device cuda` they do so on a GPU, clocked in seconds on the wall.
 
     ratio             candidates per second of ours over those of the reference, 20 searched tokens
-    ratio_10          the same at 10
+    ratio_10          the same at 10; with --quick on a CPU neither this nor ratio_gibbs is measured
     ratio_screened    at 20, of a screened search (`search.screening`), where the processor multiplies bfloat16
     ratio_together    seconds of 4 searches that read short lists (10 candidates each, as autoprompt does) one by one, over
                       those of the same searches together; "open" of these lists were then read again alone
@@ -17,7 +17,7 @@ own chat template, the reply has five tokens. With `--device cuda` they do so on
                       loss, of all candidates, is within 1e-4 of the reference's; and so of searches together and alone
     ratio_nanogcg     with --nanogcg: candidates per second of a screened search at 20 over those of nanoGCG itself, for as many
                       candidates of the same prompt and reply; its losses are off the reference's by "nanogcg_different_nats"
-    share_of_peak     operations per second that candidates need, over the rate of a large product in float32; of a candidate
+    share_of_floor    operations per second that candidates need, over the rate of a large product in float32; of a candidate
                       ("flop_per_candidate") what follows its change and the head at the reply count, and nothing of one that
                       is listed twice; of the reference all that it reads
     packed            texts of different lengths share a pass (`causal/packed.py`)
@@ -48,7 +48,7 @@ from unittest.mock import patch
 import torch
 from torch import Tensor
 
-from benchmarks.measure import Clock, peak_flop_per_s, run
+from benchmarks.measure import BenchmarkOptions, Clock, Result, peak_flop_per_s, run
 from benchmarks.plain_gcg import PlainGcg
 from benchmarks.searched_chat import REPLY, SEED, SENTENCE, Chat, chat, drawn_words
 from parley.engine.triggers.methods.objective import TriggerObjective
@@ -68,20 +68,18 @@ TIE = 2e-6
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class Options(BenchmarkOptions):
     """Trigger search in a chat model against nanoGCG's way."""
 
     device: Literal["cpu", "cuda"] = "cpu"
     """Where both sides compute."""
-    quick: bool = False
-    """Few candidates and steps: one to two minutes."""
     nanogcg: str = ""
     """Interpreter of an environment with nanogcg, gguf and accelerate (`nanogcg_step.py`): nanoGCG itself is clocked too."""
 
     @property
     def candidates(self) -> int:
         """Of a step; nanoGCG takes 512."""
-        few, many = (64, 256) if self.device == "cpu" else (256, 512)
+        few, many = (32, 256) if self.device == "cpu" else (256, 512)
         return few if self.quick else many
 
     @property
@@ -216,7 +214,7 @@ def _noted() -> Iterator[list[tuple[int, float]]]:
         yield read
 
 
-def measure(options: Options) -> dict[str, Any]:
+def measure(options: Options) -> Result:
     """Measures the searches, one after the other."""
     if options.device == "cuda" and not torch.cuda.is_available():
         raise ConfigError("torch sees no GPU", where="--device", got="cuda", fix="leave out --device")
@@ -227,10 +225,11 @@ def measure(options: Options) -> dict[str, Any]:
     return compare(chat(20, options.device), options)
 
 
-def compare(longest: Chat, options: Options) -> dict[str, Any]:
+def compare(longest: Chat, options: Options) -> Result:
     """Measures searches in a model with 20 searched tokens."""
     tallies: dict[str, StepTally] = {}
-    for name, length, gibbs in (("20", 20, False), ("10", 10, False), ("gibbs", 20, True)):
+    searches = (("20", 20, False), ("10", 10, False), ("gibbs", 20, True))
+    for name, length, gibbs in searches[: 1 if options.quick and longest.device.type == "cpu" else 3]:
         victim = replace(longest, input_length=length)
         search, tally = ChatSearch(victim, options, gibbs=gibbs), StepTally(victim.device)
         # Kernels of new shapes are made, and memory is fetched, in the first step; it is taken again, and then clocked.
@@ -252,11 +251,9 @@ def compare(longest: Chat, options: Options) -> dict[str, Any]:
     read, peak = longest.tokens(0), peak_flop_per_s(longest.device)
     flop, reference_flop = main.flop / main.candidates, longest.flop(read, len(read))
     num_words, most = len(longest.searchable_V), min(options.candidates, search.scorer.pieces.size)
-    return {
-        "ratio": main.ratio(main.ours),
-        "identical": all(tally.identical for tally in tallies.values()) and together.pop("same") and whole.pop("same", True),
-        "ratio_10": tallies["10"].ratio(tallies["10"].ours),
-        "ratio_gibbs": tallies["gibbs"].ratio(tallies["gibbs"].ours),
+    same = together.pop("same") and whole.pop("same", True)
+    figures = {
+        **{f"ratio_{name}": tally.ratio(tally.ours) for name, tally in tallies.items() if name != "20"},
         "ratio_gradient": main.reference_gradient.seconds / main.gradient.seconds,
         **together,
         "model": longest.name,
@@ -273,13 +270,18 @@ def compare(longest: Chat, options: Options) -> dict[str, Any]:
         "flop_per_candidate": flop,
         "reference_flop_per_candidate": float(reference_flop),
         "peak_flop_per_s": peak,
-        "share_of_peak": flop * per_s / peak,
         "reference_share_of_peak": reference_flop * reference_per_s / peak,
         "logits_mb": most * REPLY * num_words * 4 / 1e6,
         "reference_logits_mb": options.candidates * len(read) * num_words * 4 / 1e6,
         **whole,
         **measure_nanogcg(options, longest, screened.get("screened_candidates_per_s", 0.0)),
     }
+    return Result(
+        ratio=main.ratio(main.ours),
+        identical=all(tally.identical for tally in tallies.values()) and same,
+        share_of_floor=flop * per_s / peak,
+        figures=figures,
+    )
 
 
 def short_lists(victim: Chat) -> tuple[CausalScorer, list[BestInput], Swaps]:

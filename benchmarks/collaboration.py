@@ -13,11 +13,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 
-from benchmarks.measure import Clock, run
+from benchmarks.measure import BenchmarkOptions, Clock, Result, run
 from benchmarks.plain_collaboration import PlainDynoNetAgent
 from parley.engine.mutual_friends.channels import ChatKnowledge, ConfusedEntityChannel
 from parley.envs.mutual_friends.compiled import EMBEDDED_FRIENDS, FriendsCorpus, load_friends
@@ -35,15 +34,13 @@ ROWS = 128
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class Options(BenchmarkOptions):
     """Chats of two DynoNets in lock-step against one chat at a time."""
 
     checkpoint: Path | None = None
     """A DynoNet; one of published size with drawn weights when not given."""
     data_root: Path | None = None
     """Folder that holds the corpora; the default is PARLEY_DATA, else the user cache."""
-    quick: bool = False
-    """Fewer chats."""
 
 
 def drawn_network(corpus: FriendsCorpus) -> DynoNet:
@@ -64,7 +61,7 @@ def played(agent: FriendsAgent, channel: Channel, chats: Asked, num_rows: int) -
     return result, clock.cpu_s / sum(len(chat.events) for chat in result)
 
 
-def measure(options: Options) -> dict[str, Any]:
+def measure(options: Options) -> Result:
     """Figures of DynoNets and of scripted bots."""
     name = corpus_of(options.checkpoint) if options.checkpoint else EMBEDDED_FRIENDS
     corpus = load_friends(name, options.data_root)
@@ -78,19 +75,21 @@ def measure(options: Options) -> dict[str, Any]:
     scripted, scripted_seconds = played(bot, channel, chats, ROWS)
     alone, alone_seconds = played(bot, channel, chats[:ROWS], 1)
     events = sum(len(chat.events) for chat in ours) / num
-    return {
-        "ratio": plain_seconds / seconds,
-        "identical": plain == ours[:num_plain] and alone == scripted[:ROWS],
-        "chats_per_cpu_s": 1 / (seconds * events),
-        "reference_chats_per_cpu_s": 1 / (plain_seconds * events),
-        "events_a_chat": events,
-        "equal_chats": sum(chat == our_chat for chat, our_chat in zip(plain, ours, strict=False)),
-        "reference_chats": num_plain,
-        "scripted": {
-            "ratio": alone_seconds / scripted_seconds,
-            "chats_per_cpu_s": num / (scripted_seconds * sum(len(chat.events) for chat in scripted)),
+    return Result(
+        ratio=plain_seconds / seconds,
+        identical=plain == ours[:num_plain] and alone == scripted[:ROWS],
+        figures={
+            "chats_per_cpu_s": 1 / (seconds * events),
+            "reference_chats_per_cpu_s": 1 / (plain_seconds * events),
+            "events_a_chat": events,
+            "equal_chats": sum(chat == our_chat for chat, our_chat in zip(plain, ours, strict=False)),
+            "reference_chats": num_plain,
+            "scripted": {
+                "ratio": alone_seconds / scripted_seconds,
+                "chats_per_cpu_s": num / (scripted_seconds * sum(len(chat.events) for chat in scripted)),
+            },
         },
-    }
+    )
 
 
 if __name__ == "__main__":

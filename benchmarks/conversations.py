@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.measure import Clock, run
+from benchmarks.measure import BenchmarkOptions, Clock, Result, run
 from parley.envs.core.errors import ConfigError
 from parley.policies.chat.loading import load_chat_model
 from parley.policies.chat.local import LocalChatModel
@@ -31,7 +31,7 @@ TOPICS = "bread soup salt pepper water milk cheese oil wine tea ham eggs fish ri
 
 
 @dataclass(frozen=True)
-class Options:
+class Options(BenchmarkOptions):
     """Conversations at once, or one at a time."""
 
     model: str = ""
@@ -42,11 +42,9 @@ class Options:
     """Turns of each."""
     max_tokens: int = 24
     """Tokens of a reply."""
-    quick: bool = False
-    """Random weights, four conversations of two turns."""
 
 
-def measure(options: Options) -> dict[str, Any]:
+def measure(options: Options) -> Result:
     """Clock both ways."""
     num, turns = (4, 2) if options.quick else (options.conversations, options.turns)
     torch.set_num_threads(1)
@@ -55,16 +53,18 @@ def measure(options: Options) -> dict[str, Any]:
     # Abilities of the model are tried once, and are no part of an answer.
     ours.answer([(Message("user", "hello"),)] * 2, decoding=ChatDecoding(max_tokens=1))
     batched, plain = _played(ours, num, turns, decoding, num), _played(theirs, num, turns, decoding, 1)
-    return {
-        "ratio": sum(plain[1]) / sum(batched[1]),
-        "first_turn": plain[1][0] / batched[1][0],
-        "identical": batched[0] == plain[0],
-        "conversations": num,
-        "turns": turns,
-        "ours_s": sum(batched[1]),
-        "reference_s": sum(plain[1]),
-        "tokens": batched[2],
-    }
+    return Result(
+        ratio=sum(plain[1]) / sum(batched[1]),
+        identical=batched[0] == plain[0],
+        figures={
+            "first_turn": plain[1][0] / batched[1][0],
+            "conversations": num,
+            "turns": turns,
+            "ours_s": sum(batched[1]),
+            "reference_s": sum(plain[1]),
+            "tokens": batched[2],
+        },
+    )
 
 
 def _played(

@@ -14,12 +14,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import numpy as np
 import torch
 
-from benchmarks.measure import Clock, run
+from benchmarks.measure import BenchmarkOptions, Clock, Result, run
 from benchmarks.plain_dynonet import PlainSide, plain_turn_loss
 from parley.envs.core.seeds import derive_seed
 from parley.envs.mutual_friends.compiled import load_friends
@@ -36,14 +35,11 @@ CHATS, EVENTS = 64, 20
 
 
 @dataclass(frozen=True)
-class Options:
+class Options(BenchmarkOptions):
     """A training step of DynoNet, and play."""
 
-    quick: bool = False
-    """The reference reads a few sides only."""
 
-
-def measure(options: Options) -> dict[str, Any]:
+def measure(options: Options) -> Result:
     """Clocks both ways."""
     corpus = load_friends("friends")
     chats = corpus.splits["train"][: BATCH // 2]
@@ -97,17 +93,19 @@ def measure(options: Options) -> dict[str, Any]:
         played = play_friends(scenarios, (agent, agent), num_rows=CHATS, rules=FriendsRules(max_events=EVENTS))
 
     ours_s, plain_s = clocks["ours"].cpu_s / REPEATS / len(examples), clocks["plain"].cpu_s / len(few)
-    return {
-        "ratio": plain_s / ours_s,
-        "identical": max(apart) < MOST_DIFFERENCE,
-        "difference": max(apart),
-        "side_s": ours_s,
-        "reference_side_s": plain_s,
-        "reference_sides": len(few),
-        "step_s": clocks["fit"].cpu_s,
-        "chats_per_s": len(played) / clocks["play"].cpu_s,
-        "events_per_s": sum(len(chat.events) for chat in played) / clocks["play"].cpu_s,
-    }
+    return Result(
+        ratio=plain_s / ours_s,
+        identical=max(apart) < MOST_DIFFERENCE,
+        figures={
+            "difference": max(apart),
+            "side_s": ours_s,
+            "reference_side_s": plain_s,
+            "reference_sides": len(few),
+            "step_s": clocks["fit"].cpu_s,
+            "chats_per_s": len(played) / clocks["play"].cpu_s,
+            "events_per_s": sum(len(chat.events) for chat in played) / clocks["play"].cpu_s,
+        },
+    )
 
 
 if __name__ == "__main__":

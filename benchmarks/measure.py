@@ -1,9 +1,9 @@
-"""What every benchmark shares: its command line, its clock, the machine it names, and the one JSON line it prints.
+"""What every benchmark shares: options, result, clock, the machine that it names, and the one JSON line that it prints.
 
 Seconds are those of the processor where one process is measured, so that neighbours on the machine count little (they take
 caches and memory, not time), and those of the clock on the wall where several processes are, which mean little where the load
 of "machine" is far from 0. Of a GPU they are those on the wall, until it is done. Ratios are reference seconds / our seconds:
-above 1 is faster. `--quick` keeps every size that a ratio depends on, and takes fewer items.
+above 1 is faster. With `--repeats` the whole measurement is made several times in one process, and the median counts.
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ from __future__ import annotations
 import json
 import os
 import platform
+import statistics
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -26,7 +27,7 @@ import tyro
 from parley.envs.core.errors import ParleyError
 from parley.policies.core.layers import Weight, product
 
-OptionsT = TypeVar("OptionsT")
+OptionsT = TypeVar("OptionsT", bound="BenchmarkOptions")
 CPU = torch.device("cpu")
 INSTRUCTIONS = (
     *("avx2", "avx512_f", "avx512_vnni", "avx512_fp16", "avx512_bf16", "amx_bf16", "amx_fp16", "amx_int8"),
@@ -37,6 +38,35 @@ INSTRUCTIONS = (
 PEAK_WIDTH = {"cpu": 2048, "cuda": 8192}
 """Rows and columns of the product whose rate is the peak."""
 PEAK_PRODUCTS = 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class BenchmarkOptions:
+    """Options of every benchmark."""
+
+    quick: bool = False
+    """Take fewer items, and keep every size that the ratio depends on: below a minute."""
+    repeats: int = 1
+    """Times that everything is measured at most."""
+    seconds: float = 10.0
+    """No third repeat begins later than this."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """What a benchmark measured once.
+
+    Args:
+        ratio: reference seconds / our seconds.
+        identical: whether both sides computed the same.
+        share_of_floor: share of our seconds that the arithmetic alone needs; None where the benchmark does not count it.
+        figures: everything else, by name.
+    """
+
+    ratio: float
+    identical: bool
+    share_of_floor: float | None = None
+    figures: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass
@@ -128,13 +158,13 @@ def peak_flop_per_s(device: torch.device) -> float:
     return PEAK_PRODUCTS * 2 * width**3 / clock.seconds
 
 
-def run(name: str, options: type[OptionsT], measure: Callable[[OptionsT], dict[str, Any]]) -> None:
+def run(name: str, options: type[OptionsT], measure: Callable[[OptionsT], Result]) -> None:
     """Read the options, measure on one thread, and print the figures as one JSON line.
 
     Args:
         name: of the benchmark's module.
         options: dataclass of its options; its docstrings are the help.
-        measure: returns the figures; must hold "ratio" and "identical".
+        measure: measures once.
     """
     load = os.getloadavg()[0]
     about = machine()
@@ -143,18 +173,33 @@ def run(name: str, options: type[OptionsT], measure: Callable[[OptionsT], dict[s
     able = ", ".join(about["instructions"])
     sys.stderr.write(f"{name} on {about['processor']}, {about['cores']} cores, one thread, {able}; load {load:.2f}\n")
     # Libraries print as they like; standard output is for the one line alone, also at the level of the file descriptor.
-    result = os.dup(sys.stdout.fileno())
+    line = os.dup(sys.stdout.fileno())
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     try:
-        figures = measure(chosen)
+        results, began = list[Result](), time.monotonic()
+        while len(results) < chosen.repeats and (len(results) < 2 or time.monotonic() - began < chosen.seconds):
+            results.append(measure(chosen))
     except ParleyError as error:
         sys.exit(f"error: {error}")
     about |= {"threads": torch.get_num_threads(), "load_before": load, "load_after": os.getloadavg()[0]}
     if torch.cuda.is_initialized():
         about["gpu"] = torch.cuda.get_device_name()
-    line = json.dumps({"benchmark": name, **_rounded(figures), "machine": _rounded(about)})
-    with os.fdopen(result, "w") as stream:
-        print(line, file=stream)
+    figures = {"benchmark": name, **summary(results), "machine": about}
+    with os.fdopen(line, "w") as stream:
+        print(json.dumps(_rounded(figures)), file=stream)
+
+
+def summary(results: Sequence[Result]) -> dict[str, Any]:
+    """Return the medians, all ratios, whether every repeat was identical, and the other figures of the last one."""
+    ratios = [result.ratio for result in results]
+    shares = [result.share_of_floor for result in results if result.share_of_floor is not None]
+    return {
+        "ratio": statistics.median(ratios),
+        "identical": all(result.identical for result in results),
+        "share_of_floor": statistics.median(shares) if shares else None,
+        "ratios": ratios,
+        **results[-1].figures,
+    }
 
 
 def machine() -> dict[str, Any]:

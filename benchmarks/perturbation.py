@@ -12,7 +12,7 @@ draws.
                   the ratio of a strategy that would do nothing but read all words and build the same contexts again ("bound");
                   where a loop is so simple that this is below ten, no strategy on tuples of words can be ten times as fast
     identical     the same draws gave the same words under every strategy
-    texts         texts per second of `perturb_text` and `perturb_texts`, a string in and a string out, as people write them
+    texts         not with --quick: texts per second of `perturb_text` and `perturb_texts`, a string in and a string out, as written
                   (`envs/corpora/pairs/turns.py`): one a call, and a list of 1,000 a call; under the default settings, each
                   strategy on texts that none before it has read
     nothing       the same of reading the texts' words and joining their pieces again, which changes nothing
@@ -35,7 +35,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from benchmarks.augmenters import LIBRARIES, installed
-from benchmarks.measure import Clock, run
+from benchmarks.measure import BenchmarkOptions, Clock, Result, run
 from benchmarks.plain_perturbation import Draw, PlainBuiltIn, PlainLoops, PlainNltk
 from parley.engine.perturb.catalogue import Resources, build, perturb_text, perturb_texts
 from parley.engine.perturb.strategies.draws import uniforms
@@ -81,7 +81,7 @@ class TextSample(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class Options(BenchmarkOptions):
     """Strategies against plain loops."""
 
     corpus: str = "helpdesk"
@@ -90,8 +90,6 @@ class Options:
     """Where corpora lie; the usual places when not given."""
     lexicon: Literal["any", "nltk", "built-in"] = "any"
     """NLTK's data where they are, the built-in lexicon elsewhere; or one of them."""
-    quick: bool = False
-    """Some hundred utterances instead of many: below a minute."""
 
     @property
     def contexts(self) -> int:
@@ -172,7 +170,7 @@ def prepare(options: Options, folder: Path) -> Subject:
     return Subject(utterances, contexts, make, partial(make, settings={}), plain, lexicon)
 
 
-def measure(options: Options) -> dict[str, Any]:
+def measure(options: Options) -> Result:
     """Check and clock every strategy."""
     with tempfile.TemporaryDirectory() as folder:
         subject = prepare(options, Path(folder))
@@ -180,23 +178,26 @@ def measure(options: Options) -> dict[str, Any]:
         together = _ours(subject, *STRATEGIES)
         copied = _copied(subject)
         seconds = {name: (_ours(subject, name), _plain(subject, name, options.plain_contexts)) for name in STRATEGIES}
-        read = {name: _texts(subject, number, options) for number, name in enumerate((NOTHING, *ON_TEXTS))}
+        on_texts = () if options.quick else ON_TEXTS
+        read = {name: _texts(subject, number, options) for number, name in enumerate((NOTHING, *on_texts))}
         texts = {name: _on_texts(subject, name, read[name]) for name in read}
-        libraries = {name: _library(name, read, subject, texts, Path(folder)) for name in LIBRARIES}
-    return {
-        "ratio": sum(plain for _, plain in seconds.values()) / together,
-        "identical": not any(different.values()),
-        "lexicon": subject.lexicon,
-        "utterances": TURNS * len(subject.contexts),
-        "strategies": {
-            name: {"per_s": 1 / ours, "plain_per_s": 1 / plain, "ratio": plain / ours, "bound": plain / copied}
-            for name, (ours, plain) in seconds.items()
+        libraries = {name: _library(name, read, subject, texts, Path(folder)) for name in LIBRARIES if on_texts}
+    return Result(
+        ratio=sum(plain for _, plain in seconds.values()) / together,
+        identical=not any(different.values()),
+        figures={
+            "lexicon": subject.lexicon,
+            "utterances": TURNS * len(subject.contexts),
+            "strategies": {
+                name: {"per_s": 1 / ours, "plain_per_s": 1 / plain, "ratio": plain / ours, "bound": plain / copied}
+                for name, (ours, plain) in seconds.items()
+            },
+            "different": {name: differences[:3] for name, differences in different.items() if differences},
+            NOTHING: _per_second(texts.pop(NOTHING)),
+            "texts": {name: _per_second(seconds) for name, seconds in texts.items()},
+            "libraries": libraries,
         },
-        "different": {name: differences[:3] for name, differences in different.items() if differences},
-        NOTHING: _per_second(texts.pop(NOTHING)),
-        "texts": {name: _per_second(seconds) for name, seconds in texts.items()},
-        "libraries": libraries,
-    }
+    )
 
 
 def _ours(subject: Subject, *names: str) -> float:

@@ -14,11 +14,10 @@ from __future__ import annotations
 import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from benchmarks.measure import Clock, run
+from benchmarks.measure import Clock, Result, run
 from benchmarks.rllib import RULE, Training, build
 from benchmarks.weights import guard_corpus, negotiator, store
 from parley.engine.negotiation.attacks.settings import ReinforceConfig
@@ -58,7 +57,7 @@ class PhasedTraining:
     stopping: Clock
 
 
-def measure(options: PhaseOptions) -> dict[str, Any]:
+def measure(options: PhaseOptions) -> Result:
     """Trains both ways from every seed."""
     from parley.engine.core.ray.session import connect
 
@@ -81,21 +80,23 @@ def measure(options: PhaseOptions) -> dict[str, Any]:
         sum(training.building.cpu_s + training.updating.cpu_s + training.stopping.cpu_s for training in trainings)
         for trainings in (single, several)
     ]
-    return {
-        "ratio": cost[0] / cost[1],
-        "identical": all(a.rewards[:part] == b.rewards[:part] for a, b in zip(single, several, strict=True)),
-        "first_build_s": first.cpu_s,
-        "build_s": sum(training.building.cpu_s for training in several) / builds,
-        "stop_s": sum(training.stopping.cpu_s for training in several) / builds,
-        "update_s": sum(training.updating.cpu_s for training in several) / updates,
-        "reward": recent[0],
-        "reward_in_phases": recent[1],
-        "difference": float(difference.mean()),
-        "difference_standard_error": float(difference.std(ddof=1) / len(seeds) ** 0.5) if len(seeds) > 1 else None,
-        "updates": options.updates,
-        "phases": options.phases,
-        "dialogues_per_update": options.dialogues_per_update,
-    }
+    return Result(
+        ratio=cost[0] / cost[1],
+        identical=all(a.rewards[:part] == b.rewards[:part] for a, b in zip(single, several, strict=True)),
+        figures={
+            "first_build_s": first.cpu_s,
+            "build_s": sum(training.building.cpu_s for training in several) / builds,
+            "stop_s": sum(training.stopping.cpu_s for training in several) / builds,
+            "update_s": sum(training.updating.cpu_s for training in several) / updates,
+            "reward": recent[0],
+            "reward_in_phases": recent[1],
+            "difference": float(difference.mean()),
+            "difference_standard_error": float(difference.std(ddof=1) / len(seeds) ** 0.5) if len(seeds) > 1 else None,
+            "updates": options.updates,
+            "phases": options.phases,
+            "dialogues_per_update": options.dialogues_per_update,
+        },
+    )
 
 
 def _train(start: Path, rule: ReinforceConfig, corpus: Corpus, options: PhaseOptions, phases: int, seed: int) -> PhasedTraining:

@@ -30,7 +30,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.measure import run
+from benchmarks.measure import BenchmarkOptions, Result, run
 from benchmarks.simulated import SEED, Computing, Simulated, SimulatedWork, trigger_row
 from parley.engine.core.ray.pool import Progress, run_sharded
 from parley.engine.core.ray.record import write_shards
@@ -48,11 +48,9 @@ _CHECKED_PARTS = 20
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class Options(BenchmarkOptions):
     """A million items through the pool, and what a shard costs."""
 
-    quick: bool = False
-    """A fiftieth of the items: below a minute."""
     items: int = 1_000_000
     """Items of the dry run."""
     shard_size: int = 512
@@ -138,22 +136,22 @@ class Memory:
         }
 
 
-def measure(options: Options) -> dict[str, Any]:
+def measure(options: Options) -> Result:
     """Measures all parts in one Ray session."""
     with connect(num_cpus=max(2, options.workers)):
         dry, complete = _dry_run(options)
         plain_per_s, same = _plain(options.plain_items, options.restarts)
         shards = {"pool": _by_size(options, _through_pool), "recorded": _by_size(options, _into_folder)}
         actors, equal = _actors(options.computing_items)
-        return {
+        figures = {
             **dry,
             "plain_items_per_s": plain_per_s,
-            "ratio": dry["items_per_s"] / plain_per_s,
-            "identical": complete and same and equal,
             "shard": shards,
             "in_flight_ms": {str(number): _in_flight_ms(number) for number in IN_FLIGHT},
             "actors": actors,
         }
+    ratio = dry["items_per_s"] / plain_per_s
+    return Result(ratio=ratio, identical=complete and same and equal, figures=figures)
 
 
 def _dry_run(options: Options) -> tuple[dict[str, Any], bool]:

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from benchmarks.measure import Clock, run
+from benchmarks.measure import BenchmarkOptions, Clock, Result, run
 from benchmarks.plain_ranking import plain_scores
 from parley.envs.core.errors import DataError
 from parley.envs.core.seeds import derive_seed, stream
@@ -38,16 +38,14 @@ GAIN = 10.0
 """How much larger the weights of convolutions are than drawn ones; those would give all replies nearly one score."""
 SIZES: dict[str, MatcherSizes] = {"smn": SmnSizes(), "dam": DamSizes(), "mrfn": MrfnSizes()}
 CONTEXTS, REFERENCE = {"smn": 800, "dam": 96, "mrfn": 96}, {"smn": 48, "dam": 24, "mrfn": 24}
-QUICK, QUICK_REFERENCE = {"smn": 400, "dam": 48, "mrfn": 48}, {"smn": 24, "dam": 10, "mrfn": 8}
+QUICK, QUICK_REFERENCE = {"smn": 200, "dam": 24, "mrfn": 24}, {"smn": 12, "dam": 5, "mrfn": 4}
 CORPUS, CANDIDATES = "ubuntu_dialogues", 10
 
 
 @dataclass(frozen=True)
-class Options:
+class Options(BenchmarkOptions):
     """Scores of replies by SMN, DAM and MRFN, batched and padded."""
 
-    quick: bool = False
-    """Fewer contexts, of the same lengths."""
     data_root: Path | None = None
     """Folder that holds the corpora; the default is PARLEY_DATA, else the user cache."""
 
@@ -123,7 +121,7 @@ def compare(model: Matcher, pairs: Sequence[Pair], num_plain: int) -> dict[str, 
     }
 
 
-def measure(options: Options) -> dict[str, Any]:
+def measure(options: Options) -> Result:
     """Compare the three models."""
     contexts, plain = (QUICK, QUICK_REFERENCE) if options.quick else (CONTEXTS, REFERENCE)
     lengths, pairs = groups(max(contexts.values()), options.data_root)
@@ -132,12 +130,14 @@ def measure(options: Options) -> dict[str, Any]:
     compared = {
         kind: compare(network(kind, vocabulary, sizes), pairs[: contexts[kind]], plain[kind]) for kind, sizes in SIZES.items()
     }
-    return {
-        "ratio": min(figures["ratio"] for figures in compared.values()),
-        "identical": all(row["difference"] < MOST_DIFFERENCE and not row["changed_places"] for row in compared.values()),
-        "lengths": lengths,
-        **compared,
-    }
+    return Result(
+        ratio=min(figures["ratio"] for figures in compared.values()),
+        identical=all(row["difference"] < MOST_DIFFERENCE and not row["changed_places"] for row in compared.values()),
+        figures={
+            "lengths": lengths,
+            **compared,
+        },
+    )
 
 
 if __name__ == "__main__":

@@ -13,11 +13,10 @@ The loop sorts each group and walks down its ranks, as the evaluation scripts of
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from benchmarks.measure import Clock, run
+from benchmarks.measure import BenchmarkOptions, Clock, Result, run
 from parley.engine.ranking.metrics.ranks import KS, MAP, MRR, PAIRWISE, PRECISION, group_metrics, recall_at
 
 SEED, SIZE = 1, 10
@@ -25,11 +24,9 @@ _MOST_DIFFERENCE = 1e-9
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class Options(BenchmarkOptions):
     """Metrics of ranked candidates against a plain loop."""
 
-    quick: bool = False
-    """Fewer groups in the loop."""
     rows: int = 500_000
     """Candidates."""
 
@@ -49,7 +46,7 @@ def plain_metrics(scores: list[float], relevant: list[bool]) -> dict[str, float]
     return figures | {PAIRWISE: won / pairs, MAP: precisions / num, MRR: 1 / first, PRECISION: float(ranked[0])}
 
 
-def measure(options: Options) -> dict[str, Any]:
+def measure(options: Options) -> Result:
     """Time both on the same scores; a group has one right reply or several."""
     rng, num = np.random.default_rng(SEED), options.rows // SIZE
     groups, scores = np.repeat(np.arange(num), SIZE), rng.random(num * SIZE)
@@ -67,13 +64,15 @@ def measure(options: Options) -> dict[str, Any]:
     apart = [
         abs(measured.values[name][index] - value) for index, figures in enumerate(expected) for name, value in figures.items()
     ]
-    return {
-        "rows": len(scores),
-        "seconds": ours.cpu_s,
-        "seconds_tied": tied.cpu_s,
-        "ratio": plain.cpu_s * num / num_plain / ours.cpu_s,
-        "identical": bool(max(apart) < _MOST_DIFFERENCE),
-    }
+    return Result(
+        ratio=plain.cpu_s * num / num_plain / ours.cpu_s,
+        identical=bool(max(apart) < _MOST_DIFFERENCE),
+        figures={
+            "rows": len(scores),
+            "seconds": ours.cpu_s,
+            "seconds_tied": tied.cpu_s,
+        },
+    )
 
 
 if __name__ == "__main__":

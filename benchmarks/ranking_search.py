@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from benchmarks.measure import Clock, run
+from benchmarks.measure import BenchmarkOptions, Clock, Result, run
 from benchmarks.plain_ranking import PLAIN, PlainBatch, plain_scores, stock
 from benchmarks.ranking import MOST_DIFFERENCE, SIZES, groups, network
 from parley.engine.perturb.lexicon.built_in import open_lexicon
@@ -32,16 +32,14 @@ from parley.policies.ranking.matching.fit import MatcherRanker
 from parley.policies.ranking.ranker import Pair
 
 EXAMPLES, REFERENCE = {"smn": 192, "dam": 48, "mrfn": 48}, {"smn": 400, "dam": 100, "mrfn": 100}
-QUICK, QUICK_REFERENCE = {"smn": 64, "dam": 12, "mrfn": 12}, {"smn": 100, "dam": 40, "mrfn": 40}
+QUICK, QUICK_REFERENCE = {"smn": 32, "dam": 6, "mrfn": 6}, {"smn": 50, "dam": 20, "mrfn": 20}
 BUDGET, ONE_BY_ONE = 100, 20
 
 
 @dataclass(frozen=True)
-class SearchOptions:
+class SearchOptions(BenchmarkOptions):
     """Attack search on SMN, DAM and MRFN, batched and plain."""
 
-    quick: bool = False
-    """Fewer examples, of the same lengths."""
     data_root: Path | None = None
     """Folder that holds the corpora; the default is PARLEY_DATA, else the user cache."""
 
@@ -104,7 +102,7 @@ def example(number: int, pair: Pair) -> CandidateGroup:
     return CandidateGroup(f"test-{number:07}", context, tuple(candidates), right, kinds, attackable)
 
 
-def measure(options: SearchOptions) -> dict[str, Any]:
+def measure(options: SearchOptions) -> Result:
     """Compare the three models."""
     numbers, plain = (QUICK, QUICK_REFERENCE) if options.quick else (EXAMPLES, REFERENCE)
     lengths, pairs = groups(max(numbers.values()), options.data_root)
@@ -114,13 +112,15 @@ def measure(options: SearchOptions) -> dict[str, Any]:
         kind: compare(MatcherRanker(network(kind, vocabulary, sizes)), examples[: numbers[kind]], plain[kind])
         for kind, sizes in SIZES.items()
     }
-    return {
-        "ratio": min(figures["ratio"] for figures in compared.values()),
-        "ratio_one_by_one": min(figures["ratio_one_by_one"] for figures in compared.values()),
-        "identical": all(figures["difference"] < MOST_DIFFERENCE for figures in compared.values()),
-        "lengths": lengths,
-        **compared,
-    }
+    return Result(
+        ratio=min(figures["ratio"] for figures in compared.values()),
+        identical=all(figures["difference"] < MOST_DIFFERENCE for figures in compared.values()),
+        figures={
+            "ratio_one_by_one": min(figures["ratio_one_by_one"] for figures in compared.values()),
+            "lengths": lengths,
+            **compared,
+        },
+    )
 
 
 if __name__ == "__main__":

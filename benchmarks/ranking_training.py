@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from benchmarks.measure import Clock, run
+from benchmarks.measure import BenchmarkOptions, Clock, Result, run
 from benchmarks.plain_ranking import PLAIN, PlainBatch, stock
 from benchmarks.ranking import MOST_DIFFERENCE, groups, network
 from parley.envs.corpora.pairs.vocabulary import PAD_ID, PairVocabulary
@@ -38,11 +38,9 @@ QUICK, QUICK_REFERENCE = 3, 1
 
 
 @dataclass(frozen=True)
-class Options:
+class Options(BenchmarkOptions):
     """Training steps of SMN, DAM and MRFN, batched and padded."""
 
-    quick: bool = False
-    """Fewer steps, of the same sizes."""
     data_root: Path | None = None
     """Folder that holds the corpora; the default is PARLEY_DATA, else the user cache."""
 
@@ -101,7 +99,7 @@ def compare(kind: str, vocabulary: PairVocabulary, batches: Sequence[Sequence[Pa
     }
 
 
-def measure(options: Options) -> dict[str, Any]:
+def measure(options: Options) -> Result:
     """Compare the three models."""
     steps, plain = (QUICK, QUICK_REFERENCE) if options.quick else (STEPS, REFERENCE)
     lengths, pairs = groups((steps + 1) * CONTEXTS, options.data_root)
@@ -110,12 +108,14 @@ def measure(options: Options) -> dict[str, Any]:
     texts = (words for context, replies in pairs for words in (*context, *replies))
     vocabulary = PairVocabulary.build(texts, 10_000)
     compared = {kind: compare(kind, vocabulary, batches, plain) for kind in SIZES}
-    return {
-        "ratio": min(figures["ratio"] for figures in compared.values()),
-        "identical": all(figures["difference"] < MOST_DIFFERENCE for figures in compared.values()),
-        "lengths": lengths,
-        **compared,
-    }
+    return Result(
+        ratio=min(figures["ratio"] for figures in compared.values()),
+        identical=all(figures["difference"] < MOST_DIFFERENCE for figures in compared.values()),
+        figures={
+            "lengths": lengths,
+            **compared,
+        },
+    )
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 64 contexts of two turns, replies of at most 20 words of a vocabulary of 10,000, five continuations of each beginning, networks
 of the small sizes (generator 200/300, discriminator 100/128). Weights are drawn; the biases of the output layer are such that
-words are as rare as in text, and that a reply has 11 words on average. With --quick the reference is clocked on two of the 19
+words are as rare as in text, and that a reply has 11 words on average. With --quick the reference is clocked on one of the 19
 lengths of a beginning, for each costs it the same.
 
 "fed" is a generator with input feeding, as the presets of `parley minmax replies` have, "attention" one without. Of each,
@@ -23,7 +23,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from benchmarks.measure import Clock, run
+from benchmarks.measure import BenchmarkOptions, Clock, Result, run
 from benchmarks.plain_regs import plain_prefixes, plain_rollouts
 from parley.engine.generation.rewards.rewards import (
     ReplyActions,
@@ -54,7 +54,7 @@ ENDS = 0.055
 """Share of `</s>` among the words of the generator, of which replies of 11 words come."""
 GAIN = 4.0
 """How much larger the weights of the discriminator are than drawn ones; those would give all replies nearly one score."""
-LENGTHS, QUICK_LENGTHS = range(1, MAX_WORDS), (2, 11)
+LENGTHS, QUICK_LENGTHS = range(1, MAX_WORDS), (7,)
 ATTENTION = Seq2SeqSizes(embed=200, hidden=300, max_source=40, max_reply=MAX_WORDS + 1, turns=2)
 GENERATORS = {"fed": replace(ATTENTION, attention="dot", input_feeding=True), "attention": ATTENTION}
 SETTINGS = RewardSettings(num_rollouts=NUM_ROLLOUTS)
@@ -65,11 +65,8 @@ REPEATS = 5
 
 
 @dataclass(frozen=True)
-class Options:
+class Options(BenchmarkOptions):
     """Rewards for every word of a batch of replies, by rollouts and by beginnings."""
-
-    quick: bool = False
-    """The reference rewards beginnings of two lengths only."""
 
 
 def networks(sizes: Seq2SeqSizes) -> tuple[Seq2Seq, Discriminator]:
@@ -96,7 +93,7 @@ def contexts() -> list[list[int]]:
     return [[*first, eot, *second] for first, second in zip(turns[::2], turns[1::2], strict=True)]
 
 
-def measure(options: Options) -> dict[str, Any]:
+def measure(options: Options) -> Result:
     """Clocks both ways, and the steps of a training."""
     lengths = list(QUICK_LENGTHS if options.quick else LENGTHS)
     of_kind = {kind: measured(sizes, lengths) for kind, sizes in GENERATORS.items()}
@@ -107,15 +104,17 @@ def measure(options: Options) -> dict[str, Any]:
             figures[f"{kind}_{name}"] = clocks[name]
     seconds = {name: sum(clocks[name] for clocks in of_kind.values()) for name in next(iter(of_kind.values()))}
     most = max(largest_difference(sizes, lengths) for sizes in GENERATORS.values())
-    return {
-        "ratio": seconds["reference_rollouts_s"] / seconds["rollouts_s"],
-        "partial_ratio": seconds["reference_partial_s"] / seconds["partial_s"],
-        "identical": most < MOST_DIFFERENCE,
-        "difference": most,
-        **figures,
-        "reference_lengths": len(lengths),
-        **{name: seconds[name] / len(of_kind) for name in ("partial_s", "reference_partial_s", "discriminator_step_s")},
-    }
+    return Result(
+        ratio=seconds["reference_rollouts_s"] / seconds["rollouts_s"],
+        identical=most < MOST_DIFFERENCE,
+        figures={
+            "partial_ratio": seconds["reference_partial_s"] / seconds["partial_s"],
+            "difference": most,
+            **figures,
+            "reference_lengths": len(lengths),
+            **{name: seconds[name] / len(of_kind) for name in ("partial_s", "reference_partial_s", "discriminator_step_s")},
+        },
+    )
 
 
 def earned(generator: Seq2Seq, discriminator: Discriminator, sources: Sequence[Ids], replies: ReplyActions) -> Tensor:

@@ -28,7 +28,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from benchmarks.measure import Clock, run, weight_gflop_per_s
+from benchmarks.measure import Clock, Result, run, weight_gflop_per_s
 from benchmarks.plain_negotiator import ENDS, PlainNegotiator, play_plainly, read_plainly
 from benchmarks.rllib import Training, build
 from benchmarks.selfplay import deal
@@ -145,7 +145,7 @@ class PublishedLoop:
         return supervised_loss(choice, nll, batch.lengths_B, batch.outputs_B6, SELECTION_WEIGHT)[0]
 
 
-def measure(options: Options) -> dict[str, Any]:
+def measure(options: Options) -> Result:
     """Learns in both ways by turns."""
     from parley.engine.core.ray.session import connect
     from parley.engine.negotiation.verbs.training import lewis2017
@@ -173,18 +173,22 @@ def measure(options: Options) -> dict[str, Any]:
         algorithm.stop()
     rate, reference_rate = 64 * updates / ours.cpu_s, dialogues / published.cpu_s
     gflop, speed = operations.number / 1e9, sum(speeds) / len(speeds)
-    return {
-        "ratio": rate / reference_rate,
-        "bound": 64 * speed / gflop / reference_rate,
-        "gflop_per_update": gflop,
-        "gflop_per_s": speed,
-        "identical": is_same,
-        "dialogues_per_cpu_s": rate,
-        "published_dialogues_per_cpu_s": reference_rate,
-        "share_learning": sum(step["seconds_learning"] for step in steps) / sum(step["seconds"] for step in steps),
-        "mean_turns": sum(step["turns"] for step in steps) / len(steps),
-        "weights": "fitted here" if options.checkpoint is None else "checkpoint",
-    }
+    bound = 64 * speed / gflop
+    return Result(
+        ratio=rate / reference_rate,
+        identical=is_same,
+        share_of_floor=rate / bound,
+        figures={
+            "bound": bound / reference_rate,
+            "gflop_per_update": gflop,
+            "gflop_per_s": speed,
+            "dialogues_per_cpu_s": rate,
+            "published_dialogues_per_cpu_s": reference_rate,
+            "share_learning": sum(step["seconds_learning"] for step in steps) / sum(step["seconds"] for step in steps),
+            "mean_turns": sum(step["turns"] for step in steps) / len(steps),
+            "weights": "fitted here" if options.checkpoint is None else "checkpoint",
+        },
+    )
 
 
 def _same(loop: PublishedLoop) -> bool:

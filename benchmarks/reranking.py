@@ -12,12 +12,11 @@ by less than `MOST_DIFFERENCE` of their size. "times_likelihood": a whole step, 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
 
-from benchmarks.measure import Clock, run
+from benchmarks.measure import BenchmarkOptions, Clock, Result, run
 from benchmarks.plain_ranking import stock
 from benchmarks.plain_reranking import ended, plain_reward_loss
 from benchmarks.regs import ATTENTION, SEED, contexts, networks
@@ -33,11 +32,8 @@ NUM_OTHERS = 2
 
 
 @dataclass(frozen=True)
-class Options:
+class Options(BenchmarkOptions):
     """A step of Reranking-RL: replies sampled, overheard by two other contexts, and made more likely."""
-
-    quick: bool = False
-    """One step instead of five."""
 
 
 def examples(responder: Seq2SeqResponder) -> ExamplesByContext:
@@ -52,7 +48,7 @@ def examples(responder: Seq2SeqResponder) -> ExamplesByContext:
     return ExamplesByContext(responder, turns_of_context, recorded)
 
 
-def measure(options: Options) -> dict[str, Any]:
+def measure(options: Options) -> Result:
     """Clocks both ways, and a step of likelihood."""
     model, _ = networks(ATTENTION)
     responder = Seq2SeqResponder(model)
@@ -85,16 +81,18 @@ def measure(options: Options) -> dict[str, Any]:
         with clocks["likelihood"].running():
             torch.autograd.grad(model.loss(batch.learned, loss).total, weights)
     seconds = {name: clock.cpu_s / repeats for name, clock in clocks.items()}
-    return {
-        "ratio": seconds["plain"] / seconds["ours"],
-        "identical": all(alike) and max(apart) < MOST_DIFFERENCE,
-        "difference": max(apart),
-        "step_s": seconds["ours"],
-        "reference_step_s": seconds["plain"],
-        "likelihood_s": seconds["likelihood"],
-        "times_likelihood": (seconds["likelihood"] + seconds["ours"]) / seconds["likelihood"],
-        "mean_words": words,
-    }
+    return Result(
+        ratio=seconds["plain"] / seconds["ours"],
+        identical=all(alike) and max(apart) < MOST_DIFFERENCE,
+        figures={
+            "difference": max(apart),
+            "step_s": seconds["ours"],
+            "reference_step_s": seconds["plain"],
+            "likelihood_s": seconds["likelihood"],
+            "times_likelihood": (seconds["likelihood"] + seconds["ours"]) / seconds["likelihood"],
+            "mean_words": words,
+        },
+    )
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from benchmarks.measure import Clock, run
+from benchmarks.measure import BenchmarkOptions, Clock, Result, run
 from parley.envs.core.seeds import stream
 from parley.envs.corpora.pairs.compiled import PairSplit, Ragged
 from parley.envs.corpora.pairs.vocabulary import PAD_ID, SPECIALS, PairVocabulary
@@ -41,11 +41,8 @@ MODELS = {
 
 
 @dataclass(frozen=True)
-class Options:
+class Options(BenchmarkOptions):
     """Steps of sequence-to-sequence models against torch's own layers."""
-
-    quick: bool = False
-    """Two batches instead of ten."""
 
 
 def made_up(num: int) -> PairSplit:
@@ -84,7 +81,7 @@ def plain_loss(model: Seq2Seq, batch: Exchanges) -> Tensor:
     return F.cross_entropy(torch.stack(logits, dim=1).flatten(0, 1), targets_BT.flatten(), ignore_index=PAD_ID, reduction="sum")
 
 
-def measure(options: Options) -> dict[str, Any]:
+def measure(options: Options) -> Result:
     """Clocks steps of each model both ways."""
     num = (2 if options.quick else 10) * BATCH
     vocabulary = PairVocabulary((*SPECIALS, *(f"w{rank}" for rank in range(WORDS - len(SPECIALS)))))
@@ -108,7 +105,14 @@ def measure(options: Options) -> dict[str, Any]:
         figures |= {f"{name}_ratio": plain_s / ours_s, f"{name}_step_ms": ours_s * 1e3, f"{name}_plain_step_ms": plain_s * 1e3}
     total = {way: sum(clocks[name, way].seconds for name in MODELS) for way in ("plain", "ours")}
     most = max(apart)
-    return {"ratio": total["plain"] / total["ours"], "identical": most < MOST_DIFFERENCE, "difference": most, **figures}
+    return Result(
+        ratio=total["plain"] / total["ours"],
+        identical=most < MOST_DIFFERENCE,
+        figures={
+            "difference": most,
+            **figures,
+        },
+    )
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ from unittest.mock import patch
 
 import torch
 
-from benchmarks.measure import Clock, Spans, run
+from benchmarks.measure import BenchmarkOptions, Clock, Result, Spans, run
 from benchmarks.plain_reinforce import SEED, PlainLoop
 from benchmarks.weights import EMBEDDED, guard_corpus, negotiator, store
 from parley.engine.negotiation.attacks.opponents import Opponent, TrainingRoster
@@ -52,7 +52,7 @@ MODEL_SPANS = ("speaking", "training_forward", "training_backward")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Training:
+class Training(BenchmarkOptions):
     """What is trained from where."""
 
     checkpoint: Path | None = None
@@ -61,8 +61,6 @@ class Training:
     """Corpus of the supervised guard, with the checkpoint's vocabulary."""
     data_root: Path | None = None
     """Where corpora lie; the usual places when not given."""
-    quick: bool = False
-    """Fewer updates: below a minute."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,7 +117,7 @@ def clocked_rllib() -> Iterator[Spans]:
         yield spans
 
 
-def measure(options: Options) -> dict[str, Any]:
+def measure(options: Options) -> Result:
     """Trains in all ways and compares the weights."""
     from parley.engine.core.ray.session import connect
 
@@ -140,9 +138,7 @@ def measure(options: Options) -> dict[str, Any]:
     by_hand, begun = plain.learner.state_dict(), model.state_dict()
     apart = {name: value - weights[name] for name, value in by_hand.items()}
     relative = _length(apart) / _length({name: value - begun[name] for name, value in by_hand.items()})
-    return {
-        **figures,
-        "identical": relative <= 1e-3 and all(same),
+    figures |= {
         "relative_difference": relative,
         "largest_difference": max(float(value.abs().max()) for value in apart.values()),
         **({} if options.overlap else rates_of_play(list(taken.values()))),
@@ -155,6 +151,7 @@ def measure(options: Options) -> dict[str, Any]:
         "dialogues_per_update": rule.dialogues_per_update,
         "weights": "fitted here" if options.checkpoint is None else "checkpoint",
     }
+    return Result(ratio=figures.pop("ratio"), identical=relative <= 1e-3 and all(same), figures=figures)
 
 
 def _length(weights: Mapping[str, torch.Tensor]) -> float:

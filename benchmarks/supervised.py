@@ -16,14 +16,13 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from benchmarks.measure import Clock, run
+from benchmarks.measure import BenchmarkOptions, Clock, Result, run
 from benchmarks.weights import EMBEDDED, pick
 from parley.engine.negotiation.verbs.negotiator import fast, lewis2017
 from parley.envs.core.seeds import derive_seed, stream
@@ -47,7 +46,7 @@ Curve = list[tuple[float, float]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class Options(BenchmarkOptions):
     """The fast recipe against the released one, on the same dialogues."""
 
     corpus: str = EMBEDDED
@@ -56,8 +55,6 @@ class Options:
     """Where corpora lie; the usual places when not given."""
     epochs: int = 1
     """Epochs of each."""
-    quick: bool = False
-    """Some hundred dialogues instead of all: below a minute."""
 
     @property
     def stops(self) -> int:
@@ -183,7 +180,7 @@ def seconds_to(loss: float, curve: Curve) -> float:
     raise AssertionError("the loss is one that the curve reaches")
 
 
-def measure(options: Options) -> dict[str, Any]:
+def measure(options: Options) -> Result:
     """Compare gradients, then train both."""
     corpus = load_corpus(options.corpus, options.data_root)
     train, validation = corpus.splits["train"], corpus.splits["val"]
@@ -199,22 +196,24 @@ def measure(options: Options) -> dict[str, Any]:
     reached = max(min(loss for _, loss in points) for points in (curve, reference_curve))
     ours_s, reference_s = seconds_to(reached, curve), seconds_to(reached, reference_curve)
     epoch_s, reference_epoch_s = (points[-1][0] / options.epochs * size / len(train) for points in (curve, reference_curve))
-    return {
-        "ratio": reference_s / ours_s,
-        "identical": difference <= MOST_DIFFERENCE,
-        "gradient_difference": difference,
-        "epoch_ratio": reference_epoch_s / epoch_s,
-        "epoch_cpu_s": epoch_s,
-        "reference_epoch_cpu_s": reference_epoch_s,
-        "loss_reached": reached,
-        "cpu_s_to_loss": ours_s,
-        "reference_cpu_s_to_loss": reference_s,
-        "corpus": options.corpus,
-        "dialogues": len(train),
-        "epochs": options.epochs,
-        "curve": curve,
-        "reference_curve": reference_curve,
-    }
+    return Result(
+        ratio=reference_s / ours_s,
+        identical=difference <= MOST_DIFFERENCE,
+        figures={
+            "gradient_difference": difference,
+            "epoch_ratio": reference_epoch_s / epoch_s,
+            "epoch_cpu_s": epoch_s,
+            "reference_epoch_cpu_s": reference_epoch_s,
+            "loss_reached": reached,
+            "cpu_s_to_loss": ours_s,
+            "reference_cpu_s_to_loss": reference_s,
+            "corpus": options.corpus,
+            "dialogues": len(train),
+            "epochs": options.epochs,
+            "curve": curve,
+            "reference_curve": reference_curve,
+        },
+    )
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from benchmarks.measure import Clock, Spans, run, weight_gflop_per_s
+from benchmarks.measure import BenchmarkOptions, Clock, Result, Spans, run, weight_gflop_per_s
 from benchmarks.plain_trigger import PlainTrigger
 from benchmarks.trigger_weights import SEED, Networks, networks
 from parley.engine.triggers.methods.objective import Kind, TriggerObjective
@@ -58,15 +58,13 @@ PARTS = ("gradient", "encoder", "decoder", "output", "lm", "rest")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class Options(BenchmarkOptions):
     """Trigger search with the fast scorer against the ordinary style."""
 
     checkpoint: Path | None = None
     """Run of the model; without it and --lm, networks of published size are drawn (trigger_weights.py)."""
     lm: Path | None = None
     """Run of the language model, over the same words."""
-    quick: bool = False
-    """Two objectives and few visits, at published sizes all the same: below a minute."""
     actors: bool = False
     """Also measure two processes against one."""
 
@@ -287,7 +285,7 @@ def _clocked(spans: Spans) -> Iterator[None]:
         yield
 
 
-def measure(options: Options) -> dict[str, Any]:
+def measure(options: Options) -> Result:
     """Measures every mode."""
     nets = networks(options.checkpoint, options.lm)
     modes: dict[str, TriggerObjective] = {kind: TriggerObjective(kind=kind, t_out=nets.t_out) for kind in options.kinds}
@@ -301,13 +299,16 @@ def measure(options: Options) -> dict[str, Any]:
         ratios["screened_agreement"] = sum(tally["agreement"] * tally["compared"] for tally in tallies) / compared
         ratios["screened_same_losses"] = all(tally["same_losses"] for tally in tallies)
     result = {
-        "ratio": figures["likelihood"]["ratio"],
-        "identical": not any(part["different"] for part in figures.values()),
         "weights": "drawn" if options.checkpoint is None else "checkpoint",
         **ratios,
         **figures,
     }
-    return result | (_scaling(options) if options.actors else {})
+    return Result(
+        ratio=figures["likelihood"]["ratio"],
+        identical=not any(part["different"] for part in figures.values()),
+        share_of_floor=figures["likelihood"]["gemm_share"],
+        figures=result | (_scaling(options) if options.actors else {}),
+    )
 
 
 def _scaling(options: Options) -> dict[str, Any]:

@@ -5,8 +5,10 @@ Random weights would not do: they babble to the word limit, and no share of any 
 
 from __future__ import annotations
 
+import copy
 import tempfile
 from dataclasses import asdict, replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -38,8 +40,11 @@ def pick(split: Split, indices: np.ndarray) -> Split:
 
 def negotiator(checkpoint: Path | None) -> Negotiator:
     """Return a checkpoint's network, or one fitted to short dialogues of the embedded corpus for one epoch of some seconds."""
-    if checkpoint is not None:
-        return load_model(checkpoint)
+    return load_model(checkpoint) if checkpoint is not None else copy.deepcopy(_fitted())
+
+
+@cache
+def _fitted() -> Negotiator:
     corpus = load_corpus(EMBEDDED)
     train = corpus.splits["train"]
     short = pick(train, np.flatnonzero(train.lengths <= _MOST_TOKENS)[:_NUM_DIALOGUES])

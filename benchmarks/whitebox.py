@@ -30,7 +30,7 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from benchmarks.measure import Clock, Spans, gflop_per_s, run
+from benchmarks.measure import BenchmarkOptions, Clock, Result, Spans, gflop_per_s, run
 from benchmarks.plain_attack import PlainAttack, Target, Verdict
 from benchmarks.weights import negotiator
 from parley.engine.negotiation.attacks import replacement
@@ -67,13 +67,11 @@ class Work:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class Options(BenchmarkOptions):
     """The white-box reactive search against a plain loop."""
 
     checkpoint: Path | None = None
     """Checkpoint folder of the target, which also speaks for the adversary; one fitted on the spot when not given."""
-    quick: bool = False
-    """Fewer searches, of the released rule one word long: about a minute."""
     temperature: float = 0.5
     """Of the word distributions."""
 
@@ -287,21 +285,24 @@ def _clocked_search(spans: Spans) -> Iterator[None]:
         yield
 
 
-def measure(options: Options) -> dict[str, Any]:
+def measure(options: Options) -> Result:
     """Measures both rules."""
     agent = NegotiatorAgent(negotiator(options.checkpoint), "target", options.temperature)
     reactive(agent, *states(agent, range(8), most=2), PAPER)
     paper = measure_rule(agent, PAPER, options.paper)
     released = measure_rule(agent, options.released_rule, options.released)
-    return {
-        "ratio": paper["ratio"],
-        "identical": not paper["different"] and not released["different"],
-        "bfloat16": agent.tables.screening.facts,
-        "ratio_exhaustive": released["ratio"],
-        "weights": "fitted here" if options.checkpoint is None else "checkpoint",
-        "pad_scan": paper,
-        "exhaustive": released,
-    }
+    return Result(
+        ratio=paper["ratio"],
+        identical=not paper["different"] and not released["different"],
+        share_of_floor=paper["gemm_share"],
+        figures={
+            "bfloat16": agent.tables.screening.facts,
+            "ratio_exhaustive": released["ratio"],
+            "weights": "fitted here" if options.checkpoint is None else "checkpoint",
+            "pad_scan": paper,
+            "exhaustive": released,
+        },
+    )
 
 
 if __name__ == "__main__":

@@ -38,11 +38,13 @@ def test_a_gpu_finds_what_a_cpu_finds(monkeypatch: pytest.MonkeyPatch) -> None:
     with imitated_devices():
         gpu = compare(tiny("cuda:0"), Options(device="cuda", quick=True))
     assert set(waited) == {torch.device("cuda:0")}
-    assert cpu["identical"]
-    assert gpu["identical"]
-    assert {"ratio_screened", "ratio_double", "ratio_four", "ratio_whole"} <= set(gpu) - set(cpu)
-    for name in ("flop_per_candidate", "share_of_peak", "ratio_together"):
-        assert gpu[name] > 0
+    assert cpu.identical
+    assert gpu.identical
+    assert {"ratio_screened", "ratio_double", "ratio_four", "ratio_whole"} <= set(gpu.figures) - set(cpu.figures)
+    assert gpu.share_of_floor is not None
+    assert gpu.share_of_floor > 0
+    for name in ("flop_per_candidate", "ratio_together"):
+        assert gpu.figures[name] > 0
 
 
 def test_operations_are_those_of_the_products() -> None:
