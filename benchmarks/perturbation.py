@@ -12,7 +12,7 @@ draws.
                   the ratio of a strategy that would do nothing but read all words and build the same contexts again ("bound");
                   where a loop is so simple that this is below ten, no strategy on tuples of words can be ten times as fast
     identical     the same draws gave the same words under every strategy
-    texts         not with --quick: texts per second of `perturb_text` and `perturb_texts`, a string in and a string out, as written
+    texts         not with --quick: texts per second of `perturb_text` and `perturb_texts`, a string in and one out, as written
                   (`envs/corpora/pairs/turns.py`): one a call, and a list of 1,000 a call; under the default settings, each
                   strategy on texts that none before it has read
     nothing       the same of reading the texts' words and joining their pieces again, which changes nothing
