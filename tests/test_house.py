@@ -134,9 +134,9 @@ class Base:
 
 
 def test_envs_import_only_what_a_world_needs() -> None:
-    # Extras install them: for Chinese text alone (`envs/corpora/pairs/tokens.py`), and for
-    # `envs/negotiation/pettingzoo_env.py`.
-    extras = {"jieba", "pettingzoo"}
+    # Extras install them: for Chinese text alone (`envs/corpora/pairs/tokens.py`), for `envs/core/storage/conditional.py`, and
+    # for `envs/negotiation/pettingzoo_env.py`.
+    extras = {"jieba", "obstore", "pettingzoo"}
     allowed = set(sys.stdlib_module_names) | extras | {"parley", "gymnasium", "numpy", "pyarrow", "tokenizers", "yaml"}
     strays = {str(path): imported_roots(path) - allowed for path in sorted((ROOT / "envs").rglob("*.py"))}
     assert {path: roots for path, roots in strays.items() if roots} == {}

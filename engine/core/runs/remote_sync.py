@@ -12,11 +12,16 @@ are copied when they are read. A copy whose lock is held is left alone, because 
 system without locks holds runs too (`envs/core/storage/uris.py`). A reader (`holder_of`) takes a shared lock for an instant,
 because there is no other way to ask; a writer that meets one tries again.
 
-`Lease` is one writer per run where locks do not reach: a file beside the run that its holder renews while it lives. A lease
-that was not renewed for `STALE_S` is free. Object storage has no locks, so this rests on two things: clocks that agree within
-some seconds, and a look before every write. Two that begin at the same moment both write their name and look again after
-`SETTLE_S`: the last name stays, the other one gives up. A holder that was cut off for longer than `STALE_S` finds another name
-and stops. Until it looks, at most `RENEW_S` later, its workers may put parts; all workers make the same parts.
+`Lease` is one writer per run where locks do not reach: a file beside the run that its holder renews while it lives. Where
+storage has conditional writes (`envs/core/storage/conditional.py`), each change is one: of several that begin, one writes. No
+clocks are compared. A lease that seems to have run out is watched for `STALE_S`; if it does not change, its holder is dead.
+
+Elsewhere this rests on two things: clocks that agree within some seconds, and a look before every write. A lease that was not
+renewed for `STALE_S` is free. Two that begin at the same moment both write their name and look again after `SETTLE_S`: the last
+name stays, the other one gives up.
+
+A holder that was cut off for longer than `STALE_S` finds another name and stops. Until it looks, at most `RENEW_S` later, its
+workers may put parts; all workers make the same parts.
 """
 
 from __future__ import annotations
@@ -35,6 +40,7 @@ from typing import Any
 
 from parley.engine.core.runs.documents import CONFIG, ENVIRONMENT, EVENTS, LEASE, LOG, ROWS, UNFINISHED, whole, write_whole
 from parley.envs.core.errors import RunError, StorageError
+from parley.envs.core.storage.conditional import Version, conditional_file
 from parley.envs.core.storage.copies import LOCK, fetch, is_held, is_same, make_same, publish
 from parley.envs.core.storage.files import ASIDE, delete, entries, put, read, sweep
 from parley.envs.core.storage.uris import AT_ONCE, EXCLUSIVE, join_uri, local_copy, lock, uri_of
@@ -115,6 +121,10 @@ def _lock(descriptor: int) -> None:
 logger = logging.getLogger(__name__)
 
 RENEW_S, STALE_S, SETTLE_S = 20.0, 90.0, 1.0
+_WATCH_S = 5.0
+"""Seconds between two looks at a lease whose holder may be dead."""
+_FREE = json.dumps({"holder": "", "token": "", "under": "", "time": 0.0}).encode()
+"""A lease that was let go."""
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -133,13 +143,20 @@ class Lease:
     def __init__(self, uri: str, lock: Path) -> None:
         self._run, self._uri = uri, join_uri(uri, LEASE)
         self._content = {"holder": process_name(), "token": uuid.uuid4().hex, "under": _identity(lock)}
-        lease = _read(self._uri)
-        if lease is not None and _is_fresh(lease) and lease["under"] != self._content["under"]:
-            raise self._refusal(lease)
-        self._renewed = self._put()
+        self._file = conditional_file(self._uri)
+        self._version: Version | None = None
         self._taken_by: dict[str, Any] | None = None
-        time.sleep(SETTLE_S)
-        self._renew()
+        lease = _read(self._uri)
+        is_held = lease is not None and self._is_others(lease) and _is_fresh(lease)
+        # Of a clock that is far ahead of this one nothing follows, so such a lease is watched where that is possible.
+        is_odd = lease is not None and lease["time"] - time.time() >= STALE_S
+        if (is_held and not is_odd) or not self._take():
+            if lease is not None and is_held:
+                raise self._refusal(lease)
+            self._file = None
+            self._renewed = self._put()
+            time.sleep(SETTLE_S)
+            self._renew()
         self.check()
         self._released = threading.Event()
         self._thread = threading.Thread(target=self._keep, name=f"lease of {uri}", daemon=True)
@@ -152,7 +169,7 @@ class Lease:
             RunError: another process has taken over.
             StorageError: the lease ran out, and storage cannot be reached to renew it.
         """
-        if time.time() - self._renewed >= STALE_S:
+        if time.monotonic() - self._renewed >= STALE_S:
             self._renew()
         if self._taken_by is not None:
             raise self._refusal(self._taken_by)
@@ -164,9 +181,52 @@ class Lease:
         try:
             lease = _read(self._uri)
             if lease is not None and lease["token"] == self._content["token"]:
-                delete(self._uri)
+                if self._file is None:
+                    delete(self._uri)
+                else:
+                    # A deletion has no condition.
+                    self._file.put(_FREE, self._version)
         except StorageError as error:
             logger.warning("the lease of %s could not be deleted and runs out in %g s: %s", self._run, STALE_S, error.got)
+
+    def _take(self) -> bool:
+        """Take the lease by conditional writes; return False where they do not work."""
+        if self._file is None:
+            return False
+        try:
+            version = self._free_version()
+            self._renewed = time.monotonic()
+            self._version = self._file.put(self._encoded(), version)
+            if self._version is None:
+                self._taken_by = _read(self._uri) or _ended()
+                return True
+            works = self._file.put(self._encoded(), None) is None
+        except StorageError as error:
+            logger.info("no conditional writes at %s, so clocks decide: %s", self._run, error.got)
+            return False
+        if not works:
+            logger.info("%s ignores the condition of a write, so clocks decide", self._run)
+        return works
+
+    def _free_version(self) -> Version | None:
+        """Return the version of a lease that is free, None if there is no lease; a lease of others is watched first."""
+        assert self._file is not None, "asked for with conditional writes alone"
+        standing = self._file.read()
+        if standing is None:
+            return None
+        if self._is_others(_decoded(standing[0], self._uri)):
+            logger.warning("%s has an old lease: whether its holder is alive is known in %g s", self._run, STALE_S)
+            deadline = time.monotonic() + STALE_S
+            while time.monotonic() < deadline:
+                time.sleep(min(_WATCH_S, STALE_S))
+                now = self._file.read()
+                if now is None or now[1] != standing[1]:
+                    raise self._refusal(_ended() if now is None else _decoded(now[0], self._uri))
+        return standing[1]
+
+    def _is_others(self, lease: dict[str, Any]) -> bool:
+        """Return whether a lease was neither let go nor taken by a process of this machine that is dead."""
+        return bool(lease["token"]) and lease["under"] != self._content["under"]
 
     def _keep(self) -> None:
         while self._taken_by is None and not self._released.wait(RENEW_S):
@@ -177,19 +237,35 @@ class Lease:
                 logger.warning("the lease of %s could not be renewed: %s", self._run, error.got)
 
     def _renew(self) -> None:
+        now = time.monotonic()
+        if self._file is not None:
+            version = self._file.put(self._encoded(), self._version)
+            if version is None:
+                # The answer to an earlier write may have been lost.
+                standing = self._file.read()
+                lease = None if standing is None else _decoded(standing[0], self._uri)
+                if standing is None or lease is None or lease["token"] != self._content["token"]:
+                    self._taken_by = lease or _ended()
+                    return
+                version = standing[1]
+            self._version, self._renewed = version, now
+            return
         lease = _read(self._uri)
         if lease is None:
             # Only the taker of a lease deletes it.
-            self._taken_by = {"holder": "one that has ended since", "time": time.time()}
+            self._taken_by = _ended()
         elif lease["token"] != self._content["token"]:
             self._taken_by = lease
         else:
             self._renewed = self._put()
 
     def _put(self) -> float:
-        now = time.time()
-        put(self._uri, json.dumps({**self._content, "time": now}).encode())
+        now = time.monotonic()
+        put(self._uri, self._encoded())
         return now
+
+    def _encoded(self) -> bytes:
+        return json.dumps({**self._content, "time": time.time()}).encode()
 
     def _refusal(self, taker: dict[str, Any]) -> RunError:
         left_s = max(0.0, taker["time"] + STALE_S - time.time())
@@ -199,6 +275,11 @@ class Lease:
             got=f"{taker['holder']}, heard of {max(0.0, time.time() - taker['time']):.0f} s ago",
             fix=f"wait until it ends or stop it, or give this run another name; if it is dead, try again in {left_s:.0f} s",
         )
+
+
+def _ended() -> dict[str, Any]:
+    """Return what stands for the lease of a holder that is not known any more."""
+    return {"holder": "one that has ended since", "time": time.time()}
 
 
 def keeper_of(path: Path) -> str | None:
@@ -229,6 +310,10 @@ def _read(uri: str) -> dict[str, Any] | None:
     content = read(uri)
     if content is None:
         return None
+    return _decoded(content, uri)
+
+
+def _decoded(content: bytes, uri: str) -> dict[str, Any]:
     with whole(uri, "delete it once no process writes the run"):
         lease: dict[str, Any] = json.loads(content)
         return {"time": float(lease["time"]), **{name: str(lease[name]) for name in ("holder", "token", "under")}}

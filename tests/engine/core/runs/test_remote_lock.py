@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -149,3 +150,105 @@ def until(true: Callable[[], Any]) -> None:
     while not true():
         assert time.monotonic() < deadline
         time.sleep(0.01)
+
+
+@pytest.fixture
+def exact(uri: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A run at storage with conditional writes, where nobody waits."""
+    monkeypatch.setattr(remote_lock, "_WATCH_S", 0.01)
+    monkeypatch.setattr(remote_lock, "STALE_S", 0.2)
+    monkeypatch.setattr(remote_lock, "SETTLE_S", float("nan"))
+    return uri.replace("remote://", "exact://")
+
+
+def test_of_many_that_begin_at_once_one_writes_and_no_clock_decides(
+    exact: str, lock: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each one's clock says that all leases of the others ran out long ago."""
+    monkeypatch.setattr(remote_lock, "_is_fresh", lambda lease: False)
+    monkeypatch.setattr(remote_lock, "RENEW_S", 0.02)
+    taken, refused = list[Lease](), list[RunError]()
+
+    def begin(number: int) -> None:
+        try:
+            taken.append(Lease(exact, lock(str(number))))
+        except RunError as error:
+            refused.append(error)
+
+    threads = [threading.Thread(target=begin, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (len(taken), len(refused)) == (1, 7)
+    taken[0].check()
+    taken[0].release()
+    Lease(exact, lock("next")).release()
+
+
+@pytest.mark.parametrize("hours", [-3, 3])
+def test_a_holder_whose_clock_is_wrong_keeps_its_lease_while_it_lives(
+    exact: str, lock: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch, hours: int
+) -> None:
+    monkeypatch.setattr(remote_lock, "RENEW_S", 0.02)
+    with monkeypatch.context() as patch:
+        patch.setattr(remote_lock.time, "time", lambda: 1.7e9 + 3600 * hours)
+        held = Lease(exact, lock("a"))
+        patch.setattr(remote_lock.time, "time", lambda: 1.7e9)
+        with pytest.raises(RunError, match="another process is writing this run"):
+            Lease(exact, lock("b"))
+        held.check()
+        held.release()
+        assert keeper_of(local_copy(exact)) is None
+        Lease(exact, lock("b")).release()
+
+
+@pytest.mark.parametrize("hours", [-3, 3])
+def test_a_lease_that_nobody_renews_is_free_whatever_its_time(exact: str, lock: Callable[[str], Path], hours: int) -> None:
+    other(exact, time=time.time() + 3600 * hours)
+    before = time.monotonic()
+    taken = Lease(exact, lock("a"))
+    assert time.monotonic() - before >= remote_lock.STALE_S
+    taken.check()
+    taken.release()
+
+
+def test_one_that_was_replaced_finds_out_and_writes_nothing_over_it(
+    exact: str, lock: Callable[[str], Path], bucket: Bucket
+) -> None:
+    held = Lease(exact, lock("a"))
+    other(exact)
+    theirs = read(f"{exact}/lease.json")
+    held._renew()
+    with pytest.raises(RunError, match="process 7 on node-3"):
+        held.check()
+    held.release()
+    assert read(f"{exact}/lease.json") == theirs
+
+
+def test_an_answer_that_was_lost_does_not_look_like_another_holder(
+    exact: str, lock: Callable[[str], Path], bucket: Bucket
+) -> None:
+    held = Lease(exact, lock("a"))
+    content = read(f"{exact}/lease.json")
+    assert content is not None
+    put(f"{exact}/lease.json", content)
+    held._renew()
+    held.check()
+    held._renew()
+    held.check()
+    held.release()
+
+
+def test_storage_that_ignores_conditions_is_locked_by_clocks(
+    exact: str, lock: Callable[[str], Path], bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote_lock, "SETTLE_S", 0.0)
+    monkeypatch.setattr(remote_lock, "STALE_S", 90.0)
+    bucket.keeps_conditions = False
+    held = Lease(exact, lock("a"))
+    assert held._file is None
+    with pytest.raises(RunError, match="another process is writing this run"):
+        Lease(exact, lock("b"))
+    held.release()
+    assert read(f"{exact}/lease.json") is None

@@ -1,6 +1,7 @@
 """Object storage in this process, as storage far away behaves: no appending, no renaming, an object is there when all of it is.
 
-Objects lie at remote://BUCKET/KEY. A test can refuse operations, break a put in its middle, and read off what was asked.
+Objects lie at remote://BUCKET/KEY, and at exact://BUCKET/KEY, where writes may have conditions. A test can refuse operations,
+break a put in its middle, and read off what was asked.
 """
 
 from __future__ import annotations
@@ -12,9 +13,11 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import fs
 
+from parley.envs.core.errors import StorageError
+from parley.envs.core.storage.conditional import Version, conditional_stores
 from parley.envs.core.storage.files import filesystems
 
-SCHEME = "remote"
+SCHEME, EXACT = "remote", "exact"
 DENIED = OSError("When putting an object: AWS Error ACCESS_DENIED during PutObject operation: no rights")
 BUCKETS: dict[str, Bucket] = {}
 
@@ -27,6 +30,7 @@ class Bucket(fs.FileSystemHandler):
         asked: (operation, key) in order; operations are "read", "put", "delete", "list".
         refuse: what an operation on a key raises; None where it may go on.
         room: bytes of one put after which the connection breaks.
+        keeps_conditions: False where a condition of a put is ignored.
     """
 
     def __init__(self, name: str) -> None:
@@ -35,6 +39,7 @@ class Bucket(fs.FileSystemHandler):
         self.asked: list[tuple[str, str]] = []
         self.refuse: Callable[[str, str], OSError | None] = lambda operation, key: None
         self.room: float = float("inf")
+        self.keeps_conditions = True
         self._ticks = 1_700_000_000_000_000_000
         BUCKETS[name] = self
 
@@ -124,3 +129,37 @@ class _Upload(io.RawIOBase):
 def open_bucket(root: str) -> tuple[Any, str]:
     name = root.partition("://")[2].partition("?")[0]
     return fs.PyFileSystem(BUCKETS[name]), name
+
+
+filesystems.register(EXACT, "the same with conditional writes")(open_bucket)
+
+
+class ConditionalObject:
+    """An object that is put on condition."""
+
+    def __init__(self, bucket: Bucket, key: str) -> None:
+        self._bucket, self._key = bucket, key
+
+    def read(self) -> tuple[bytes, Version] | None:
+        self._bucket._ask("read", self._key)
+        if self._key not in self._bucket.objects:
+            return None
+        content, ticks = self._bucket.objects[self._key]
+        return content, {"e_tag": str(ticks)}
+
+    def put(self, content: bytes, version: Version | None) -> Version | None:
+        try:
+            standing = self.read()
+            if self._bucket.keeps_conditions and (None if standing is None else standing[1]) != version:
+                return None
+            self._bucket._ask("put", self._key)
+        except OSError as error:
+            raise StorageError("storage cannot be written", got=error) from error
+        self._bucket.commit(self._key, content)
+        return {"e_tag": str(self._bucket.objects[self._key][1])}
+
+
+@conditional_stores.register(EXACT, "object storage of the tests")
+def open_object(uri: str) -> ConditionalObject:
+    key = uri.partition("://")[2]
+    return ConditionalObject(BUCKETS[key.partition("/")[0]], key)
