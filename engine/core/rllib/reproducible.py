@@ -15,16 +15,13 @@ Shapes: N examples, M steps in all, A actions, F features.
 
 from __future__ import annotations
 
-import inspect
 import math
-import sys
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -33,7 +30,6 @@ import torch
 from gymnasium import Space
 from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
-from ray.rllib.connectors import connector_v2
 from ray.rllib.core import COMPONENT_LEARNER, COMPONENT_LEARNER_GROUP, COMPONENT_OPTIMIZER, COMPONENT_RL_MODULE
 from ray.rllib.core.columns import Columns
 from ray.rllib.core.learner.torch.torch_learner import TorchLearner
@@ -47,18 +43,14 @@ from ray.rllib.utils.framework import get_device
 from ray.rllib.utils.metrics import ENV_RUNNER_RESULTS, LEARNER_RESULTS, NUM_ENV_STEPS_SAMPLED_LIFETIME, WEIGHTS_SEQ_NO
 from torch import Tensor
 
+from parley.engine.core.ray import ray_internals
 from parley.engine.core.ray.identity import require
-from parley.engine.core.ray.ray_internals import set_iteration
 from parley.envs.core.errors import ParleyError
 from parley.envs.core.seeds import derive_seed
 from parley.policies.core.checkpoint import ActionScorer, drawn_actions, load_state, save_state
 from parley.policies.core.settings import ChoiceLearning
 
-# Each of a dozen connectors of an algorithm asks for the whole stack, with the source of every frame, and reads the frame of
-# its caller. In a deep stack that is half a second for each training.
-connector_v2.inspect = SimpleNamespace(
-    stack=lambda: [None, SimpleNamespace(frame=sys._getframe(2))], getargvalues=inspect.getargvalues
-)
+ray_internals.read_callers_alone()
 
 
 class DivergenceError(ParleyError):
@@ -432,7 +424,7 @@ def restore(algorithm: ReproducibleAlgorithm, path: Path) -> int:
     algorithm.restore_records(counters)
     ahead = {key.removeprefix(_AHEAD): value.numpy() for key, value in tensors.items() if key.startswith(_AHEAD)}
     algorithm.restore_ahead(ahead)
-    set_iteration(algorithm, counters["iteration"])
+    ray_internals.set_iteration(algorithm, counters["iteration"])
     algorithm.env_runner_group.sync_weights(
         from_worker_or_learner_group=algorithm.learner_group, inference_only=True, timeout_seconds=None
     )
