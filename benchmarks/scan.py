@@ -130,7 +130,9 @@ def measure(options: Options) -> Result:
         config = ScanConfig(policy=str(policy), model=f"openai:http://127.0.0.1:{port}/v1#m", chat=asking)
         plan = ScanPlan.of(config)
         wordings = wordings_of(plan.policy)
-        chats = [chat_of(plan.policy, item, wordings[item.attack], 0) for item in plan.items.values()]
+        chats = [
+            chat_of(plan.policy, plan.policy.prompts[item.prompt], wordings[item.attack], 0) for item in plan.items.values()
+        ]
         bodies = [
             {"model": "m", "messages": [vars(message) for message in chat], "temperature": 0.0, "max_tokens": 60}
             for chat in chats

@@ -74,9 +74,8 @@ class Checks:
     """
 
     def __init__(self, policy: Policy, chat: ChatModelSettings, answers: Path | None) -> None:
-        rules = [rule for prompt in policy.prompts for rule in policy.rules_of(prompt)]
         self._finders: dict[ReplyCheck, Finder] = {}
-        for check in dict.fromkeys(check for rule in rules for check in rule.checks):
+        for check in dict.fromkeys(check for rule in policy.all_rules for check in rule.checks):
             self._finders[check] = finder_of(check, chat, answers, policy.judge)
 
     def verdict(self, rule: PolicyRule, answer: Answer, prompt: str) -> RuleVerdict:

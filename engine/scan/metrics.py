@@ -21,6 +21,7 @@ Answers without a verdict are in no rate but `undecided`. Intervals are 95 %; an
 
 from __future__ import annotations
 
+import hashlib
 import math
 from array import array
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -72,32 +73,33 @@ _SPENT = ("queries", "tokens", "attacker_tokens", "seconds", "money")
 class AnswerColumns:
     """Columns of numbers of answers, for all metrics; the rows are gone through once.
 
-    An outcome is 1, 0, or -1 where it is undecided or there is none. The code of a name is its index in the order of names.
+    An outcome is 1, 0, or -1 where it is undecided or there is none. The code of a name is its index in the order of names, and
+    that of a prompt any number.
 
     Args:
         rows: of a scan; those that failed are counted.
     """
 
     def __init__(self, rows: Iterable[Row]) -> None:
-        self.prompts, self.attacks, self.rules = (dict[str, int]() for _ in range(3))
+        self.attacks, self.rules = dict[str, int](), dict[str, int]()
         """Names, each with its index."""
+        # Prompts may be as many as answers, so their names are not kept.
+        prompts = array("Q")
         self.defences = {"": 0}
         """Names of defences; an empty one for none."""
         self.is_attacked, self.num_failed = False, 0
         """True if rows are attacks under a budget; the number of rows that failed."""
         outcomes = {name: array("b") for name in ("breach", "adaptive", "harmful", "unmet", "stopped")}
-        codes = {
-            name: array("i") for name in ("prompt", "attack", "repeat", "defence", "model_queries", "refusals", "thoughts")
-        }
+        codes = {name: array("i") for name in ("attack", "repeat", "defence", "model_queries", "refusals", "thoughts")}
         spent = {name: array("d") for name in (*_SPENT, *(f"first_{name}" for name in _SPENT))}
         verdicts = {"row": array("i"), "rule": array("i"), "broken": array("b")}
         for row in rows:
             if row.get("status", "ok") != "ok":
                 self.num_failed += 1
                 continue
-            named = (self.prompts, row["prompt"]), (self.attacks, row["attack"]), (self.defences, row.get("defence") or "")
-            for name, (names, value) in zip(("prompt", "attack", "defence"), named, strict=True):
-                codes[name].append(names.setdefault(value, len(names)))
+            prompts.append(int.from_bytes(hashlib.blake2b(row["prompt"].encode(), digest_size=8).digest()))
+            codes["attack"].append(self.attacks.setdefault(row["attack"], len(self.attacks)))
+            codes["defence"].append(self.defences.setdefault(row.get("defence") or "", len(self.defences)))
             for verdict in row["rules"]:
                 verdicts["row"].append(len(outcomes["breach"]))
                 verdicts["rule"].append(self.rules.setdefault(verdict["rule"], len(self.rules)))
@@ -115,9 +117,11 @@ class AnswerColumns:
                     spent[f"first_{name}"].append(first.get(name, math.inf))
                 codes["refusals"].append(len(row["refusals"]))
                 codes["thoughts"].append(sum(bool(turn["thought"]) for turn in row["turns"]))
-        self.columns = {name: np.array(values) for name, values in (outcomes | codes | spent).items()}
+        self.columns = {name: np.frombuffer(values, values.typecode) for name, values in (outcomes | codes | spent).items()}
         """By name, (V,) each."""
-        self._verdicts = {name: np.array(values) for name, values in verdicts.items()}
+        _, of_prompts = np.unique(np.frombuffer(prompts, np.uint64), return_inverse=True)
+        self.columns["prompt"] = of_prompts.astype(np.int32)
+        self._verdicts = {name: np.frombuffer(values, values.typecode) for name, values in verdicts.items()}
 
     @classmethod
     def of(cls, rows: Answers) -> AnswerColumns:

@@ -147,7 +147,7 @@ def write_sarif(file: BinaryIO, policy: Policy, rows: Sequence[Row], policy_file
         policy_file: name of the policy's file, the place of each result.
         version: of Parley.
     """
-    rules = {rule.name: rule for prompt in policy.prompts for rule in policy.rules_of(prompt)}
+    rules = {rule.name: rule for rule in policy.all_rules}
     tags = policy.tags_by_part
     times = Counter(broken for row in selected(rows, "breach", "rules", "attack", "prompt") for broken in _broken(row))
     driver = {

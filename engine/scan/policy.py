@@ -35,12 +35,14 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from array import array
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, overload
 
 import yaml
 
@@ -48,7 +50,7 @@ from parley.envs.core.config import JsonObject
 from parley.envs.core.errors import ConfigError, DataError
 from parley.envs.core.registry import nearest
 from parley.envs.corpora.lines import FileLine, utf8_text
-from parley.envs.corpora.own_files import KINDS, read_records, record_kind, value_text
+from parley.envs.corpora.own_files import KINDS, RecordKind, read_records, record_kind, value_text
 from parley.policies.chat.model import ROLES, Message
 
 CheckKind = Literal["contains", "exact", "pattern", "refusal", "judge", "rubric", "safety", "panel", "classifier", "function"]
@@ -150,6 +152,60 @@ class PolicyPrompt:
     goal: str = field(default="", repr=False)
 
 
+_DECODER = json.JSONDecoder()
+
+
+class PackedPrompts(Sequence[PolicyPrompt]):
+    """Prompts as bytes, each made when it is asked for: a tenth of the memory of a tuple, whose equal it is.
+
+    Args:
+        prompts: the prompts.
+
+    Attributes:
+        kinds: the rules and the tags that some prompts share, in the order of the first of them.
+    """
+
+    def __init__(self, prompts: Iterable[PolicyPrompt]) -> None:
+        self._content, self._ends = bytearray(), array("Q", [0])
+        numbers: dict[tuple[tuple[PolicyRule, ...], tuple[str, ...]], int] = {}
+        for prompt in prompts:
+            number = numbers.setdefault((prompt.rules, prompt.tags), len(numbers))
+            messages = [(message.role, message.content) for message in prompt.messages]
+            self._content += json.dumps((prompt.key, messages, number, prompt.goal)).encode()
+            self._ends.append(len(self._content))
+        self.kinds = list(numbers)
+
+    def __len__(self) -> int:
+        return len(self._ends) - 1
+
+    @overload
+    def __getitem__(self, index: int) -> PolicyPrompt: ...
+    @overload
+    def __getitem__(self, index: slice) -> PackedPrompts: ...
+    def __getitem__(self, index: int | slice) -> PolicyPrompt | PackedPrompts:
+        if isinstance(index, slice):
+            chosen = range(*index.indices(len(self)))
+            return self if chosen == range(len(self)) else PackedPrompts(self[number] for number in chosen)
+        number = range(len(self))[index]
+        text = self._content[self._ends[number] : self._ends[number + 1]].decode()
+        (key, messages, kind, goal), _ = _DECODER.raw_decode(text)
+        rules, tags = self.kinds[kind]
+        return PolicyPrompt(key, tuple(Message(role, content) for role, content in messages), rules, tags, goal)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and tuple(self) == tuple(other)
+
+    def __repr__(self) -> str:
+        return "".join(self.representation())
+
+    def representation(self) -> Iterator[str]:
+        """Yield the pieces of the text that stands for a tuple of the prompts."""
+        yield "("
+        for number, prompt in enumerate(self):
+            yield f"{', ' if number else ''}{prompt!r}"
+        yield ",)" if len(self) == 1 else ")"
+
+
 @dataclass(frozen=True)
 class AttackSpec:
     """An attack as a policy names it.
@@ -223,7 +279,7 @@ class Policy:
     """
 
     name: str
-    prompts: tuple[PolicyPrompt, ...]
+    prompts: Sequence[PolicyPrompt]
     system: str = ""
     judge: str = ""
     rules: tuple[PolicyRule, ...] = ()
@@ -239,6 +295,21 @@ class Policy:
     attacker: AttackerSeat | None = field(default=None, repr=False)
     budget: tuple[tuple[str, float], ...] = field(default=(), repr=False)
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.prompts, PackedPrompts):
+            object.__setattr__(self, "prompts", PackedPrompts(self.prompts))
+
+    @property
+    def kinds(self) -> Sequence[tuple[tuple[PolicyRule, ...], tuple[str, ...]]]:
+        """The rules and the tags that some prompts share, of all of them."""
+        assert isinstance(self.prompts, PackedPrompts), "packed at the start"
+        return self.prompts.kinds
+
+    @property
+    def all_rules(self) -> list[PolicyRule]:
+        """The rules of all prompts, each once."""
+        return list(dict.fromkeys(rule for rules, _ in self.kinds for rule in self.rules + rules))
+
     def rules_of(self, prompt: PolicyPrompt) -> tuple[PolicyRule, ...]:
         """Return the rules of a prompt, those of the policy first."""
         return self.rules + prompt.rules
@@ -251,7 +322,9 @@ class Policy:
     @property
     def tags_by_part(self) -> dict[str, dict[str, list[str]]]:
         """Tags of prompts and of rules, by their names; those of the policy belong to every prompt."""
-        rules = {rule.name: [*rule.tags] for prompt in self.prompts for rule in self.rules_of(prompt) if rule.tags}
+        rules = {rule.name: [*rule.tags] for rule in self.all_rules if rule.tags}
+        if not self.tags and not any(tags for _, tags in self.kinds):
+            return {"prompts": {}, "rules": rules}
         prompts = {prompt.key: [*self.tags, *prompt.tags] for prompt in self.prompts if self.tags or prompt.tags}
         return {"prompts": prompts, "rules": rules}
 
@@ -262,8 +335,14 @@ class Policy:
         later: list[Any] = [*self.defences, *(attack.behind for attack in self.attacks if attack.behind)]
         goals = [prompt.goal for prompt in self.prompts]
         later += [self.attacker, self.budget, goals] if self.attacker or self.budget or any(goals) else []
-        text = repr(self) + (repr(later) if later else "")
-        return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()[:16]
+        assert isinstance(self.prompts, PackedPrompts), "packed at the start"
+        # The digest of `repr(self)`, piece by piece.
+        before = f"Policy(name={self.name!r}, prompts="
+        behind = repr(replace(self, prompts=())).removeprefix(f"{before}()")
+        digest = hashlib.sha256()
+        for text in (before, *self.prompts.representation(), behind, repr(later) if later else ""):
+            digest.update(text.encode("utf-8", "backslashreplace"))
+        return digest.hexdigest()[:16]
 
 
 def read_policy(path: Path) -> Policy:
@@ -344,8 +423,8 @@ def _budget(entry: Any, where: str) -> tuple[tuple[str, float], ...]:
 
 
 def _require_complete(policy: Policy, where: str) -> None:
-    ruleless = [prompt.key for prompt in policy.prompts if not policy.rules_of(prompt)]
-    if ruleless:
+    if not all(policy.rules + rules for rules, _ in policy.kinds):
+        ruleless = [prompt.key for prompt in policy.prompts if not policy.rules_of(prompt)]
         fix = "write rules: for all prompts, or must: or must_not: beside the prompt"
         raise ConfigError("a prompt has no rule to keep", where=where, got=", ".join(ruleless[:3]), fix=fix)
     names = [attack.name for attack in policy.attacks]
@@ -361,15 +440,43 @@ def _require_complete(policy: Policy, where: str) -> None:
             raise ConfigError(
                 "triggers are said to be found behind no defence of the policy", where=where, got=strange[0], fix=fix
             )
-    rules = [rule for prompt in policy.prompts for rule in policy.rules_of(prompt)]
-    checks = [inner for rule in rules for check in rule.checks for inner in check.nested]
+    checks = [inner for rule in policy.all_rules for check in rule.checks for inner in check.nested]
     if any(check.kind in ("judge", "rubric") and not check.option("by") for check in checks) and not policy.judge:
         fix = "write judge: openai:URL#MODEL, hf:FOLDER or path/file.py:Name in the policy"
         raise ConfigError("a rule is judged by a chat model, and none is named", where=where, fix=fix)
 
 
-def _prompts(entries: Sequence[Any], path: Path) -> tuple[PolicyPrompt, ...]:
-    prompts: list[PolicyPrompt] = []
+_read: dict[str, PackedPrompts] = {}
+"""The prompts that were read last: a run asks for its policy several times, and reads the files of prompts once."""
+
+
+def _prompts(entries: Sequence[Any], path: Path) -> PackedPrompts:
+    named = [entry["file"] for entry in entries if isinstance(entry, dict) and isinstance(entry.get("file"), str)]
+    files = [path.parent / Path(file).expanduser() for file in named]
+    stats = [file.stat() for file in files if file.is_file()]
+    stamps = [(stat.st_mtime_ns, stat.st_ctime_ns, stat.st_size, stat.st_ino) for stat in stats]
+    version = repr((path, entries, stamps))
+    if version in _read:
+        return _read[version]
+    keys = set[str]()
+
+    def noted() -> Iterator[PolicyPrompt]:
+        for prompt in _unpacked_prompts(entries, path):
+            keys.add(prompt.key)
+            yield prompt
+
+    prompts = PackedPrompts(noted())
+    if not prompts:
+        raise DataError("the policy has no prompts", where=path, fix="write prompts: with at least one text, or a file:")
+    if len(keys) < len(prompts):
+        twice = Counter(prompt.key for prompt in prompts).most_common(1)[0][0]
+        raise ConfigError("two prompts have one id", where=path, got=twice, fix="give each an id of its own")
+    _read.clear()
+    _read[version] = prompts
+    return prompts
+
+
+def _unpacked_prompts(entries: Sequence[Any], path: Path) -> Iterator[PolicyPrompt]:
     for number, entry in enumerate(entries):
         where = f"{path}: prompts[{number}]"
         if isinstance(entry, str):
@@ -383,7 +490,7 @@ def _prompts(entries: Sequence[Any], path: Path) -> tuple[PolicyPrompt, ...]:
         rules = tuple(_rule({side: entry[side]}, where, side) for side in ("must", "must_not") if side in entry)
         tags = _tags(entry, where)
         if given == ["file"]:
-            prompts += _from_file(entry, path, where, rules, tags)
+            yield from _from_file(entry, path, where, rules, tags)
             continue
         if given == ["messages"]:
             messages = tuple(_message(message, where) for message in _list(entry, "messages", where))
@@ -393,42 +500,45 @@ def _prompts(entries: Sequence[Any], path: Path) -> tuple[PolicyPrompt, ...]:
         else:
             messages = (Message("user", _text(entry, "text", where)),)
         goal = _text(entry, "goal", where, "")
-        prompts.append(PolicyPrompt(str(entry.get("id", number + 1)), messages, rules, tags, goal))
-    if not prompts:
-        raise DataError("the policy has no prompts", where=path, fix="write prompts: with at least one text, or a file:")
-    keys = [prompt.key for prompt in prompts]
-    if twice := next((key for key in keys if keys.count(key) > 1), "") if len(set(keys)) < len(keys) else "":
-        raise ConfigError("two prompts have one id", where=path, got=twice, fix="give each an id of its own")
-    return tuple(prompts)
+        yield PolicyPrompt(str(entry.get("id", number + 1)), messages, rules, tags, goal)
 
 
 def _from_file(
     entry: Mapping[str, Any], path: Path, where: str, rules: tuple[PolicyRule, ...], tags: tuple[str, ...]
-) -> list[PolicyPrompt]:
+) -> Iterator[PolicyPrompt]:
     file = path.parent / Path(_text(entry, "file", where)).expanduser()
     named = _text(entry, "column", where, "").lower()
     columns = (named,) if named else PROMPT_COLUMNS
     kind = record_kind(file, lambda cells: any(column in cells for column in columns)) or KINDS.get(file.suffix.lower())
     prefix = f"{_text(entry, 'id', where, file.stem)}-"
-    if kind is None and not named:
-        lines = enumerate(utf8_text(file).splitlines(), start=1)
-        texts = [(str(number), line.strip(), FileLine(str(file), number)) for number, line in lines if line.strip()]
-    elif kind is None:
-        raise DataError("the file has no columns", where=file, got=named, fix="leave out column:, then each line is a prompt")
-    else:
-        texts = []
-        for record in read_records(file, kind):
-            line = FileLine(str(file), record.line)
-            column = next((name for name in columns if name in record.values), None)
-            if column is None:
-                fix = f"write column: with one of {', '.join(record.values)}"
-                raise DataError("the file has no column of prompts", where=line, got=", ".join(columns), fix=fix)
-            key = next((str(record.values[name]) for name in KEY_COLUMNS if record.values.get(name)), str(record.number))
-            texts.append((key, value_text(record.values[column], column, line), line))
-    if not texts:
+    limit = int(_number(entry, "limit", where, 0, least=0, most=10_000_000, whole=True))
+    num = 0
+    # All lines are checked, those behind the limit too.
+    for num, (key, text) in enumerate(_texts(file, kind, columns, named), start=1):
+        if not limit or num <= limit:
+            yield PolicyPrompt(f"{prefix}{key}", (Message("user", text),), rules, tags)
+    if not num:
         raise DataError("the file holds no prompts", where=file, fix="write a prompt a line, or rows below a header")
-    limit = int(_number(entry, "limit", where, 0, least=0, most=10_000_000, whole=True)) or len(texts)
-    return [PolicyPrompt(f"{prefix}{key}", (Message("user", text),), rules, tags) for key, text, _ in texts[:limit]]
+
+
+def _texts(file: Path, kind: RecordKind | None, columns: Sequence[str], named: str) -> Iterator[tuple[str, str]]:
+    """Yield the keys and texts of a file."""
+    if kind is None:
+        if named:
+            raise DataError(
+                "the file has no columns", where=file, got=named, fix="leave out column:, then each line is a prompt"
+            )
+        lines = enumerate(utf8_text(file).splitlines(), start=1)
+        yield from ((str(number), line.strip()) for number, line in lines if line.strip())
+        return
+    for record in read_records(file, kind):
+        column = next((name for name in columns if name in record.values), None)
+        line = FileLine(str(file), record.line)
+        if column is None:
+            fix = f"write column: with one of {', '.join(record.values)}"
+            raise DataError("the file has no column of prompts", where=line, got=", ".join(columns), fix=fix)
+        key = next((str(record.values[name]) for name in KEY_COLUMNS if record.values.get(name)), str(record.number))
+        yield key, value_text(record.values[column], column, line)
 
 
 def _message(entry: Any, where: str) -> Message:

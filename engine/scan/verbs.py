@@ -78,7 +78,7 @@ from parley.engine.scan.metrics import (
     unmet_note,
 )
 from parley.engine.scan.outputs import JUNIT, SARIF, ScanCase, write_junit, write_sarif
-from parley.engine.scan.policy import BUDGET, DEFAULT_QUERIES, DefenceSpec, Policy, read_policy
+from parley.engine.scan.policy import BUDGET, DEFAULT_QUERIES, DefenceSpec, Policy, PolicyPrompt, read_policy
 from parley.envs.core.config import NumItemsOrAll, PositiveFloat, from_dict
 from parley.envs.core.errors import ConfigError, DataError, ModelError, RefusedModelError, RunError
 from parley.envs.core.play import AgentError
@@ -100,6 +100,8 @@ NUM_ANSWERS, LIMITS, POLICY, UNDECIDED_REASON = "num_answers", "limits", "policy
 TAGS = "tags"
 _BATCH, _SERVED_BATCH = 32, 256
 _TURN_S = 0.5
+SWITCH_S = 5e-4
+"""Seconds that a thread computes before another may, while answers are waited for; Python's are ten times as many."""
 _SERVED_ROOM = 2
 """Shards of a served model that are asked about together, so that it is busy while one of them is judged and written."""
 # A rule, whether it is broken (null where that is undecided), and what a reader sees of the reason.
@@ -225,8 +227,8 @@ class ScanTask(Sharded[ScanItem]):
 
     @property
     def computes(self) -> bool:
-        rules = (rule for prompt in self.policy.prompts for rule in self.policy.rules_of(prompt))
-        return not self.is_served or any(check.kind in ("classifier", "judge") for rule in rules for check in rule.checks)
+        checks = (check for rule in self.policy.all_rules for check in rule.checks)
+        return not self.is_served or any(check.kind in ("classifier", "judge") for check in checks)
 
     def digest(self, rows: Rows) -> Counts:
         """Count answers, breaches, and answers without a verdict."""
@@ -302,15 +304,20 @@ class ScanWorker:
     def _rows(self, shard: Shard[ScanItem]) -> list[dict[str, Any]]:
         from parley.policies.chat.answers import answers_arriving
 
-        chats = [chat_of(self.policy, item, self._rewording(item), self._wording_seed(item)) for item in shard.items]
+        prompts = [self.policy.prompts[item.prompt] for item in shard.items]
+        chats = [
+            chat_of(self.policy, prompt, self._rewording(item), self._wording_seed(prompt, item))
+            for prompt, item in zip(prompts, shard.items, strict=True)
+        ]
         # Answers behind a defence are drawn as those without it, so that they differ in nothing but the defence.
-        seeds = [self.task.seed(self._key(item)) for item in shard.items]
+        draws = self.policy.temperature > 0
+        seeds = [self.task.seed(_key(prompt, item)) for prompt, item in zip(prompts, shard.items, strict=True)] if draws else []
         given: dict[int, Answer] = {}
         self._done[shard.name] = 0
         for name, model in self.models.items():
             rows_of = [index for index, item in enumerate(shard.items) if item.defence == name]
             of_model = [chats[index] for index in rows_of]
-            drawn = [seeds[index] for index in rows_of] if self.policy.temperature else []
+            drawn = [seeds[index] for index in rows_of] if draws else []
             try:
                 for number, answer in answers_arriving(model, of_model, decoding=decoding_of(self.policy), seeds=drawn):
                     given[rows_of[number]] = answer
@@ -324,8 +331,8 @@ class ScanWorker:
                 raise lost from error
         answers = [given[index] for index in range(len(chats))]
         rows = []
-        for key, item, chat, answer in zip(shard.keys, shard.items, chats, answers, strict=True):
-            prompt, question = self.policy.prompts[item.prompt], chat[-1].content
+        for key, item, prompt, chat, answer in zip(shard.keys, shard.items, prompts, chats, answers, strict=True):
+            question = chat[-1].content
             verdicts = [self.checks.verdict(rule, answer, question) for rule in self.policy.rules_of(prompt)]
             rows.append(
                 ok_row(key, self.task.seed(key))
@@ -338,18 +345,23 @@ class ScanWorker:
                     **answer_columns(answer),
                     "breach": is_breach(verdicts),
                     "rules": [vars(verdict) for verdict in verdicts],
-                    **self._behind(item, [answer], 0, [vars(verdict) for verdict in verdicts]),
+                    **self._behind(prompt, item, [answer], 0, [vars(verdict) for verdict in verdicts]),
                 }
             )
         return rows
 
     def _behind(
-        self, item: ScanItem, answers: Sequence[Answer], shown: int, verdicts: Sequence[Mapping[str, Any]]
+        self,
+        prompt: PolicyPrompt,
+        item: ScanItem,
+        answers: Sequence[Answer],
+        shown: int,
+        verdicts: Sequence[Mapping[str, Any]],
     ) -> dict[str, Any]:
         """Return the columns of a scan with defences, by all answers, and the number and verdicts of the one that is shown."""
         if not self.policy.defences:
             return {}
-        rules = self.policy.rules_of(self.policy.prompts[item.prompt])
+        rules = self.policy.rules_of(prompt)
         return {
             "defence": item.defence,
             "refused_by": getattr(answers[shown], "refused_by", "") if answers else "",
@@ -358,9 +370,6 @@ class ScanWorker:
             "unmet": side_broken(rules, verdicts, must=True),
             "model_queries": sum(map(queries_of, answers)),
         }
-
-    def _key(self, item: ScanItem) -> str:
-        return f"{self.policy.prompts[item.prompt].key}/{item.attack}/{item.repeat}"
 
     def _rewording(self, item: ScanItem) -> Rewording:
         return self.adapted[item.attack, item.defence] if item.adaptive else self.rewordings[item.attack]
@@ -399,7 +408,8 @@ class ScanWorker:
     def _conversation(self, item: ScanItem, attacker: Attacker | None = None) -> AttackConversation:
         """Return a fresh attack on a prompt; an adaptive one knows the defence."""
         assert self.seats is not None, "the policy has a budget"
-        prompt, seed, model = self.policy.prompts[item.prompt], self.task.seed(self._key(item)), self.models[item.defence]
+        prompt, model = self.policy.prompts[item.prompt], self.models[item.defence]
+        seed = self.task.seed(_key(prompt, item))
         text, rules = prompt.messages[-1].content, self.policy.rules_of(prompt)
         known = model.defence.summary if item.adaptive and isinstance(model, DefendedChatModel) else ""
         goal = AttackGoal(prompt.goal or text, text, seed, self.seats.budget.queries, known)
@@ -411,17 +421,17 @@ class ScanWorker:
         if item.adaptive and (item.attack, item.defence) in self.adapted:
             attacker = Reworded(self.adapted[item.attack, item.defence])
         moves = (attacker or self.contestants[item.attack]).attack(goal)
-        return AttackConversation(moves, goal, chat_before(self.policy, item), verdicts, seed)
+        return AttackConversation(moves, goal, chat_before(self.policy, prompt), verdicts, seed)
 
     def _attack_row(self, key: str, item: ScanItem, conversation: AttackConversation) -> dict[str, Any]:
-        best, turns = conversation.best, conversation.turns
+        best, turns, prompt = conversation.best, conversation.turns, self.policy.prompts[item.prompt]
         cells = []
         for turn, thought, spent in zip(turns, conversation.thoughts, conversation.spent, strict=True):
             texts = {"asked": turn.asked, "reply": turn.answer.text, "kind": turn.answer.kind.value, "thought": thought}
             before = turn.before.index if turn.before else -1
             cells.append({"before": before, **texts, "score": turn.score, "breach": turn.breach, **vars(spent)})
         return ok_row(key, conversation.seed) | {
-            "prompt": self.policy.prompts[item.prompt].key,
+            "prompt": prompt.key,
             "attack": item.attack,
             "repeat": item.repeat,
             "asked": turns[best].asked if turns else "",
@@ -433,13 +443,16 @@ class ScanWorker:
             "refusals": conversation.refusals,
             "stopped": conversation.stopped,
             **vars(conversation.spending),
-            **self._behind(item, [turn.answer for turn in turns], best, conversation.rules[best] if turns else []),
+            **self._behind(prompt, item, [turn.answer for turn in turns], best, conversation.rules[best] if turns else []),
         }
 
-    def _wording_seed(self, item: ScanItem) -> int:
+    def _wording_seed(self, prompt: PolicyPrompt, item: ScanItem) -> int:
         # Attacks of one prompt and repeat draw alike, so that they differ in nothing but the attack.
-        key = self.policy.prompts[item.prompt].key
-        return derive_seed(self.task.config.seed, "wording", key, item.repeat)
+        return derive_seed(self.task.config.seed, "wording", prompt.key, item.repeat)
+
+
+def _key(prompt: PolicyPrompt, item: ScanItem) -> str:
+    return f"{prompt.key}/{item.attack}/{item.repeat}"
 
 
 def wordings_of(policy: Policy) -> dict[str, Rewording]:
@@ -504,16 +517,16 @@ def _replayed(conversation: AttackConversation) -> Replayed:
     return Replayed((FoundConversation(conversation.goal.prompt, tuple(reversed(messages))),) if messages else ())
 
 
-def chat_before(policy: Policy, item: ScanItem) -> Chat:
+def chat_before(policy: Policy, prompt: PolicyPrompt) -> Chat:
     """Return the messages before the last one of a prompt, the system's included."""
     system = (Message("system", policy.system),) if policy.system else ()
-    return (*system, *policy.prompts[item.prompt].messages[:-1])
+    return (*system, *prompt.messages[:-1])
 
 
-def chat_of(policy: Policy, item: ScanItem, rewording: Rewording, seed: int) -> Chat:
+def chat_of(policy: Policy, prompt: PolicyPrompt, rewording: Rewording, seed: int) -> Chat:
     """Return the messages of a question: the system's, those of the prompt, the last one as the attack words it."""
-    last = policy.prompts[item.prompt].messages[-1]
-    return (*chat_before(policy, item), Message(last.role, rewording(last.content, seed)))
+    last = prompt.messages[-1]
+    return (*chat_before(policy, prompt), Message(last.role, rewording(last.content, seed)))
 
 
 def contestants_of(policy: Policy) -> Mapping[str, Attacker]:
@@ -680,7 +693,7 @@ class ScanPlan:
     @property
     def metric_names(self) -> list[str]:
         """The metrics that a limit may name."""
-        rules = dict.fromkeys(rule.name for prompt in self.policy.prompts for rule in self.policy.rules_of(prompt))
+        rules = dict.fromkeys(rule.name for rule in self.policy.all_rules)
         defences = [spec.name for spec in self.policy.defences]
         adapted = [(name, attack) for name in defences for attack in self.attacks if (attack, name) in self.adapted]
         behind = defence_metric_names(defences, self.attacks, adapted)
@@ -696,10 +709,7 @@ class ScanPlan:
 def _items(policy: Policy, attacks: Sequence[str], adapted: Collection[tuple[str, str]]) -> IndexedItems[ScanItem]:
     """Return the questions of a policy, those behind defences last; only their keys are in memory."""
     num_prompts, num_attacks = len(policy.prompts), len(attacks)
-    keys = [
-        f"{prompt.key}/{attack}/{repeat}" for repeat in range(policy.repeats) for prompt in policy.prompts for attack in attacks
-    ]
-    num = len(keys)
+    num = num_prompts * num_attacks * policy.repeats
     # Of each question behind a defence: the question without it, the number of the defence, and whether it is adaptive.
     behind = np.array(
         [
@@ -711,7 +721,15 @@ def _items(policy: Policy, attacks: Sequence[str], adapted: Collection[tuple[str
         ],
         dtype=np.int32,
     ).reshape(-1, 3)
-    keys += [f"{keys[index]}/{policy.defences[number].name}{'/adaptive' * adaptive}" for index, number, adaptive in behind]
+
+    def keys() -> Iterator[str]:
+        for repeat in range(policy.repeats):
+            for prompt in policy.prompts:
+                yield from (f"{prompt.key}/{attack}/{repeat}" for attack in attacks)
+        for index, number, adaptive in behind:
+            before = item(index)
+            key = _key(policy.prompts[before.prompt], before)
+            yield f"{key}/{policy.defences[number].name}{'/adaptive' * adaptive}"
 
     def item(index: int) -> ScanItem:
         defence, adaptive = "", False
@@ -721,7 +739,7 @@ def _items(policy: Policy, attacks: Sequence[str], adapted: Collection[tuple[str
         repeat, rest = divmod(index, num_prompts * num_attacks)
         return ScanItem(rest // num_attacks, attacks[rest % num_attacks], repeat, defence, bool(adaptive))
 
-    return IndexedItems(keys, item)
+    return IndexedItems(keys(), item)
 
 
 def policy_of_file() -> ScanConfig:
@@ -763,13 +781,14 @@ class Scan(Job[ScanConfig, ScanPlan, ScanPlan]):
         threading.Thread(target=pa.array, args=([0],), daemon=True).start()
         _ask_first(prepared, answers, reporter)
         task = ScanTask(prepared.config, prepared.policy, str(answers.absolute()))
-        run_items(run, task, prepared.items, prepared.config, reporter, "asking")
+        with _switching_often():
+            run_items(run, task, prepared.items, prepared.config, reporter, "asking")
         return prepared
 
     def measure(self, run: RunFolder, plan: ScanPlan) -> Summary:
         config, policy, rows = plan.config, plan.policy, run.rows()
         answers = AnswerColumns.of(rows)
-        rules = {rule.name: rule for prompt in policy.prompts for rule in policy.rules_of(prompt)}
+        rules = {rule.name: rule for rule in policy.all_rules}
         panels = [name for name, rule in rules.items() if any(check.members for check in rule.checks)]
         metrics = scan_metrics(answers) | panel_metrics(rows, panels) | label_metrics(rows, labels_of(run, rows))
         metrics |= defence_metrics(answers)
@@ -848,14 +867,14 @@ class Scan(Job[ScanConfig, ScanPlan, ScanPlan]):
         """Return the rule of scans; what stands before the last message is read from the policy, as long as it is the same."""
         config = from_dict(ScanConfig, run.config, str(run.path / CONFIG))
         policy = load_policy(config) if config.policy == DEMO or Path(config.policy).expanduser().is_file() else None
-        prompts = {prompt.key: prompt for prompt in policy.prompts} if policy else {}
+        indices = {prompt.key: index for index, prompt in enumerate(policy.prompts)} if policy else {}
         tags = tags_of_run(run.summary() or {})
         unchanged = policy is not None and policy.digest == run.weights.get("policy")
 
         def transcript(row: Row) -> Transcript:
             before: list[tuple[str, str]] = []
             if policy is not None and unchanged:
-                prompt = prompts[row["prompt"]]
+                prompt = policy.prompts[indices[row["prompt"]]]
                 before = [(SYSTEM, policy.system)] if policy.system else []
                 before += [(message.role, message.content) for message in prompt.messages[:-1]]
             for turn in conversation_before(row):
@@ -927,7 +946,7 @@ def _ask_first(plan: ScanPlan, answers: Path, reporter: Reporter) -> None:
     seed, settings = ScanTask(config, plan.policy, str(answers)).seed(key), config.chat.on(config.device)
     # The first answer belongs to the first attack, which is none.
     seed = query_seed(seed, 0) if asks_under_budget(plan.policy) else seed
-    chat = chat_of(plan.policy, item, lambda prompt, seed: prompt, 0)
+    chat = chat_of(plan.policy, plan.policy.prompts[item.prompt], lambda prompt, seed: prompt, 0)
     answer = first_answer(
         lambda changed: load_target(config, answers, changed), settings, chat, decoding, seed, config.chat.first_timeout_s
     )
@@ -937,6 +956,17 @@ def _ask_first(plan: ScanPlan, answers: Path, reporter: Reporter) -> None:
     reporter.say(f'{target_name(config.model)} is asked "{brief(chat[-1].content)}" and answers {shown}')
     if is_served(config.model) and not answer.known:
         reporter.say(f"{config.model}: {understood(load_target(config), chat, answer, decoding, seed)}")
+
+
+@contextmanager
+def _switching_often() -> Iterator[None]:
+    """Let a thread that has its answer wait less for one that judges or writes."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(SWITCH_S)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before)
 
 
 @contextmanager

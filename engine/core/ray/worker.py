@@ -16,13 +16,12 @@ import os
 import socket
 import time
 import traceback
+from array import array
 from bisect import bisect_left
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, ValuesView
 from dataclasses import dataclass, replace
 from typing import Any, Generic, Protocol, TypeVar, cast, overload
-
-import numpy as np
 
 from parley.engine.core.ray import logs, session
 from parley.envs.core.errors import ClusterError, RefusedModelError
@@ -44,7 +43,7 @@ class Shard(Generic[ItemT]):
     """
 
     name: str
-    keys: tuple[str, ...]
+    keys: Sequence[str]
     items: Sequence[ItemT]
     kept: Any = None
     deaths: int = 0
@@ -53,24 +52,84 @@ class Shard(Generic[ItemT]):
         return len(self.keys)
 
     def loaded(self) -> Shard[ItemT]:
-        """Return the shard with its items in memory, for the worker that works on it now."""
-        return replace(self, items=tuple(self.items))
+        """Return the shard with its keys and items in memory, for the worker that works on it now."""
+        return replace(self, keys=tuple(self.keys), items=tuple(self.items))
 
 
 OtherT = TypeVar("OtherT")
 
 
+class _PackedTexts(Sequence[str]):
+    """Texts as bytes, a third of the memory of a list.
+
+    Args:
+        texts: the texts.
+    """
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        self._content, self._ends = bytearray(), array("Q", [0])
+        for text in texts:
+            self._content += text.encode("utf-8", "surrogatepass")
+            self._ends.append(len(self._content))
+
+    def __len__(self) -> int:
+        return len(self._ends) - 1
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[str]: ...
+    def __getitem__(self, index: int | slice) -> str | list[str]:
+        if isinstance(index, slice):
+            return [self[number] for number in range(*index.indices(len(self)))]
+        number = range(len(self))[index]
+        return self._content[self._ends[number] : self._ends[number + 1]].decode("utf-8", "surrogatepass")
+
+
+NameT = TypeVar("NameT")
+
+
+class _MadeWhenAsked(Sequence[OtherT], Generic[NameT, OtherT]):
+    """Keys or items that are made each time; sent and copied as a tuple.
+
+    Args:
+        make: returns one of them by its name.
+        names: keys, or indices (V,).
+    """
+
+    def __init__(self, make: Callable[[NameT], OtherT], names: Sequence[NameT]) -> None:
+        self._make, self._names = make, names
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    @overload
+    def __getitem__(self, index: int) -> OtherT: ...
+    @overload
+    def __getitem__(self, index: slice) -> _MadeWhenAsked[NameT, OtherT]: ...
+    def __getitem__(self, index: int | slice) -> OtherT | _MadeWhenAsked[NameT, OtherT]:
+        if isinstance(index, slice):
+            return _MadeWhenAsked(self._make, self._names[index])
+        return self._make(self._names[index])
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and tuple(self) == tuple(other)
+
+    def __reduce__(self) -> tuple[type[tuple[OtherT, ...]], tuple[tuple[OtherT, ...]]]:
+        return tuple, (tuple(self),)
+
+
 class IndexedItems(Mapping[str, ItemT]):
-    """Items that are made each time they are asked for, so that only their keys are in memory.
+    """Items that are made each time they are asked for, so that only their keys are in memory, as bytes.
 
     Args:
         keys: different keys, in the order of the items.
         make: returns an item by its index; equal indices give equal items.
     """
 
-    def __init__(self, keys: Sequence[str], make: Callable[[int], ItemT]) -> None:
-        self._keys, self._make = keys, make
-        self._sorted = np.array(sorted(range(len(keys)), key=keys.__getitem__), dtype=np.int32)
+    def __init__(self, keys: Iterable[str], make: Callable[[int], ItemT]) -> None:
+        self._keys, self._make = _PackedTexts(keys), make
+        self._sorted = array("i", sorted(range(len(self._keys)), key=self._keys.__getitem__))
 
     def mapped(self, change: Callable[[ItemT], OtherT]) -> IndexedItems[OtherT]:
         """Return what a function makes of each item, under the same keys."""
@@ -85,7 +144,7 @@ class IndexedItems(Mapping[str, ItemT]):
         position = bisect_left(self._sorted, key, key=self._key)
         if position == len(self._sorted) or self._key(self._sorted[position]) != key:
             raise KeyError(key)
-        return self._make(int(self._sorted[position]))
+        return self._make(self._sorted[position])
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._keys)
@@ -93,30 +152,13 @@ class IndexedItems(Mapping[str, ItemT]):
     def __len__(self) -> int:
         return len(self._keys)
 
+    def values(self) -> ValuesView[ItemT]:
+        """Return the items in their order, of which none is looked up by its key."""
+        return cast("ValuesView[ItemT]", _MadeWhenAsked(self._make, range(len(self))))
 
-class _ItemsOf(Sequence[ItemT]):
-    """Items of some keys, which are looked up each time; sent and copied as a tuple."""
-
-    def __init__(self, items: Mapping[str, ItemT], keys: Sequence[str]) -> None:
-        self._items, self._keys = items, keys
-
-    def __len__(self) -> int:
-        return len(self._keys)
-
-    @overload
-    def __getitem__(self, index: int) -> ItemT: ...
-    @overload
-    def __getitem__(self, index: slice) -> tuple[ItemT, ...]: ...
-    def __getitem__(self, index: int | slice) -> ItemT | tuple[ItemT, ...]:
-        if isinstance(index, slice):
-            return tuple(self._items[key] for key in self._keys[index])
-        return self._items[self._keys[index]]
-
-    def __eq__(self, other: object) -> bool:
-        return tuple(self) == other if not isinstance(other, _ItemsOf) else tuple(self) == tuple(other)
-
-    def __reduce__(self) -> tuple[type[tuple[ItemT, ...]], tuple[tuple[ItemT, ...]]]:
-        return tuple, (tuple(self),)
+    def by_key(self) -> tuple[Sequence[str], Sequence[ItemT]]:
+        """Return the keys in rising order and their items."""
+        return _MadeWhenAsked(self._key, self._sorted), _MadeWhenAsked(self._make, self._sorted)
 
 
 def make_shards(items: Mapping[str, ItemT], size: int) -> list[Shard[ItemT]]:
@@ -127,11 +169,17 @@ def make_shards(items: Mapping[str, ItemT], size: int) -> list[Shard[ItemT]]:
         size: items per shard, at least 1.
     """
     assert size >= 1, "a shard holds at least one item"
-    keys = sorted(items)
+    keys: Sequence[str]
+    sorted_items: Sequence[ItemT]
+    if isinstance(items, IndexedItems):
+        keys, sorted_items = items.by_key()
+    else:
+        keys = tuple(sorted(items))
+        sorted_items = _MadeWhenAsked(items.__getitem__, keys)
     digits = max(5, len(str(len(keys) // size)))
     return [
-        Shard(f"{number:0{digits}d}", chunk, _ItemsOf(items, chunk))
-        for number, chunk in enumerate(tuple(keys[start : start + size]) for start in range(0, len(keys), size))
+        Shard(f"{number:0{digits}d}", keys[start : start + size], sorted_items[start : start + size])
+        for number, start in enumerate(range(0, len(keys), size))
     ]
 
 

@@ -17,15 +17,16 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import os
 import time
 import uuid
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from functools import lru_cache
 from itertools import chain
 from pathlib import Path
+from threading import Lock
 from types import NoneType
 from typing import Any, BinaryIO, NamedTuple, Protocol
 
@@ -216,8 +217,8 @@ class Outcomes:
         return self.errors.total()
 
 
-_SMALL, _SETTLED_NS = 16_384, 100_000_000
-"""Largest bytes of a part whose rows are held in memory, and the least age of its file."""
+_SMALL, _SETTLED_NS, _MOST_KEPT = 16_384, 100_000_000, 2**22
+"""Largest bytes of a part whose rows are held in memory, the least age of its file, and the bytes of all such rows."""
 
 
 def part_path(folder: Path, name: str) -> Path:
@@ -310,7 +311,7 @@ def read_part(path: Path, columns: Sequence[str] | None = None) -> pa.Table | No
     is_kept = status.st_size <= _SMALL and time.time_ns() - status.st_mtime_ns > _SETTLED_NS
     if not is_kept:
         return _decoded(path, columns)
-    table = _KEPT(path, status.st_mtime_ns, status.st_size, status.st_ino)
+    table = _small_part(path, status)
     return table if table is None or columns is None else table.select([name for name in table.schema.names if name in columns])
 
 
@@ -327,7 +328,23 @@ def _decoded(path: Path, columns: Sequence[str] | None) -> pa.Table | None:
 
 
 # Tables and pages of a run read small parts up to ten times; a part is known by its time, size and number.
-_KEPT = lru_cache(maxsize=256)(lambda path, *version: _decoded(path, None))
+_kept: OrderedDict[tuple[Path, int, int, int], pa.Table] = OrderedDict()
+_kept_lock = Lock()
+
+
+def _small_part(path: Path, status: os.stat_result) -> pa.Table | None:
+    key = path, status.st_mtime_ns, status.st_size, status.st_ino
+    with _kept_lock:
+        if key in _kept:
+            _kept.move_to_end(key)
+            return _kept[key]
+    table = _decoded(path, None)
+    if table is not None:
+        with _kept_lock:
+            _kept[key] = table
+            while len(_kept) > 1 and sum(kept.nbytes for kept in _kept.values()) > _MOST_KEPT:
+                _kept.popitem(last=False)
+    return table
 
 
 def count_part(path: Path) -> Outcomes:

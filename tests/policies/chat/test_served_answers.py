@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import logging
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -309,3 +310,26 @@ def test_equal_answers_count_over_the_processes_of_a_run(tmp_path: Path) -> None
     usage = usage_of(tmp_path)
     assert usage is not None
     assert (usage.total.redrawn, usage.total.equal_redrawn) == (3, 3)
+
+
+def test_the_newest_of_many_answers_is_found_from_few_bytes_each(tmp_path: Path) -> None:
+    folder, num = tmp_path / "answers", 10_000
+    folder.mkdir()
+    numbers = [*range(num), *range(0, num, 7)]
+    lines = [{"key": f"{number:032x}", "model": "m", "answer": vars(Answer(str(at)))} for at, number in enumerate(numbers)]
+    (folder / ANSWERS).write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    tracemalloc.start()
+    try:
+        kept = ChatAnswers(folder)
+        assert kept.find(["f" * 32]) == [None]
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    # What waits to be put in order, and 16 bytes of each.
+    assert held < 16 * num + 2**20
+    newest = {number: str(at) for at, number in enumerate(numbers)}
+    found = kept.find([f"{number:032x}" for number in range(num)])
+    assert [answer and answer.text for answer in found] == [newest[number] for number in range(num)]
+    kept.keep("other", Answer("more"), "m")
+    assert [answer and answer.text for answer in kept.find(["other", f"{7:032x}"])] == ["more", newest[7]]
+    assert kept.usage()["m"].asked == num + 1
