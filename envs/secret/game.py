@@ -192,13 +192,15 @@ class SecretGame:
         }
 
 
-def play_secret(game: SecretGame, attacker: SecretPlayer, defender: SecretPlayer) -> SecretGame:
-    """Play all dialogues of a game to their end, side by side.
+def play_secret(
+    game: SecretGame, attacker: SecretPlayer | Sequence[SecretPlayer], defender: SecretPlayer | Sequence[SecretPlayer]
+) -> SecretGame:
+    """Play all dialogues of a game to their end, side by side; a player is asked for all that it plays at once.
 
     Args:
         game: fresh or half-played.
-        attacker: asks in attacks; in harmless dialogues the user does.
-        defender: replies in all.
+        attacker: asks in attacks; in harmless dialogues the user does. One of all dialogues, or one for each.
+        defender: replies in all; one of all, or one for each.
 
     Returns:
         The same game, finished.
@@ -206,16 +208,20 @@ def play_secret(game: SecretGame, attacker: SecretPlayer, defender: SecretPlayer
     Raises:
         AgentError: a player fails; it names the rows if they are known.
     """
-    players = (attacker, defender)
+    players = [player if isinstance(player, Sequence) else [player] * len(game) for player in (attacker, defender)]
     while True:
         moving = [[row for row in range(len(game)) if game.side_to_move(row) == side] for side in (ATTACKER, DEFENDER)]
         for row in moving[ATTACKER]:
             if not game.attacks[row]:
                 game.ask(row)
-        for side, player in enumerate(players):
-            rows = [row for row in moving[side] if side == DEFENDER or game.attacks[row]]
-            if rows:
-                for row, text in zip(rows, spoken(player, [game.view(row, side) for row in rows], rows), strict=True):
+        for side, players_of_side in enumerate(players):
+            rows_of: dict[int, list[int]] = {}
+            for row in moving[side]:
+                if side == DEFENDER or game.attacks[row]:
+                    rows_of.setdefault(id(players_of_side[row]), []).append(row)
+            for rows in rows_of.values():
+                texts = spoken(players_of_side[rows[0]], [game.view(row, side) for row in rows], rows)
+                for row, text in zip(rows, texts, strict=True):
                     game.say(row, text)
         if not any(moving):
             return game

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 import weakref
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -139,28 +139,6 @@ class LearningPlayer:
         return [answer.text for answer in answers]
 
 
-class Company:
-    """Several players as one: each dialogue has its own, by the seed of its side.
-
-    Args:
-        players: by the seeds.
-    """
-
-    name = "opponents"
-
-    def __init__(self, players: Mapping[int, SecretPlayer]) -> None:
-        self._players = players
-
-    def speak(self, views: Sequence[SeatView]) -> list[str]:
-        """Return the texts of all players, each asked once."""
-        texts = [""] * len(views)
-        for player in dict.fromkeys(self._players[view.seed] for view in views):
-            rows = [row for row, view in enumerate(views) if self._players[view.seed] is player]
-            for row, text in zip(rows, player.speak([views[row] for row in rows]), strict=True):
-                texts[row] = text
-        return texts
-
-
 def sequences(turns: Sequence[OwnTurn]) -> list[tuple[list[int], list[bool]]]:
     """Return the tokens of a dialogue that are read at once, and which of them are the learner's own."""
     whole: list[tuple[list[int], list[bool]]] = []
@@ -239,12 +217,8 @@ class ChatRunner(ReproducibleRunner):
         for name in {dialogue.opponent for dialogue in dialogues} - {USER, *self._opponents}:
             seat = {"device": spec.seat.device, "seat": spec.seat, "answers": None}
             self._opponents[name] = make_secret_player(name, 1 - spec.side, rule.temperature, **seat)
-        met = {
-            game.view(row, 1 - spec.side).seed: self._opponents[dialogue.opponent]
-            for row, dialogue in enumerate(dialogues)
-            if dialogue.opponent != USER
-        }
-        others = Company(met)
+        # The user asks by itself.
+        others: list[SecretPlayer] = [self._opponents.get(dialogue.opponent, learner) for dialogue in dialogues]
         play_secret(game, *((learner, others) if spec.side == ATTACKER else (others, learner)))
         return {
             dialogue.number: _row(game, row, spec.side, learner.turns.get(game.view(row, spec.side).seed, []))

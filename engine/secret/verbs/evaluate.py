@@ -6,9 +6,8 @@ from its number alone, so rows do not depend on the cut, on workers, or on who e
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -34,7 +33,6 @@ from parley.engine.secret.metrics import (
 )
 from parley.envs.core.config import NonNegativeFloat, NumItems
 from parley.envs.core.errors import ConfigError
-from parley.envs.core.play import AgentError
 from parley.envs.core.seeds import derive_seed, stream
 from parley.envs.secret.game import ATTACKER, DEFENDER, SecretGame, SecretPlayer, SecretRules, play_secret
 from parley.envs.secret.players import attackers, defenders, is_chat_player, make_secret_player
@@ -152,8 +150,11 @@ class SecretMatches(Sharded[SecretDialogue]):
         return SecretWorker(self)
 
     def shard_size(self, num_items: int, num_workers: int) -> int:
-        chats = any(map(is_chat_player, self.config.names(ATTACKER) + self.config.names(DEFENDER)))
-        return spread(num_items, num_workers, _CHAT_SHARD if chats else _SHARD)
+        if not any(map(is_chat_player, self.config.names(ATTACKER) + self.config.names(DEFENDER))):
+            return spread(num_items, num_workers, _SHARD)
+        # In this process nobody waits for another shard, and full batches take the least time.
+        most = max(_CHAT_SHARD, self.config.chat.batch_size)
+        return spread(num_items, num_workers, most) if num_workers else max(1, min(num_items, most))
 
     def players(self) -> tuple[dict[str, SecretPlayer], dict[str, SecretPlayer]]:
         """Return the attackers and the defenders by label.
@@ -182,35 +183,23 @@ class SecretWorker:
         self._task, (self._attackers, self._defenders) = task, task.players()
 
     def run(self, shard: Shard[SecretDialogue]) -> list[dict[str, Any]]:
-        """Play the dialogues of a shard; one row each, by `SECRETS`."""
-        return rows_apart(self._played, shard, self._task.seed)
+        """Play the dialogues of a shard side by side, whoever plays them; one row each, by `SECRETS`."""
+        return rows_apart(self._rows, shard, self._task.seed)
 
-    def _played(self, shard: Shard[SecretDialogue]) -> list[dict[str, Any]]:
-        rows: list[dict[str, Any]] = []
-        items = list(zip(shard.keys, shard.items, strict=True))
-        for (defender, attacker), group in groupby(items, key=lambda item: item[1][:2]):
-            try:
-                rows += self._rows(defender, attacker, list(group))
-            except AgentError as error:
-                error.rows = tuple(len(rows) + row for row in error.rows)
-                raise
-        return rows
-
-    def _rows(self, defender: str, attacker: str, items: Sequence[tuple[str, SecretDialogue]]) -> list[dict[str, Any]]:
-        config = self._task.config
-        scenarios = [
-            random_secret(stream(config.seed, "scenario", item.number), config.rules.max_messages) for _, item in items
-        ]
-        seeds = [self._task.seed(key) for key, _ in items]
-        game = SecretGame(scenarios, seeds, [attacker != USER_SEAT] * len(items), config.rules)
+    def _rows(self, shard: Shard[SecretDialogue]) -> list[dict[str, Any]]:
+        config, items = self._task.config, shard.items
+        scenarios = [random_secret(stream(config.seed, "scenario", item.number), config.rules.max_messages) for item in items]
+        seeds = [self._task.seed(key) for key in shard.keys]
+        game = SecretGame(scenarios, seeds, [item.attacker != USER_SEAT for item in items], config.rules)
         # The user asks by itself.
-        asker = self._attackers.get(attacker, next(iter(self._attackers.values())))
-        play_secret(game, asker, self._defenders[defender])
+        anyone = next(iter(self._attackers.values()))
+        askers = [self._attackers.get(item.attacker, anyone) for item in items]
+        play_secret(game, askers, [self._defenders[item.defender] for item in items])
         return [
             ok_row(key, seeds[row])
             | {
-                "defender": defender,
-                "attacker": attacker,
+                "defender": item.defender,
+                "attacker": item.attacker,
                 "scenario": item.number,
                 "word": scenarios[row].word,
                 "text": scenarios[row].text,
@@ -222,7 +211,7 @@ class SecretWorker:
                 "num_questions": config.rules.max_messages,
                 "cut": game.num_cut[row],
             }
-            for row, (key, item) in enumerate(items)
+            for row, (key, item) in enumerate(zip(shard.keys, items, strict=True))
         ]
 
 

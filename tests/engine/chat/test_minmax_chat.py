@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,17 +14,22 @@ import numpy as np
 import pytest
 
 from parley.engine.chat.metrics import ENDINGS, EXPLOITABILITY, MEASURES, defence_metrics, fewer_words, lost_words
+from parley.engine.chat.rl.algorithm import ChatReinforce
+from parley.engine.chat.rl.runner import ChatRunner
 from parley.engine.chat.rl.settings import ChatReinforceConfig
-from parley.engine.chat.verbs.chat_rl import TRAIN_CHAT_RL, TrainChatRlConfig
+from parley.engine.chat.verbs.chat_rl import TRAIN_CHAT_RL, UPDATE, TrainChatRlConfig
 from parley.engine.chat.verbs.minmax import MINMAX_CHAT, HardenChatConfig
 from parley.engine.chat.verbs.train_chat import chat_recipe
 from parley.engine.core.ray.session import RaySession
-from parley.engine.core.runs.run_folder import RunFolder
+from parley.engine.core.runs.run_folder import RunFolder, read_events
 from parley.engine.core.verbs.api import run_verb
 from parley.engine.core.verbs.job import Silent
+from parley.engine.secret.verbs.evaluate import EVALUATE_SECRET, SecretConfig
 from parley.envs.core.errors import CheckpointError, ConfigError
 from parley.envs.secret.game import SecretRules
+from parley.policies.chat.adapters import AdaptedChatModel
 from parley.policies.chat.settings import ChatSeat
+from tests.engine.core.verbs.made_up import rows
 from tests.policies.chat.bases import saved_base
 
 pytest.importorskip("peft", reason="the extra lora is not installed")
@@ -110,6 +119,33 @@ def test_a_campaign_measures_start_controls_and_result_against_all_attackers(cam
     assert "plain play" in str(tables["Before and after"])
 
 
+def test_pairs_that_play_together_have_the_rows_that_they_have_alone(
+    campaign: Path, base: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[int] = []
+    answered = AdaptedChatModel._answered
+
+    def counted(model: AdaptedChatModel, questions: Any, decoding: Any) -> Any:
+        read.append(len(questions))
+        return answered(model, questions, decoding)
+
+    monkeypatch.setattr(AdaptedChatModel, "_answered", counted)
+    config = SecretConfig(
+        attackers=f"ask,hf:{campaign / 'attacker'},hf:{campaign / '00-attacker'}",
+        defenders=f"hf:{campaign / 'start'},hf:{campaign / '01-defender'}",
+        dialogues=3,
+        temperature=1.0,
+        rules=RULES,
+        chat=ChatSeat(batch_size=12, max_tokens=4),
+    )
+    EVALUATE_SECRET.run(replace(config, shard_size=3), tmp_path / "alone", Silent())
+    assert max(read) == 3
+    read.clear()
+    EVALUATE_SECRET.run(config, tmp_path / "together", Silent())
+    assert max(read) == 12, "a defender answers all its attackers at once"
+    assert rows(tmp_path / "together") == rows(tmp_path / "alone")
+
+
 def test_a_finished_campaign_is_not_played_again(campaign: Path, base: str) -> None:
     before = {path: path.stat().st_mtime_ns for path in campaign.rglob("*.parquet")}
     fit = replace(chat_recipe(), max_epochs=1)
@@ -162,6 +198,66 @@ def test_an_adapter_of_another_base_is_refused(base: str, campaign: Path, tmp_pa
     config = TrainChatRlConfig(base=f"hf:{other}", start=f"hf:{campaign / 'start'}", reinforce=RULE)
     with pytest.raises(CheckpointError, match="another base"):
         TRAIN_CHAT_RL.run(config, tmp_path / "run", Silent())
+
+
+def asked(base: str) -> TrainChatRlConfig:
+    rule = replace(RULE, updates=4)
+    return TrainChatRlConfig(base=base, reinforce=rule, rules=RULES, chat=SEAT, examples=4, save_every=2)
+
+
+def die_in_an_update(base: str, path: str, moment: str) -> None:
+    """Trains, and is killed in the fourth update, when one is not saved yet; a process of its own."""
+    owner, name = {"playing": (ChatRunner, "_played"), "learning": (ChatReinforce, "_learn")}[moment]
+    undisturbed = getattr(owner, name)
+
+    def dies(*arguments: Any) -> Any:
+        if sum(event["kind"] == UPDATE for event in read_events(Path(path) / "events.jsonl")) == 3:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return undisturbed(*arguments)
+
+    setattr(owner, name, dies)
+    TRAIN_CHAT_RL.run(asked(base), Path(path), Silent())
+
+
+@pytest.fixture(scope="module")
+def undisturbed(base: str, tmp_path_factory: pytest.TempPathFactory, ray_session: RaySession) -> Path:
+    path = tmp_path_factory.mktemp("undisturbed") / "run"
+    TRAIN_CHAT_RL.run(asked(base), path, Silent())
+    return path
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("moment", ["playing", "learning"])
+def test_a_driver_that_is_killed_inside_an_update_goes_on_to_the_same_adapter(
+    undisturbed: Path, base: str, tmp_path: Path, ray_session: RaySession, moment: str
+) -> None:
+    path = tmp_path / "run"
+    code = f"from {__name__} import die_in_an_update; die_in_an_update(*{[base, str(path), moment]})"
+    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True)
+    assert done.returncode == -signal.SIGKILL, done.stderr.decode()
+    assert [event["number"] for event in updates(path)] == [1, 2, 3]
+    TRAIN_CHAT_RL.run(asked(base), path, Silent())
+    # The third update was not saved, and is made again with the same figures.
+    assert [event["number"] for event in updates(path)] == [1, 2, 3, 3, 4]
+    assert figures(updates(path)) == figures(updates(undisturbed))
+    weights = [run / "checkpoint" / "adapter_model.safetensors" for run in (path, undisturbed)]
+    assert weights[0].read_bytes() == weights[1].read_bytes()
+    measured = [RunFolder.load(run).metrics() for run in (path, undisturbed)]
+    for metrics in measured:
+        metrics.pop("dialogues_per_s")
+    assert measured[0] == measured[1]
+
+
+def updates(path: Path) -> list[dict[str, Any]]:
+    return [event for event in RunFolder.load(path).events() if event["kind"] == UPDATE]
+
+
+def figures(events: list[dict[str, Any]]) -> dict[int, dict[str, Any]]:
+    """What each update noted the last time, without its times."""
+    return {
+        event["number"]: {name: value for name, value in event.items() if name != "time" and not name.startswith("seconds")}
+        for event in events
+    }
 
 
 def test_tries_need_each_other() -> None:
