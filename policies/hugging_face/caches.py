@@ -32,6 +32,7 @@ _UNLIKE = {
     "continues": "what it has read cannot be kept: the whole text is read again for every token",
     "shares": "what it has read cannot be shared: messages are read again for each of several replies",
     "pads": "it cannot be told of padding: chats are read one at a time",
+    "packs": "texts with one beginning cannot be read together: it is read once for each",
 }
 
 
@@ -48,6 +49,52 @@ def shares_reading(model: Any) -> bool:
 def pads_left(model: Any) -> bool:
     """Return whether a model reads texts of different lengths side by side, padded at the left."""
     return _able(model, "pads", _pads)
+
+
+def packs_endings(model: Any) -> bool:
+    """Return whether several endings of one text are read in one sequence, none of which sees another."""
+    return _able(model, "packs", _packs)
+
+
+class PackedEndings(NamedTuple):
+    """Texts with one beginning as one sequence: the beginning, then the rest of each text.
+
+    Args:
+        given: arguments of the model: ids, positions and mask of the sequence.
+        starts: place in the sequence of the first token behind the beginning, of each text.
+        shared: tokens of the beginning.
+    """
+
+    given: dict[str, Tensor]
+    starts: list[int]
+    shared: int
+
+    def place(self, row: int, position: int) -> int:
+        """Return where the sequence holds a token of a text."""
+        return position if position < self.shared else self.starts[row] + position - self.shared
+
+
+def packed_endings(texts: Sequence[Tensor], shared: int, like: Tensor) -> PackedEndings:
+    """Return texts as one sequence.
+
+    Args:
+        texts: tokens of each, of which the first `shared` are those of all.
+        shared: tokens of the beginning.
+        like: a weight of the model, by whose kind and device the mask is made.
+    """
+    rests = [text[shared:] for text in texts]
+    lengths = [len(rest) for rest in rests]
+    text_P = torch.cat([torch.full((shared,), -1), torch.repeat_interleave(torch.arange(len(texts)), torch.tensor(lengths))])
+    positions_P = torch.cat([torch.arange(shared), *(torch.arange(shared, shared + length) for length in lengths)])
+    sees_PP = ((text_P[None] < 0) | (text_P[None] == text_P[:, None])).tril()
+    mask_PP = torch.zeros(sees_PP.shape, dtype=like.dtype).masked_fill(~sees_PP, torch.finfo(like.dtype).min)
+    given = {
+        "input_ids": torch.cat([texts[0][:shared], *rests])[None].to(like.device),
+        "position_ids": positions_P[None].to(like.device),
+        "attention_mask": mask_PP[None, None].to(like.device),
+    }
+    starts = [shared + sum(lengths[:row]) for row in range(len(texts))]
+    return PackedEndings(given, starts, shared)
 
 
 def logits_of_last(model: Any, num: int) -> dict[str, int]:
@@ -125,6 +172,16 @@ def _pads(model: Any, tokens: Tensor) -> bool:
         then = model(input_ids=torch.cat([rows, last], dim=1), attention_mask=more, position_ids=all_positions, use_cache=False)
     alone = _read(model, torch.cat([rows[1:, num:], last[1:]], dim=1), use_cache=False).logits[0, -2:]
     return _same(torch.stack([padded, then.logits[1, -1]]), alone)
+
+
+def _packs(model: Any, tokens: Tensor) -> bool:
+    if not {"position_ids", "logits_to_keep"} <= set(inspect.signature(model.forward).parameters):
+        return False
+    texts = [torch.cat([tokens[:_PROMPT], rest]) for rest in (tokens[-_REPLY:], tokens[_PROMPT : _PROMPT + _REPLY + 1])]
+    packed = packed_endings([text.cpu() for text in texts], _PROMPT, model.get_input_embeddings().weight)
+    places = torch.tensor([packed.place(row, len(text) - 1) for row, text in enumerate(texts)], device=tokens.device)
+    logits = model(**packed.given, use_cache=False, logits_to_keep=places).logits[0]
+    return _same(logits, torch.stack([_read(model, text[None], use_cache=False).logits[0, -1] for text in texts]))
 
 
 def _read(model: Any, ids_BP: Tensor, past: Any = None, *, use_cache: bool = True) -> Any:

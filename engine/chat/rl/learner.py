@@ -1,7 +1,8 @@
 """The learner of an adapter: policy gradient, KL to the start, and scripted dialogues, on own tokens alone.
 
-An update reads conversations of like length together, a few at a time, and sums their gradients. So its memory does not grow
-with the update, and hardly anything is read for padding.
+An update sums the gradients of a few conversations at a time, so its memory does not grow with it. Tries of a scenario begin
+with one text: they are read as one sequence in which each sees that beginning and itself. Other conversations are read beside
+those of like length, so hardly anything is read for padding.
 
     L = (- sum of A log p + kl_weight * sum of KL) / M + supervised_weight * (sum of nll) / M'
 
@@ -25,7 +26,7 @@ from torch import Tensor
 
 from parley.engine.chat.rl.settings import ChatReinforceConfig
 from parley.engine.core.rllib.reproducible import SeededLearner
-from parley.policies.hugging_face.caches import logits_of_last
+from parley.policies.hugging_face.caches import logits_of_last, packed_endings, packs_endings
 
 COLUMNS = ("tokens", "own", "lengths", "advantage", "supervised", "kl_weight")
 """Of a batch: (S, T) tokens and own marks, and (S,) the rest; the weight of the KL is that of all rows."""
@@ -123,16 +124,14 @@ class ChatLearner(SeededLearner):
         """Return the share of a piece of the loss, and of the figures."""
         base, width = module.base, int(batch["lengths"][rows].max())
         device = base.model.get_input_embeddings().weight.device
-        tokens_ST = batch["tokens"][rows, :width].to(device)
-        own_ST = batch["own"][rows, :width].bool().to(device)
-        lengths_S = batch["lengths"][rows].to(device)
+        columns = batch["tokens"][rows, :width], batch["own"][rows, :width].bool(), batch["lengths"][rows]
         start_MV = None
         if kl_weight > 0 and not is_scripted:
             # First: peft takes the gradients off an adapter that is switched off.
             with base.using(self._start), torch.no_grad():
-                start_MV = (own_logits(base.model, tokens_ST, own_ST, lengths_S)[0] / self._rule.temperature).log_softmax(-1)
+                start_MV = (own_logits(base.model, *columns)[0] / self._rule.temperature).log_softmax(-1)
         with base.using(module.adapter), torch.enable_grad():
-            logits_MV, targets_M, row_M = own_logits(base.model, tokens_ST, own_ST, lengths_S)
+            logits_MV, targets_M, row_M = own_logits(base.model, *columns)
             if is_scripted:
                 nll = F.cross_entropy(logits_MV, targets_M, reduction="sum") / num_scripted
                 return self._rule.supervised_weight * nll, {"supervised_loss": nll.item()}
@@ -150,6 +149,10 @@ class ChatLearner(SeededLearner):
         return loss, figures
 
 
+_SHARED = 32
+"""Tokens that conversations begin with alike, from which they are read as one sequence."""
+
+
 def own_logits(model: Any, tokens_ST: Tensor, own_ST: Tensor, lengths_S: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Return logits (M, V) at the tokens before own ones, in float32, these own tokens (M,), and their rows (M,).
 
@@ -159,21 +162,64 @@ def own_logits(model: Any, tokens_ST: Tensor, own_ST: Tensor, lengths_S: Tensor)
         own_ST: true at own tokens; never the first.
         lengths_S: tokens of each.
     """
-    read_ST, next_ST, is_own_ST = tokens_ST[:, :-1], tokens_ST[:, 1:], own_ST[:, 1:]
+    weight = model.get_input_embeddings().weight
+    row_M, next_M = own_ST.nonzero().unbind(1)
+    targets_M = tokens_ST[row_M, next_M].to(weight.device)
+    shared = _num_shared(tokens_ST, lengths_S - 1)
+    if len(tokens_ST) > 1 and shared >= _SHARED and packs_endings(model):
+        texts = [tokens[: length - 1] for tokens, length in zip(tokens_ST, lengths_S.tolist(), strict=True)]
+        packed = packed_endings(texts, shared, weight)
+        places = [packed.place(row, number - 1) for row, number in zip(row_M.tolist(), next_M.tolist(), strict=True)]
+        read = model(**packed.given, use_cache=False, logits_to_keep=torch.tensor(places, device=weight.device))
+        return read.logits[0].float(), targets_M, row_M.to(weight.device)
+    read_ST, is_own_ST = tokens_ST[:, :-1].to(weight.device), own_ST[:, 1:].to(weight.device)
     first = int(is_own_ST.any(0).nonzero()[0])
-    mask_ST = (torch.arange(read_ST.shape[1], device=read_ST.device) < lengths_S[:, None]).long()
+    mask_ST = (torch.arange(read_ST.shape[1]) < lengths_S[:, None]).long().to(weight.device)
     num = read_ST.shape[1] - first
     read = model(input_ids=read_ST, attention_mask=mask_ST, use_cache=False, **logits_of_last(model, num))
-    kept_ST = is_own_ST[:, first:]
-    return read.logits[:, -num:][kept_ST].float(), next_ST[:, first:][kept_ST], kept_ST.nonzero()[:, 0]
+    return read.logits[:, -num:][is_own_ST[:, first:]].float(), targets_M, row_M.to(weight.device)
+
+
+def _num_shared(tokens_ST: Tensor, lengths_S: Tensor) -> int:
+    """Return how many tokens all sequences begin with alike."""
+    unlike = (tokens_ST != tokens_ST[:1]).any(0)
+    unlike[int(lengths_S.min()) :] = True
+    return int(unlike.nonzero()[0])
 
 
 def _pieces(batch: Mapping[str, Tensor], most: int) -> Iterator[tuple[Tensor, bool]]:
-    """Yield rows of like length, played ones and scripted ones apart."""
+    """Yield rows that are read at once, played ones and scripted ones apart.
+
+    Args:
+        batch: the columns.
+        most: rows beside each other. Of rows with one beginning there may be twice as many, with half as many tokens more.
+    """
     supervised, lengths = batch["supervised"].bool(), batch["lengths"]
     for is_scripted in (False, True):
         rows = (supervised == is_scripted).nonzero().squeeze(1)
-        rows = rows[lengths[rows].argsort(stable=True)]
-        for piece in rows.split(most):
+        alone: list[int] = []
+        for group in _with_one_beginning(batch["tokens"], lengths, rows, most):
+            if len(group) > 1:
+                yield torch.tensor(group), is_scripted
+            else:
+                alone += group
+        left = torch.tensor(alone, dtype=torch.int64)
+        for piece in left[lengths[left].argsort(stable=True)].split(most):
             if len(piece):
                 yield piece, is_scripted
+
+
+def _with_one_beginning(tokens_ST: Tensor, lengths_S: Tensor, rows: Tensor, most: int) -> Iterator[list[int]]:
+    """Yield groups of rows with a long beginning in common; most rows are alone."""
+    texts = {row: tokens_ST[row, : int(lengths_S[row])] for row in rows.tolist()}
+    group: list[int] = []
+    for row in sorted(texts, key=lambda row: texts[row].tolist()):
+        wider = torch.tensor([*group, row])
+        shared = _num_shared(tokens_ST[wider], lengths_S[wider] - 1)
+        num_read, longest = shared + int((lengths_S[wider] - shared).sum()), int(lengths_S[wider].max())
+        if group and (shared < _SHARED or len(group) == 2 * most or num_read > 1.5 * most * longest):
+            yield group
+            group = []
+        group.append(row)
+    if group:
+        yield group
