@@ -55,6 +55,16 @@ def refused(error: ConfigError) -> dict[str, Any]:
     return {"error": {"message": str(error), "code": code}}
 
 
+PATH = "/v1/chat/completions"
+MODELS = {"object": "list", "data": [{"id": "served", "object": "model", "owned_by": "parley"}]}
+"""What GET /v1/models tells."""
+
+
+def not_found(method: str, path: str) -> dict[str, Any]:
+    """Return the body of status 404."""
+    return refused(ConfigError("nothing is served there", got=f"{method} {path}", fix=f"POST {PATH}, or GET /v1/models"))
+
+
 def app(address: str, replicas: int) -> Any:
     """Return replicas of one model as an application of Ray Serve, each with a copy of its weights."""
     from ray import serve
@@ -65,10 +75,19 @@ def app(address: str, replicas: int) -> Any:
             self.model = load_chat_model(address)
 
         async def __call__(self, request: Any) -> Any:
+            method, path = request.method, request.url.path.rstrip("/")
+            if (method, path) == ("GET", "/v1/models"):
+                return MODELS
+            if (method, path) != ("POST", PATH):
+                return JSONResponse(not_found(method, path or "/"), status_code=404)
             try:
                 return await asyncio.to_thread(completion, self.model, await request.json())
             except ConfigError as error:
                 return JSONResponse(refused(error), status_code=400)
+            except (KeyError, TypeError, ValueError) as error:
+                fix = "send JSON with messages, each with a role and a content"
+                told = ConfigError("the request is no chat", got=f"{type(error).__name__}: {error}", fix=fix)
+                return JSONResponse(refused(told), status_code=400)
 
     # A replica answers one question at a time, beside the loop in which Ray asks whether it is alive.
     return serve.deployment(num_replicas=replicas, max_ongoing_requests=1)(Served).bind()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -26,10 +27,12 @@ def reply(messages):
 class Request:
     """What Ray Serve hands over of a question."""
 
-    def __init__(self, text: str = "hello") -> None:
-        self.text = text
+    def __init__(self, text: str = "hello", method: str = "POST", path: str = "/v1/chat/completions") -> None:
+        self.text, self.method, self.url = text, method, SimpleNamespace(path=path)
 
     async def json(self) -> dict[str, Any]:
+        if not self.text:
+            raise ValueError("no JSON")
         return {"model": "served", "messages": [{"role": "user", "content": self.text}], "max_tokens": 5, "seed": 3}
 
 
@@ -43,6 +46,16 @@ def test_the_application_answers_a_question(tmp_path: Path) -> None:
     handle = serve.run(example.app(f"{tmp_path}/mine.py:reply", 2), _local_testing_mode=True)
     said = handle.remote(Request()).result(timeout_s=60)
     assert said["choices"] == [{"message": {"role": "assistant", "content": "you said hello"}, "finish_reason": "stop"}]
-    said = handle.remote(Request("long")).result(timeout_s=60)
-    assert said.status_code == 400
-    assert Refusal.of_response(400, said.body).read({}).kind is RefusalKind.TOO_LONG
+    refusal = handle.remote(Request("long")).result(timeout_s=60)
+    assert refusal.status_code == 400
+    assert Refusal.of_response(400, refusal.body).read({}).kind is RefusalKind.TOO_LONG
+    for request, status, said in (
+        (Request(method="GET", path="/"), 404, "POST /v1/chat/completions"),
+        (Request(path="/v1/embeddings"), 404, "nothing is served there"),
+        (Request(""), 400, "the request is no chat"),
+    ):
+        answer = handle.remote(request).result(timeout_s=60)
+        assert answer.status_code == status
+        assert said in answer.body.decode()
+    (listed,) = handle.remote(Request(method="GET", path="/v1/models")).result(timeout_s=60)["data"]
+    assert listed["id"] == "served"
