@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +14,7 @@ import pytest
 
 from parley.engine.chat.games.negotiation import RecordedNegotiations, seat_dialogue
 from parley.engine.chat.verbs.train_chat import TRAIN_CHAT, TrainChatConfig, chat_recipe
+from parley.engine.core.cli.main import main
 from parley.engine.core.verbs.api import run_verb
 from parley.engine.core.verbs.job import Silent
 from parley.envs.core.config import as_now, to_dict
@@ -24,6 +27,7 @@ from parley.policies.chat import negotiator as bargaining
 from parley.policies.chat.model import Access, Chat, ReplyScore
 from parley.policies.chat.settings import ChatSeat
 from tests.engine.chat.test_train_chat import saved_base
+from tests.engine.core.verbs.made_up import rows
 
 TALK = "THEM: the hat is mine <eos> YOU: then zebras for me <eos> THEM: deal <eos> YOU: <selection>"
 DEAL = "item0=1 item1=0 item2=3 item0=0 item1=2 item2=0"
@@ -118,7 +122,9 @@ def test_one_side_of_a_negotiation_is_refused(tmp_path: Path) -> None:
         TRAIN_CHAT.prepare(TrainChatConfig(base="hf:b", game="negotiation", role="attacker"), tmp_path / "run", Silent())
 
 
-def test_a_trained_negotiator_is_measured_as_it_plays_and_takes_a_seat(tmp_path: Path) -> None:
+def test_a_trained_negotiator_is_measured_as_it_plays_and_takes_a_seat(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     pytest.importorskip("peft", reason="the extra lora is not installed")
     base = saved_base(tmp_path / "base")
     run, fit = tmp_path / "run", replace(chat_recipe(), learning_rate=3e-2, batch_size=4, max_epochs=2)
@@ -139,3 +145,12 @@ def test_a_trained_negotiator_is_measured_as_it_plays_and_takes_a_seat(tmp_path:
         chat=ChatSeat(max_tokens=4),
     )
     assert played.metrics["advantage"].n == 2
+    seat = ChatSeat(max_tokens=4, batch_size=4)
+    settings = {"adversaries": f"scripted,hf:{run}", "dialogues": 2, "chat": seat}
+    matrix = run_verb("evaluate population", run=tmp_path / "matrix", targets=f"hf:{run},hf:{base}", **settings)
+    met = {(row["target"], row["adversary"]) for row in rows(tmp_path / "matrix")}
+    assert met == {(f"hf:{target}", name) for target in (run, base) for name in ("scripted", f"hf:{run}")}
+    assert not matrix.warnings
+    monkeypatch.setattr(sys, "stdin", io.StringIO("i want the ball\n/deal\nnone\n"))
+    assert main(["play", f"hf:{run}", "--temperature", "0"]) == 0
+    assert "partner chose" in capsys.readouterr().err
