@@ -15,8 +15,6 @@ own chat template, the reply has five tokens. With `--device cuda` they do so on
     alike             share of steps in which a screened search chose as the exact one did
     identical         every step chose the candidate of least loss of the reference, or one as good to rounding ("ties"); every
                       loss, of all candidates, is within 1e-4 of the reference's; and so of searches together and alone
-    ratio_nanogcg     with --nanogcg: candidates per second of a screened search at 20 over those of nanoGCG itself, for as many
-                      candidates of the same prompt and reply; its losses are off the reference's by "nanogcg_different_nats"
     share_of_floor    operations per second that candidates need, over the rate of a large product in float32; of a candidate
                       ("flop_per_candidate") what follows its change and the head at the reply count, and nothing of one that
                       is listed twice; of the reference all that it reads
@@ -33,15 +31,11 @@ On a GPU also, of the lists that four searches read in a step:
 
 from __future__ import annotations
 
-import json
 import math
-import os
-import subprocess
 from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, Literal
 from unittest.mock import patch
 
@@ -50,7 +44,7 @@ from torch import Tensor
 
 from benchmarks.measure import BenchmarkOptions, Clock, Result, peak_flop_per_s, run
 from benchmarks.plain_gcg import PlainGcg
-from benchmarks.searched_chat import REPLY, SEED, SENTENCE, Chat, chat, drawn_words
+from benchmarks.searched_chat import REPLY, SEED, Chat, chat, drawn_words
 from parley.engine.triggers.methods.objective import TriggerObjective
 from parley.engine.triggers.scorers.causal.scorer import CausalScorer
 from parley.engine.triggers.scorers.causal.swaps import ReadLoss, SwapList, read_together
@@ -73,8 +67,6 @@ class Options(BenchmarkOptions):
 
     device: Literal["cpu", "cuda"] = "cpu"
     """Where both sides compute."""
-    nanogcg: str = ""
-    """Interpreter of an environment with nanogcg, gguf and accelerate (`nanogcg_step.py`): nanoGCG itself is clocked too."""
 
     @property
     def candidates(self) -> int:
@@ -218,8 +210,6 @@ def measure(options: Options) -> Result:
     """Measures the searches, one after the other."""
     if options.device == "cuda" and not torch.cuda.is_available():
         raise ConfigError("torch sees no GPU", where="--device", got="cuda", fix="leave out --device")
-    if options.device == "cuda" and options.nanogcg:
-        raise ConfigError("nanoGCG itself is clocked on a CPU", where="--nanogcg", got="--device cuda", fix="leave out one")
     # No TF32: losses are held against each other.
     torch.set_float32_matmul_precision("highest")
     return compare(chat(20, options.device), options)
@@ -274,7 +264,6 @@ def compare(longest: Chat, options: Options) -> Result:
         "logits_mb": most * REPLY * num_words * 4 / 1e6,
         "reference_logits_mb": options.candidates * len(read) * num_words * 4 / 1e6,
         **whole,
-        **measure_nanogcg(options, longest, screened.get("screened_candidates_per_s", 0.0)),
     }
     return Result(
         ratio=main.ratio(main.ours),
@@ -362,27 +351,6 @@ def measure_whole(victim: Chat, options: Options) -> dict[str, Any]:
         "ratio_whole": together["ratio_together"],
         "open_whole": together["open"],
         "same": together["same"],
-    }
-
-
-def measure_nanogcg(options: Options, victim: Chat, screened_per_s: float) -> dict[str, Any]:
-    """Measure a step of nanoGCG itself; do nothing without an environment that has it, the model, or a screened search."""
-    if not options.nanogcg or not victim.file or not screened_per_s:
-        return {}
-    given = [str(victim.file.parent), victim.file.name, SENTENCE, str(victim.input_length), str(options.candidates)]
-    script = Path(__file__).with_name("nanogcg_step.py")
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    done = subprocess.run(
-        [options.nanogcg, str(script), *given], env=environment, stdout=subprocess.PIPE, text=True, check=True
-    )
-    result = json.loads(done.stdout.splitlines()[-1])
-    reference = PlainGcg(victim.model, victim.before, victim.after, victim.target_T)
-    off_G = reference.losses(torch.tensor(result["tried"])) - torch.tensor(result["losses"])
-    per_s = options.candidates / result["seconds"]
-    return {
-        "ratio_nanogcg": screened_per_s / per_s,
-        "nanogcg_candidates_per_s": per_s,
-        "nanogcg_different_nats": float(off_G.abs().max()),
     }
 
 
