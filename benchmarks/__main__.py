@@ -30,8 +30,8 @@ from parley.envs.core.errors import ConfigError, ParleyError
 
 FOLDER = Path(__file__).parent
 STORED = FOLDER.parent / "docs" / "results" / "speed.md"
-NO_SPEED = {"chat_choices"}
-"""Benchmarks whose ratio compares choices, not seconds."""
+NO_SPEED = {"chat_choices", "time_to_trigger"}
+"""Benchmarks whose ratio compares choices, or hangs on the luck of a step when they are quick."""
 MOST_FALL = 0.1
 """Share of a ratio that may be lost beyond the spread."""
 PATIENCE_S = 600.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -82,3 +83,23 @@ def test_the_loss_of_a_search_is_that_of_its_text(small: list[str], tmp_path: Pa
 def test_an_unknown_way_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="a way to search is unknown"):
         measure(Options(ours="exact,fast", file=tmp_path / "lines.jsonl"))
+
+
+def test_a_peer_searches_in_a_process_and_its_text_is_read_as_typed(tmp_path: Path) -> None:
+    victim: Any = tiny("cpu")
+    victim.read_text = lambda text: [3, 4, *([20] * len(text)), 6, 7]
+    arena = Arena(victim, victim.target_T, torch.arange(20, 40), 1, Options(steps=2, candidates=8))
+    python = tmp_path / "python"
+    python.write_text(
+        '#!/bin/sh\necho a library says something\necho "[[0.5, 9, \\"\\"], [2, 5, \\"ab\\"], [4, 7, \\"c\\"]]"\n'
+    )
+    python.chmod(0o755)
+    line = arena.peer("tropt", str(python), tmp_path / "model.gguf", " x")
+    assert (line.key, line.seconds, line.losses, line.text) == ([1, "tropt", 2, 8], [2, 4], [5, 5], "ab")
+    assert line.typed == arena.read("ab")[0] > 0
+
+
+def test_a_peer_that_is_not_installed_is_an_error(tmp_path: Path) -> None:
+    arena = Arena(None, torch.arange(3), torch.arange(20), 0, Options())
+    with pytest.raises(ConfigError, match="No module named 'nanogcg'"):
+        arena.peer("nanogcg", sys.executable, tmp_path / "model.gguf", " x")
