@@ -6,6 +6,7 @@ A row is one answer: a prompt, an attack or control, a repeat. Limits of the pol
 
 from __future__ import annotations
 
+import gc
 import queue
 import re
 import sys
@@ -781,7 +782,7 @@ class Scan(Job[ScanConfig, ScanPlan, ScanPlan]):
         threading.Thread(target=pa.array, args=([0],), daemon=True).start()
         _ask_first(prepared, answers, reporter)
         task = ScanTask(prepared.config, prepared.policy, str(answers.absolute()))
-        with _switching_often():
+        with _waiting_for_answers():
             run_items(run, task, prepared.items, prepared.config, reporter, "asking")
         return prepared
 
@@ -959,13 +960,16 @@ def _ask_first(plan: ScanPlan, answers: Path, reporter: Reporter) -> None:
 
 
 @contextmanager
-def _switching_often() -> Iterator[None]:
-    """Let a thread that has its answer wait less for one that judges or writes."""
+def _waiting_for_answers() -> Iterator[None]:
+    """Let a thread that has its answer wait less for others, and collect garbage among what is made meanwhile alone."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(SWITCH_S)
+    # Python else waits for as much garbage as a quarter of all objects, and goes through all of them each time.
+    gc.freeze()
     try:
         yield
     finally:
+        gc.unfreeze()
         sys.setswitchinterval(before)
 
 
