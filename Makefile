@@ -9,7 +9,7 @@ DOCS := $(VENV)/.parley-docs
 INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check --constraint constraints.txt --editable
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test real-models lint types contracts check reference docs clean
+.PHONY: help demo test chaos real-models lint types contracts check reference docs clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' Makefile
@@ -22,6 +22,9 @@ demo: $(USE) ## train, self-play and attack on the built-in corpus, then write r
 # Sources are compiled once, for the hundred processes that the tests start, whatever the surroundings say.
 test: $(DEV) ## every test that needs neither a GPU nor downloaded data
 	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
+
+chaos: $(DEV) ## kill runs in the middle and count what is lost; writes docs/reliability.md
+	@$(BIN)/python -m benchmarks.chaos
 
 # What else they ask for builds a compiler's worth of C++, or is torch of another build, and is not needed.
 real-models: $(DEV) ## two small real models for the slow tests, then those tests

@@ -74,8 +74,8 @@ class ObstoreFile(ConditionalFile):
         import obstore
 
         try:
-            found = obstore.get(self._store, self._path)
-            return bytes(found.bytes()), _version(found.meta)
+            result = obstore.get(self._store, self._path)
+            return bytes(result.bytes()), _version(result.meta)
         except FileNotFoundError:
             return None
         except (obstore.exceptions.BaseError, OSError, NotImplementedError) as error:
