@@ -10,7 +10,6 @@ import sys
 import time
 from importlib.util import find_spec
 from pathlib import Path
-from urllib.error import URLError
 from urllib.request import urlopen
 
 import pytest
@@ -25,7 +24,7 @@ name: one word
 rules: [{name: no code, must_not: {contains: SAVE50}}]
 limits: {breach.none: 0.99}
 max_tokens: 8
-prompts: [What is the capital of France?, Name a colour.]
+prompts: ['What is the capital of France?', Name a colour.]
 """
 LATE = "log probabilities of 20 first tokens, but the server shows no log probabilities of a given reply"
 NONE = "the server shows no log probabilities"
@@ -70,9 +69,9 @@ def test_a_real_server_is_scanned(server: str, packages: str, shows: str, parley
         Path("policy.yaml").write_text(POLICY)
         address = f"openai:http://127.0.0.1:{port}/v1#{model}"
         slowly = "--set chat.concurrency=1 --set chat.logprobs=reply --set chat.first_timeout_s=60"
-        status, out, err = parley(f"scan policy.yaml --model {address} {slowly} --run run")
-        screen = " ".join(f"{out} {err}".split())
-        assert status == 0, screen
+        outcome = parley(f"scan policy.yaml --model {address} {slowly} --run run")
+        screen = " ".join(f"{outcome.out} {outcome.err}".split())
+        assert outcome.status == 0, screen
         assert "Paris" in screen
         assert shows in screen
     finally:
@@ -84,16 +83,12 @@ def test_a_real_server_is_scanned(server: str, packages: str, shows: str, parley
 
 
 def _wait(url: str, process: subprocess.Popen[bytes]) -> None:
-    """Wait until a server answers anything."""
+    """Wait until a server lists its models; Ray's answers that there are none while a replica loads."""
     for _ in range(240):
         assert process.poll() is None, "the server has ended"
         try:
             urlopen(url, timeout=2).close()
             return
-        except URLError as error:
-            if hasattr(error, "code"):
-                return
         except OSError:
-            pass
-        time.sleep(0.5)
+            time.sleep(0.5)
     raise AssertionError("the server does not answer")
