@@ -42,7 +42,7 @@ BACK_S = 3 * 3600.0
 """Seconds by which the clock is set back."""
 LIMIT_S = 300.0
 """Seconds after which a command counts as hanging."""
-CLOCKED = ("second", "_per_s", "overhead", "_s")
+CLOCKED = ("second", "_per_s", "overhead", "_s", "share_outside_networks")
 """Ends of the names of figures that are times."""
 ASIDE = (
     "environment.json",
