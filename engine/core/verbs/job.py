@@ -201,6 +201,7 @@ class Job(ABC, Generic[ConfigT, PreparedT, FoundT]):
         steps: numbered events that measure the progress of a run without items.
         outcomes: kinds of answers that are no reply but count as outcomes of the measurement: they do not fail a run.
         item_metrics: figures of single items, by which `parley compare` pairs runs; None if runs cannot be paired.
+        offers: names of further agents in a finished run, as ${STAGE.KEY} in recipes.
     """
 
     words: tuple[str, ...]
@@ -217,6 +218,7 @@ class Job(ABC, Generic[ConfigT, PreparedT, FoundT]):
     steps: Steps | None = None
     outcomes: tuple[AnswerKind, ...] = ()
     item_metrics: ItemMetrics | None = None
+    offers: Mapping[str, Callable[[RunFolder], str]] = MappingProxyType({})
 
     @abstractmethod
     def prepare(self, config: ConfigT, path: Path, reporter: Reporter) -> PreparedT:

@@ -17,10 +17,11 @@ r"""A recipe: stages that are verbs with settings, and tables of their metrics b
         fails: ranks.iiw.first.low > ranks.clean.first.low
 
 `${NAME}` stands for a setting of the recipe, `${STAGE.run}` for the run folder of a stage, `${STAGE.name}` for the folder's
-name; `runs` and `names` join all trainings by commas. `for` repeats a stage or a row for all combinations of its values, which
-stand in braces. A stage with `seeds` is trained once for each; stages that use it are repeated with it. A preset is laid over
-the rest of the file, key by key; null removes a key. A claim holds where its condition on metrics of the tables is true, and
-fails where the other one is; both are those of `--fail-if`. There are no other conditions, and no arithmetic.
+name; `runs` and `names` join all trainings by commas. A verb may offer further agents of a finished run, such as
+`${STAGE.last_target}` of minmax. `for` repeats a stage or a row for all combinations of its values, which stand in braces. A
+stage with `seeds` is trained once for each; stages that use it are repeated with it. A preset is laid over the rest of the
+file, key by key; null removes a key. A claim holds where its condition on metrics of the tables is true, and fails where the
+other one is; both are those of `--fail-if`. There are no other conditions, and no arithmetic.
 """
 
 from __future__ import annotations
@@ -31,10 +32,13 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import yaml
 
+from parley.engine.core.runs.documents import SUMMARY
+from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.tables.table import read_figures
 from parley.engine.core.verbs.catalogue import ENTRIES
 from parley.engine.core.verbs.composite import Stage
@@ -252,24 +256,30 @@ class RecipePlan:
             name, _, attribute = reference[1].partition(".")
             stage = self.stages[name]
             folders = stage.folders if attribute.endswith("s") else [stage.folders[min(number, stage.copies) - 1]]
+            if attribute not in _ATTRIBUTES:
+                run = path / folders[0]
+                return stage.entry.load().offers[attribute](RunFolder.load(run)) if (run / SUMMARY).exists() else ""
             return ",".join(display_path(path / folder) if attribute.startswith("run") else folder for folder in folders)
 
         return _mapped(value, lambda text: _REFERENCE.sub(text_of, text))
 
 
-def read_recipe(path: Path, preset: str = "", override: str = "") -> RecipePlan:
+def read_recipe(
+    path: Path, preset: str = "", override: str = "", settings: Mapping[str, Any] = MappingProxyType({})
+) -> RecipePlan:
     """Return the recipe of a file.
 
     Args:
         path: the YAML file; files of published figures in it are relative to its folder.
         preset: name of a preset of the file; the first one if empty.
         override: settings of the recipe that differ, KEY=VALUE between commas.
+        settings: further settings by name.
 
     Raises:
         DataError: a file cannot be read.
         ConfigError: a key, verb, preset, setting, use, metric or published figure is unknown, or a stage uses itself.
     """
-    return _RecipeReader(path, preset, override).recipe()
+    return _RecipeReader(path, preset, override, settings).recipe()
 
 
 def _mapped(value: Any, change: Callable[[str], Any]) -> Any:
@@ -310,8 +320,9 @@ def _laid_over(base: Any, over: Any) -> Any:
 class _RecipeReader:
     """The reader of one file, which knows the line of every key."""
 
-    def __init__(self, path: Path, preset: str, override: str) -> None:
+    def __init__(self, path: Path, preset: str, override: str, given: Mapping[str, Any]) -> None:
         self._path, self._lines = path, dict[Keys, int]()
+        self._attributes = dict[str, tuple[str, ...]]()
         self._known: dict[str, Collection[str]] = {}
         document = self._document()
         self._require_keys(document, _KEYS, ())
@@ -327,7 +338,7 @@ class _RecipeReader:
             document = _laid_over(document, over)
             # An error in a preset names its line there.
             self._lines |= {keys_of[2:]: line for keys_of, line in self._lines.items() if keys_of[:2] == keys}
-        settings = self._mapping(document.pop("settings", {}), ("settings",)) | {}
+        settings = {**given, **self._mapping(document.pop("settings", {}), ("settings",))}
         for key, value in _overrides(override).items():
             if key not in settings:
                 fix = f"settings of the recipe: {', '.join(settings) or 'none'}"
@@ -474,6 +485,7 @@ class _RecipeReader:
                     fix = "give each a name of its own, with the names of for: in braces"
                     raise self._error("two stages have one name", keys, got=full, fix=fix)
                 drafts[full] = filled, keys
+                self._attributes[full] = *_ATTRIBUTES, *self._verb(full, filled, keys).load().offers
         if len(drafts) > _MOST_STAGES:
             raise self._error(f"the recipe has more than {_MOST_STAGES:,} stages", ("stages",), got=f"{len(drafts):,}")
         stages: dict[str, StageSpec] = {}
@@ -506,9 +518,9 @@ class _RecipeReader:
         if stage not in known:
             fix = f"stages: {', '.join(known)}"
             raise self._error(f"no stage is called {stage!r}{nearest(stage, known)}", keys, fix=fix)
-        if attribute not in _ATTRIBUTES:
-            fix = f"one of {', '.join(f'${{{stage}.{end}}}' for end in _ATTRIBUTES)}"
-            raise self._error(f"a stage has no {attribute!r}{nearest(attribute, _ATTRIBUTES)}", keys, fix=fix)
+        if attribute not in (there := self._attributes[stage]):
+            fix = f"one of {', '.join(f'${{{stage}.{end}}}' for end in there)}"
+            raise self._error(f"a stage has no {attribute!r}{nearest(attribute, there)}", keys, fix=fix)
 
     def _in_order(self, uses: Mapping[str, Sequence[str]], drafts: Mapping[str, tuple[Any, Keys]]) -> list[str]:
         """Return the stages, each after those that it uses, else in the order of the file."""
@@ -527,16 +539,20 @@ class _RecipeReader:
             visit(name, ())
         return list(order)
 
-    def _stage(self, name: str, entry: Mapping[str, Any], keys: Keys, earlier: Mapping[str, StageSpec]) -> StageSpec:
+    def _verb(self, name: str, entry: Mapping[str, Any], keys: Keys) -> Entry:
         verb = self._text(entry.get("verb", ""), (*keys, "verb"))
         entries = {" ".join(known.words): known for known in ENTRIES if known.words[0] not in ("compare", "reproduce", "demo")}
         if verb not in entries:
             what = f"no verb is called {verb!r}{nearest(verb, entries)}" if verb else f"the stage {name} has no verb"
             raise self._error(what, (*keys, "verb"), fix="one of those that parley --help lists and that make a run")
+        return entries[verb]
+
+    def _stage(self, name: str, entry: Mapping[str, Any], keys: Keys, earlier: Mapping[str, StageSpec]) -> StageSpec:
+        verb = self._verb(name, entry, keys)
         preset = self._text(entry.get("preset", ""), (*keys, "preset"))
-        presets = entries[verb].load().presets
+        presets = verb.load().presets
         if preset and preset not in presets:
-            what = f"{verb} has no preset {preset!r}{nearest(preset, presets)}"
+            what = f"{' '.join(verb.words)} has no preset {preset!r}{nearest(preset, presets)}"
             raise self._error(what, (*keys, "preset"), fix=f"one of {', '.join(presets)}")
         seeds = entry.get("seeds", [0])
         whole = [seed for seed in seeds if type(seed) is int] if isinstance(seeds, list) else []
@@ -559,7 +575,7 @@ class _RecipeReader:
         copies = max([1, *counts.values()])
         spec = StageSpec(
             name=name,
-            entry=entries[verb],
+            entry=verb,
             preset=preset,
             values=flat(values),
             seeds=tuple(whole) * copies if len(whole) == 1 else tuple(whole),

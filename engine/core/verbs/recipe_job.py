@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from parley.engine.core.runs.documents import SUMMARY
 from parley.engine.core.runs.run_folder import RunFolder, seconds_of
@@ -60,19 +60,25 @@ _MOST_WORDS = 100
 
 
 @dataclass(frozen=True, kw_only=True)
-class RecipeConfig(Configuration):
-    """Settings of a recipe."""
+class StagesConfig(Configuration):
+    """Settings of the stages of a recipe together."""
 
-    preset: str = ""
-    """Preset of the recipe; its first one when empty."""
-    override: str = ""
-    """Settings of the recipe that differ, KEY=VALUE between commas."""
     workers: NonNegativeInt = 0
     """Ray actors that run stages at the same time; 0 runs one after another in this process."""
     data_root: Path | None = None
     """Where corpora lie; PARLEY_DATA or the user cache folder when not given."""
     dry_run: bool = False
     """Show the stages and the time that they take, about, and run nothing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecipeConfig(StagesConfig):
+    """Settings of a recipe."""
+
+    preset: str = ""
+    """Preset of the recipe; its first one when empty."""
+    override: str = ""
+    """Settings of the recipe that differ, KEY=VALUE between commas."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,23 +101,29 @@ class PlannedRecipe:
     """
 
     recipe: RecipePlan
-    config: RecipeConfig
+    config: StagesConfig
     stages: Mapping[str, Stage]
     failures: dict[str, ParleyError] = field(default_factory=dict)
 
 
-class RecipeJob(Composite[RecipeConfig, PlannedRecipe, PlannedRecipe]):
+RecipeT = TypeVar("RecipeT", bound=StagesConfig)
+
+
+class RecipeJob(Composite[RecipeT, PlannedRecipe, PlannedRecipe]):
     """A verb that carries out a recipe.
+
+    A verb with flags of its own gives a configuration and presets, and the values of the recipe's settings (`settings`).
 
     Args:
         words: the words on the command line.
         file: name of a recipe in the folder `recipes` of its system, such as "ranking/li2019"; empty for `RecipeFileConfig`.
     """
 
+    config: Any
     presets: Mapping[str, Any]
-    files = (TABLE_FILE, SUMMARY)
-    resume_safe = ("workers", "data_root", "dry_run", "override")
-    repeatable = ("override",)
+    files: tuple[str, ...] = (TABLE_FILE, SUMMARY)
+    resume_safe: tuple[str, ...] = ("workers", "data_root", "dry_run", "override")
+    repeatable: tuple[str, ...] = ("override",)
 
     def __init__(self, words: str, file: str = "") -> None:
         self.words, self._file = tuple(words.split()), file
@@ -120,7 +132,7 @@ class RecipeJob(Composite[RecipeConfig, PlannedRecipe, PlannedRecipe]):
         self.presets = {"small": small, "paper": paper, "demo": demo} if file else {"recipe": from_file}
         self.argument = "" if file else "recipe"
 
-    def recipe(self, config: RecipeConfig) -> RecipePlan:
+    def recipe(self, config: RecipeT) -> RecipePlan:
         """Return the checked recipe.
 
         Raises:
@@ -135,32 +147,36 @@ class RecipeJob(Composite[RecipeConfig, PlannedRecipe, PlannedRecipe]):
             if not config.recipe:
                 raise ConfigError("no recipe is named", fix="parley compare RECIPE.yaml; docs/compare.md has an example")
             path = Path(config.recipe)
-        return read_recipe(path, config.preset, config.override)
+        preset, override = (getattr(config, name, "") for name in ("preset", "override"))
+        return read_recipe(path, preset, override, self.settings(config))
 
-    def stages(self, config: RecipeConfig, path: Path) -> dict[str, Stage]:
+    def settings(self, config: RecipeT) -> Mapping[str, Any]:
+        """Return settings of the recipe that a verb's own flags give."""
+        return {}
+
+    def stages(self, config: RecipeT, path: Path) -> dict[str, Stage]:
         """Return the job and the configuration of each run, by its folder."""
         return dict(self._planned(config, path).stages)
 
-    def _planned(self, config: RecipeConfig, path: Path) -> PlannedRecipe:
-        shared = {} if config.data_root is None else {"data_root": str(config.data_root)}
+    def _planned(self, config: RecipeT, path: Path) -> PlannedRecipe:
         recipe = self.recipe(config)
-        return PlannedRecipe(recipe, config, recipe.planned(path, shared))
+        return PlannedRecipe(recipe, config, recipe.planned(path, _shared(config)))
 
-    def metrics_of(self, config: RecipeConfig) -> list[str]:
+    def metrics_of(self, config: RecipeT) -> list[str]:
         return self.recipe(config).metrics
 
-    def run(self, config: RecipeConfig, path: Path, reporter: Reporter) -> Result:
+    def run(self, config: RecipeT, path: Path, reporter: Reporter) -> Result:
         """Run as any job; a dry run shows the plan."""
         if not config.dry_run:
             return super().run(config, path, reporter)
         recipe = self._planned(config, path).recipe
         return Result(path, recipe.title, {}, tables={"plan": plan_table(recipe, path, config.workers)})
 
-    def finished(self, config: RecipeConfig, path: Path, weights: Mapping[str, str]) -> bool:
+    def finished(self, config: RecipeT, path: Path, weights: Mapping[str, str]) -> bool:
         """Return False: the recipe may have further stages, and each stage knows if it is finished."""
         return False
 
-    def prepare(self, config: RecipeConfig, path: Path, reporter: Reporter) -> PlannedRecipe:
+    def prepare(self, config: RecipeT, path: Path, reporter: Reporter) -> PlannedRecipe:
         """Check the recipe, and the data of all stages that need no other stage."""
         planned = self._planned(config, path)
         needs = planned.recipe.needs()
@@ -178,16 +194,23 @@ class RecipeJob(Composite[RecipeConfig, PlannedRecipe, PlannedRecipe]):
         recipe, config = prepared.recipe, prepared.config
         reporter.say(plan_line(recipe, run.path, config.workers))
 
-        def write() -> None:
-            summary = self.measure(run, prepared)
-            about = {"title": summary.title, "description": summary.description, "command": self.command(config, run.path)}
-            write_tables(run.path / TABLE_FILE, drawn_tables(summary.extra, summary.metrics), about)
-
-        stages = prepared.stages
         run_stages(
-            stages, run.path, reporter, needs=recipe.needs(), most=config.workers, after=write, failures=prepared.failures
+            # A finished stage may name agents of later ones.
+            lambda: recipe.planned(run.path, _shared(config)),
+            run.path,
+            reporter,
+            needs=recipe.needs(),
+            most=config.workers,
+            after=lambda: self.write(run, prepared),
+            failures=prepared.failures,
         )
         return prepared
+
+    def write(self, run: RunFolder, prepared: PlannedRecipe) -> None:
+        """Write the tables of the finished stages."""
+        summary = self.measure(run, prepared)
+        about = {"title": summary.title, "description": summary.description, "command": self.command(prepared.config, run.path)}
+        write_tables(run.path / TABLE_FILE, drawn_tables(summary.extra, summary.metrics), about)
 
     def measure(self, run: RunFolder, result: PlannedRecipe) -> Summary:
         """Return the figures of all rows, by "TABLE.ROW.COLUMN", and the layout of the tables."""
@@ -243,6 +266,7 @@ class RecipeJob(Composite[RecipeConfig, PlannedRecipe, PlannedRecipe]):
             for row in table["rows"]
             for column in table["columns"]
         }
+        legend = {**result.legend, **legend}
         return replace(result, tables=self.tables(run), legend=legend, failure=result.failure or failure)
 
 
@@ -264,6 +288,10 @@ def demo() -> RecipeConfig:
 def from_file() -> RecipeFileConfig:
     """Use the recipe as it stands in its file."""
     return RecipeFileConfig()
+
+
+def _shared(config: StagesConfig) -> dict[str, Any]:
+    return {} if config.data_root is None else {"data_root": str(config.data_root)}
 
 
 def _progress(recipe: RecipePlan, path: Path) -> tuple[int, int]:
@@ -432,8 +460,8 @@ def plan_table(recipe: RecipePlan, path: Path, workers: int) -> EstimateTable:
     return EstimateTable(columns, rows, note, ("verb", "uses"))
 
 
-COMPARE_RECIPE = RecipeJob("compare")
-REPRODUCE_HE2018 = RecipeJob("reproduce he2018", "triggers/he2018")
-REPRODUCE_NIU2018 = RecipeJob("reproduce niu2018", "perturb/niu2018")
-REPRODUCE_LI2019 = RecipeJob("reproduce li2019", "ranking/li2019")
-REPRODUCE_LI2017 = RecipeJob("reproduce li2017", "generation/li2017")
+COMPARE_RECIPE = RecipeJob[RecipeFileConfig]("compare")
+REPRODUCE_HE2018 = RecipeJob[RecipeConfig]("reproduce he2018", "triggers/he2018")
+REPRODUCE_NIU2018 = RecipeJob[RecipeConfig]("reproduce niu2018", "perturb/niu2018")
+REPRODUCE_LI2019 = RecipeJob[RecipeConfig]("reproduce li2019", "ranking/li2019")
+REPRODUCE_LI2017 = RecipeJob[RecipeConfig]("reproduce li2017", "generation/li2017")

@@ -20,6 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 
@@ -28,8 +29,8 @@ from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.stats.known import EXPLOITABILITY, KNOWN, KnownAdversaries, Round, best_index, gained_by_training
 from parley.engine.core.stats.statistics import Estimate, Metric, count, mean, paired_difference
 from parley.engine.core.verbs import sharded
-from parley.engine.core.verbs.campaign import ROUNDS_MADE, mixtures_table
-from parley.engine.core.verbs.job import Reporter, Result, Summary
+from parley.engine.core.verbs.campaign import ROUNDS_MADE, mixtures_table, rounds_of
+from parley.engine.core.verbs.job import Reporter, Result, Silent, Summary
 from parley.engine.core.verbs.repeated import RepeatedJob
 from parley.engine.core.verbs.sharded import session
 from parley.engine.negotiation.attacks.opponents import OpponentConfig
@@ -65,6 +66,7 @@ from parley.engine.negotiation.verbs.exploitability import (
 from parley.engine.negotiation.verbs.exploitability import LEGEND as LEARNED
 from parley.engine.negotiation.verbs.negotiator import PUBLISHED, corpus_words, require_words
 from parley.engine.negotiation.verbs.population import labels, played_in
+from parley.envs.core.config import from_dict
 from parley.envs.core.errors import CheckpointError
 from parley.envs.core.storage.copies import CHECKPOINT
 from parley.envs.core.storage.uris import display_path
@@ -271,6 +273,22 @@ def _store(campaign: Campaign, config: MinMaxConfig, path: Path, best: Round) ->
     save_model(load_model(folder), path / CHECKPOINT, origin)
 
 
+def _made(run: RunFolder) -> tuple[Campaign, int]:
+    """Return a finished campaign and the number of its rounds."""
+    return Campaign(from_dict(MinMaxConfig, run.config), run, Silent()), len(rounds_of(run)) - 1
+
+
+def last_target(run: RunFolder) -> str:
+    """Return the name of the target of the last round of a finished campaign, whichever round is its result."""
+    campaign, number = _made(run)
+    return campaign.target(number)
+
+
+def control_target(run: RunFolder) -> str:
+    """Return the name of the control of a finished campaign."""
+    return _made(run)[0].control_target()
+
+
 def latest() -> MinMaxConfig:
     """Train on the latest adversary from round to round; reward -(S_adv - S_ori) (Cheng et al. 2019, section 6)."""
     return MinMaxConfig()
@@ -342,6 +360,12 @@ class MinMax(RepeatedJob[MinMaxConfig, MinMaxConfig, Summary]):
     files = (CHECKPOINT, SUMMARY)
     resume_safe = (*training.RESUME_SAFE, *sharded.RESUME_SAFE, "retries")
     steps = ROUNDS_MADE
+    offers: ClassVar = {
+        "last_target": last_target,
+        "last_adversary": lambda run: best_trained(_made(run)[0], run.path, last_target(run)),
+        "control_target": control_target,
+        "control_adversary": lambda run: best_trained(_made(run)[0], run.path, control_target(run)),
+    }
 
     def prepare(self, config: MinMaxConfig, path: Path, reporter: Reporter) -> MinMaxConfig:
         """Check that the agents can talk with each other, and that the corpus can guard their language."""

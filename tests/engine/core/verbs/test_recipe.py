@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,7 @@ from parley.engine.core.verbs.recipe_job import (
     claim_outcome,
     plan_table,
 )
+from parley.engine.negotiation.verbs.match import SELFPLAY
 from parley.envs.core.errors import ConfigError, DataError, ParleyError
 from tests.engine.core.verbs.made_up import ROOT, kill_when, start_parley
 
@@ -103,6 +105,7 @@ def line_of(error: ParleyError) -> int:
         ("adversary: scripted, target", "adversray: scripted, target", "unknown key 'adversray', did you mean 'adversary'", 12),
         ("adversary: scripted, target", 'adversary: "${agian.run}", target', "called 'agian', did you mean 'again'", 12),
         ("adversary: scripted, target", 'adversary: "${scripted.path}", target', "a stage has no 'path'", 12),
+        ("adversary: scripted, target", 'adversary: "${scripted.last_target}", target', "a stage has no 'last_target'", 12),
         ("adversary: scripted, target", 'adversary: "${again.run}", target', "use each other in a circle", 10),
         ("adversary: scripted, target", 'adversary: "${dialogue}", target', "did you mean 'dialogues'", 12),
         ("seed: 7", "seed: seven", "seed has the wrong type", 12),
@@ -195,6 +198,19 @@ stages:
         "later-2": ["early-2"],
         "both": ["early", "early-2"],
     }
+
+
+def test_a_verb_offers_agents_that_have_no_name_before_it_is_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SELFPLAY, "offers", {"last_target": lambda run: f"{run.path.name}/chosen"})
+    text = RECIPE.replace("adversary: scripted, target", 'adversary: "${scripted.last_target}", target')
+    recipe = read_recipe(write(tmp_path, text))
+    assert recipe.needs()["again-2"] == ["scripted-2"]
+    assert recipe.planned(tmp_path, {})["again-2"][1].adversary == ""
+    (tmp_path / "scripted-2").mkdir()
+    job, config = recipe.planned(tmp_path, {})["scripted-2"]
+    job.run(replace(config, dialogues=2), tmp_path / "scripted-2", Silent())
+    assert recipe.planned(tmp_path, {})["again-2"][1].adversary == "scripted-2/chosen"
+    assert recipe.planned(tmp_path, {})["again"][1].adversary == ""
 
 
 def test_a_plan_names_stages_runs_and_minutes(tmp_path: Path) -> None:

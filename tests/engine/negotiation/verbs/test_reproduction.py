@@ -25,13 +25,12 @@ from parley.engine.negotiation.verbs import minmax
 from parley.engine.negotiation.verbs.reproduction import (
     CAMPAIGN,
     FIGURES,
-    NEEDS,
     REPRODUCE_CHENG2019,
     ReproductionConfig,
-    plan,
     small,
 )
 from parley.engine.negotiation.verbs.whitebox import TransferSettings
+from parley.envs.core.config import from_dict, to_dict
 from parley.envs.core.errors import ConfigError
 from tests.engine.core.page.pages import tables_on
 from tests.engine.core.verbs.made_up import CORPUS, FIT, REINFORCE, Notes, asked_of, phases, rows
@@ -41,6 +40,12 @@ SEARCH = SearchConfig(proposals="random", candidates=4, max_replacements=1, repl
 RULE = replace(REINFORCE, dialogues=6)
 FIRST = ["negotiator", "rl", "adversary", "adversary-rl", "plain-sv", "plain-rl", "table-sv", "table-rl"]
 """The steps before adversarial training."""
+STEPS = [
+    *FIRST,
+    CAMPAIGN,
+    "table-turns",
+    *(f"{kind}-{part}" for kind in ("plain", "table") for part in ("hardened", "control")),
+]
 
 
 def asked(root: Path, **changes: Any) -> ReproductionConfig:
@@ -101,13 +106,13 @@ def whole(interrupted: tuple[Path, str], root: Path) -> Path:
     run(asked(root), path, Silent())
     after = summaries(path)
     assert {name: after[name] for name in before} == before, "what was finished is kept as it was"
-    assert phases(path) == sorted(NEEDS)
+    assert phases(path) == sorted(STEPS)
     return path
 
 
 def test_the_page_of_an_unfinished_run_has_what_is_finished(interrupted: tuple[Path, str]) -> None:
     _, page = interrupted
-    assert "Not finished: 8 of 14 steps are." in page
+    assert "14 runs. 8 of 14 runs are finished." in page
     assert "## Table 2: the RL agent" in page
     assert "Table 6" not in page
 
@@ -117,7 +122,7 @@ def test_one_command_makes_all_tables_beside_what_is_published_in_one_place(whol
     headings = [line.removeprefix("## ") for line in page.splitlines() if line.startswith("## ")]
     conclusions = ("Published figures", "What the paper concludes", "Whether the agents still speak")
     assert headings == [*conclusions, *(part.heading for part in PARTS.values()), "Adversarial training by rounds"]
-    assert "Not finished" not in page
+    assert "are finished" not in page
     beside = [row for rows in told["tables"].values() for row in rows.values() if row["published"]]
     assert all(set(row["measured"]) >= {"advantage", "par", "score_adversary", "score_target", "agreement"} for row in beside)
     shown = sorted((row["published"]["advantage"], row["published"]["par"]) for row in beside)
@@ -165,7 +170,7 @@ def test_a_step_that_is_lost_is_made_again_and_the_page_is_the_same(whole: Path,
 
 def test_each_training_has_seeds_of_its_own_and_all_the_same_scenarios(tmp_path: Path, root: Path) -> None:
     stages = REPRODUCE_CHENG2019.stages(asked(root, seeds=2), tmp_path)
-    assert len(stages) == 2 * len(NEEDS)
+    assert len(stages) == 2 * len(STEPS)
     first, second = ({name: stages[f"{name}{end}"][1] for name in (*FIRST, CAMPAIGN)} for end in ("", "-2"))
     assert second["rl"].seed == nth_seed(1, 2) != first["rl"].seed == 1
     assert second["rl"].target == str(tmp_path / "negotiator-2")
@@ -180,8 +185,20 @@ def test_what_cannot_be_written_is_said_before_there_is_a_run(tmp_path: Path, ro
         asked(root, out="page.html")
 
 
-def test_the_plan_tells_steps_and_hours() -> None:
-    told = plan(replace(small(), workers=2))
-    assert "3 x 14 steps" in told
-    assert "minmax" in told
-    assert "with 2 at a time" in told
+def test_a_dry_run_tells_steps_and_minutes_and_runs_nothing(tmp_path: Path) -> None:
+    result = run(replace(small(), workers=2, dry_run=True), tmp_path / "run", Silent())
+    table = result.tables["plan"]
+    assert [row[:2] for row in table.rows][:2] == [("negotiator", "train negotiator"), ("rl", "train rl")]
+    assert {row[0] for row in table.rows} == {*STEPS}
+    assert "42 runs, 0 finished" in table.note
+    assert "with 2 at a time" in table.note
+    # Eight epochs of 64 seconds.
+    assert table.rows[0][3:5] == ("3", "8.53")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_run_of_an_earlier_version_goes_on(tmp_path: Path, root: Path) -> None:
+    """Its settings had no dry_run."""
+    config = asked(root)
+    stored = {key: value for key, value in to_dict(config).items() if key != "dry_run"}
+    assert from_dict(ReproductionConfig, stored) == config
