@@ -86,7 +86,7 @@ UNJUDGED = ("constant", "length")
 class ReplyLearning(Configuration):
     """Rounds of discriminator steps, generator steps and teacher forcing."""
 
-    topic: ClassVar[str] = "minmax replies"
+    topic: ClassVar[str] = "reply-learning"
 
     rounds: NumItems = 1_000
     """Rounds of all phases."""

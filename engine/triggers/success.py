@@ -181,7 +181,7 @@ class SuccessRule(Configuration):
 class SuccessSettings(SuccessRule):
     """When the reply to a typed input is a success; for Hugging Face models."""
 
-    topic: ClassVar[str] = "search"
+    topic: ClassVar[str] = "success"
 
     pattern: str = ""
     """pattern: a regular expression that the reply holds."""

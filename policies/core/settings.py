@@ -37,10 +37,11 @@ class ChoiceLearning(Configuration):
     """Examples of each update: replies that are edited, chats with lies."""
     learning_rate: PositiveFloat = 0.01
     """Step size of Adam."""
-    entropy_weight: NonNegativeFloat = 0.01
-    """Weight of the policy's entropy, which keeps it exploring."""
     clip: PositiveFloat = 1.0
     """Largest norm of a gradient."""
+
+    entropy_weight: ClassVar[float] = 0.01
+    """Weight of the policy's entropy, which keeps it exploring. No paper says one, and no training here needed another."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, cast, get_args, get_origin, get_type_hints
 
 from rich.console import Console
 from tyro import conf
@@ -36,7 +36,6 @@ from parley.envs.secret.players import attackers as secret_attackers
 from parley.envs.secret.players import defenders as secret_defenders
 from parley.policies.chat.addresses import chat_models
 from parley.policies.chat.loading import CHAT_MODEL_KINDS
-from parley.policies.chat.settings import ChatSeat
 from parley.policies.core.responder import RULES
 from parley.policies.generation.discriminator.settings import KINDS
 from parley.policies.generation.judges.judge import JUDGE_KINDS, judges
@@ -186,8 +185,16 @@ OTHERS = {
 }
 """Verbs with settings that run no job."""
 HELP, ALL = {"-h", "--help"}, "--all"
-CHAT = "chat"
-"""The section of settings of chat models, which many verbs have; `parley settings chat` lists them."""
+TOPICS = {
+    "chat": ("chat", "parley.policies.chat.settings:ChatSeat"),
+    "hugging-face": ("hugging_face", "parley.engine.triggers.verbs.config:HuggingFaceSettings"),
+    "success": ("success", "parley.engine.triggers.success:SuccessSettings"),
+    "relaxation": ("search.relaxation", "parley.engine.triggers.methods.settings:RelaxationSettings"),
+    **{kind: (kind, f"parley.policies.ranking.matching.settings:{kind.title()}Sizes") for kind in ("smn", "dam", "mrfn")},
+    "pool-search": ("search", "parley.engine.ranking.verbs.matcher:PoolSearchSettings"),
+    "reply-learning": ("learning", "parley.engine.generation.settings:ReplyLearning"),
+}
+"""Sections with a list of their own, `parley settings NAME`: the key of the section, and its class."""
 _TYPES = {int: "whole number", float: "number", str: "text", bool: "true, false", Path: "path", JsonObject: "JSON object"}
 
 
@@ -236,8 +243,10 @@ def run_settings(verb: Verb, arguments: Sequence[str]) -> int:
     target = find_verb(arguments)
     if target is not None and target.name in OTHERS and not set(arguments) & HELP:
         return _settings_of_no_job(target, arguments[len(target.words) :])
-    if arguments[:1] == [CHAT]:
-        _show_rows("settings of chat models", [(row.key, row.default, row) for row in settings_of(ChatSeat, f"{CHAT}.")])
+    if arguments[:1] and arguments[0] in TOPICS:
+        section, _ = TOPICS[arguments[0]]
+        rows = [(row.key, row.default, row) for row in settings_of(topic_class(arguments[0]), f"{section}.")]
+        _show_rows(f"settings of the section {section}", rows)
         return 0
     if target not in JOBS:
         names = [*(job.name for job in JOBS), *OTHERS]
@@ -295,6 +304,12 @@ def _show_rows(title: str, rows: Sequence[tuple[str, Any, Setting]]) -> Console:
     shown = [(key, _shown(value), setting.meaning if setting.num else setting.explained(value)) for key, value, setting in rows]
     show_table(console, title, ("setting", "value", "what it is"), shown)
     return console
+
+
+def topic_class(name: str) -> type:
+    """Return the class of a section that has a list of its own, one of `TOPICS`."""
+    module, _, kind = TOPICS[name][1].partition(":")
+    return cast(type, getattr(importlib.import_module(module), kind))
 
 
 def settings_of(kind: type, prefix: str = "", *, verb: str = "") -> Iterator[Setting]:

@@ -101,7 +101,7 @@ class PlannedRecipe:
     """
 
     recipe: RecipePlan
-    config: StagesConfig
+    config: Any
     stages: Mapping[str, Stage]
     failures: dict[str, ParleyError] = field(default_factory=dict)
 

@@ -20,7 +20,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import ClassVar
 
 import numpy as np
 
@@ -360,7 +359,7 @@ class MinMax(RepeatedJob[MinMaxConfig, MinMaxConfig, Summary]):
     files = (CHECKPOINT, SUMMARY)
     resume_safe = (*training.RESUME_SAFE, *sharded.RESUME_SAFE, "retries")
     steps = ROUNDS_MADE
-    offers: ClassVar = {
+    offers = {
         "last_target": last_target,
         "last_adversary": lambda run: best_trained(_made(run)[0], run.path, last_target(run)),
         "control_target": control_target,

@@ -92,6 +92,8 @@ NO_VECTORS, SKIP_GRAM = "none", "skip-gram"
 class PoolSearchSettings(AttackSettings):
     """The limits and the pool of a training's attack search."""
 
+    topic: ClassVar[str] = "pool-search"
+
     pool: PositiveInt = 2000
     """Training contexts that are searched when an epoch begins, drawn at random once, for some 20 a second; at most as many of
     the validation and the test split are searched too. A pool of hundreds is learned by heart."""

@@ -52,6 +52,8 @@ L1_WEIGHT, L1_WEIGHT_MALICIOUS = 1.0, 0.1
 class RelaxationSettings(Configuration):
     """Settings of a continuous input's descent (He & Glass 2018, appendix A; steps and sizes of the released code)."""
 
+    topic: ClassVar[str] = "relaxation"
+
     mode: Literal["embedding", "one-hot"] = "one-hot"
     """Free embeddings, or x = sigmoid(z) over the words."""
     l1_weight: NonNegativeFloat | None = None

@@ -170,7 +170,7 @@ class PromptSettings(PrecisionSettings):
 class HuggingFaceSettings(PromptSettings, WeightSettings):
     """Settings for loading and asking a Hugging Face model."""
 
-    topic: ClassVar[str] = "search"
+    topic: ClassVar[str] = "hugging-face"
 
     target_file: str = ""
     """JSON of targets by BehaviorID, for a file of pairs without a column of targets (HarmBench)."""

@@ -53,7 +53,7 @@ class MatcherSizes(Configuration):
 class SmnSizes(MatcherSizes):
     """Widths of a sequential matching network."""
 
-    topic: ClassVar[str] = "train matcher"
+    topic: ClassVar[str] = "smn"
 
     gru: PositiveInt = 200
     """State of the GRU over words; the Theano release has 100, with word vectors of 100."""
@@ -69,6 +69,8 @@ class SmnSizes(MatcherSizes):
 class DamSizes(MatcherSizes):
     """Widths of a deep attention matching network."""
 
+    topic: ClassVar[str] = "dam"
+
     stack: PositiveInt = 5
     """Self-attention blocks on each side."""
     first_maps: PositiveInt = 32
@@ -80,6 +82,8 @@ class DamSizes(MatcherSizes):
 @dataclass(frozen=True, kw_only=True)
 class MrfnSizes(MatcherSizes):
     """Widths of a multi-representation fusion network with late fusion."""
+
+    topic: ClassVar[str] = "mrfn"
 
     letters: PositiveInt = 16
     """Characters of a word that are read, the first ones."""

@@ -9,12 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from parley.engine.core.cli.listing import settings_of
+from parley.engine.core.cli.listing import TOPICS, settings_of, topic_class
 from parley.engine.core.cli.main import JOBS, Verb
 from parley.engine.core.verbs.catalogue import find
 from parley.engine.core.verbs.job import flat
 from parley.envs.core.config import to_dict
-from parley.policies.chat.settings import ChatSeat
 from tests.engine.core.cli.conftest import Parley
 
 
@@ -42,7 +41,9 @@ def test_a_section_that_another_list_has_is_one_line_there(verb: Verb) -> None:
         if each.num:
             topic = re.search(r"parley settings (.+) lists them", each.meaning)[1]  # type: ignore[index]
             names = {key.rpartition(".")[2] for key in each.default}
-            there = settings_of(ChatSeat) if topic == "chat" else settings_of(find(topic.replace(" ", "-")).load().config)
+            there = (
+                settings_of(topic_class(topic)) if topic in TOPICS else settings_of(find(topic.replace(" ", "-")).load().config)
+            )
             assert names <= {other.key.rpartition(".")[2] for other in there}
 
 
