@@ -53,6 +53,8 @@ def test_a_line_of_a_section_shows_what_differs_from_its_defaults(parley: Parley
     assert "chat.timeout_s=7.0" in told
     assert "chat.timeout_s" not in parley("settings minmax").err.partition("this command")[0]
     assert "chat.timeout_s" in parley("settings chat").err
+    assert "parley settings smn" in " ".join(parley("settings train matcher").err.split())
+    assert "smn.session" in parley("settings smn").err
 
 
 def test_it_shows_what_a_command_would_use(parley: Parley) -> None:
