@@ -329,13 +329,13 @@ def settings_of(kind: type, prefix: str = "", *, verb: str = "") -> Iterator[Set
             yield Setting(key, _kind(hint), default, meaning)
             continue
         assert isinstance(hint, type)
-        inside = list(settings_of(hint, f"{key}.", verb=verb))
         topic = getattr(hint, "topic", "")
         if verb and topic not in ("", verb):
+            inside = list(settings_of(hint, f"{key}."))
             meaning = f"{meaning} {len(inside)} settings; parley settings {topic} lists them."
             yield Setting(f"{key}.*", "", {setting.key: setting.default for setting in inside}, meaning, len(inside))
         else:
-            yield from inside
+            yield from settings_of(hint, f"{key}.", verb=verb)
 
 
 def _kind(hint: Any) -> str:
