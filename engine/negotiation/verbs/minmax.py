@@ -66,7 +66,7 @@ from parley.engine.negotiation.verbs.exploitability import LEGEND as LEARNED
 from parley.engine.negotiation.verbs.negotiator import PUBLISHED, corpus_words, require_words
 from parley.engine.negotiation.verbs.population import labels, played_in
 from parley.envs.core.config import from_dict
-from parley.envs.core.errors import CheckpointError
+from parley.envs.core.errors import CheckpointError, ConfigError
 from parley.envs.core.storage.copies import CHECKPOINT
 from parley.envs.core.storage.uris import display_path
 
@@ -274,7 +274,11 @@ def _store(campaign: Campaign, config: MinMaxConfig, path: Path, best: Round) ->
 
 def _made(run: RunFolder) -> tuple[Campaign, int]:
     """Return a finished campaign and the number of its rounds."""
-    return Campaign(from_dict(MinMaxConfig, run.config), run, Silent()), len(rounds_of(run)) - 1
+    config = from_dict(MinMaxConfig, run.config)
+    if config.seeds > 1:
+        fix = "give the stage seeds: [...] in the place of the setting"
+        raise ConfigError("several campaigns have several last targets", where=run.path, got=f"seeds={config.seeds}", fix=fix)
+    return Campaign(config, run, Silent()), len(rounds_of(run)) - 1
 
 
 def last_target(run: RunFolder) -> str:

@@ -188,6 +188,14 @@ def test_what_cannot_be_written_is_said_before_there_is_a_run(tmp_path: Path, ro
         asked(root, out="page.html")
 
 
+def test_several_campaigns_in_one_run_offer_no_agent(tmp_path: Path) -> None:
+    with (
+        RunFolder.open(tmp_path / "run", minmax.MinMaxConfig(seeds=2), job="minmax") as run,
+        pytest.raises(ConfigError, match="several"),
+    ):
+        minmax.last_target(run)
+
+
 def test_a_dry_run_tells_steps_and_minutes_and_runs_nothing(tmp_path: Path) -> None:
     result = run(replace(small(), workers=2, dry_run=True), tmp_path / "run", Silent())
     table = result.tables["plan"]
