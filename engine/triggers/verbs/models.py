@@ -282,7 +282,8 @@ class Models:
 
 def models_of(config: TriggerConfig) -> dict[str, str]:
     """Return the models of a search by the setting that names each."""
-    named = {"model": config.model, "lm": config.judge}
+    draft = config.search.draft if is_hugging_face(config.search.draft) else ""
+    named = {"model": config.model, "lm": config.judge, **({"draft": draft} if draft else {})}
     return {setting: name.partition(":")[2] if is_hugging_face(name) else name for setting, name in named.items()}
 
 
@@ -370,6 +371,8 @@ def _judge_fix(victim: StoredNetwork, provenance: Mapping[str, Any], data_root: 
 
 
 def _hugging_face(config: TriggerConfig) -> Models:
+    from parley.engine.triggers.scorers.causal.probes import drafting
+    from parley.engine.triggers.scorers.causal.scorer import is_causal
 
     folder = HuggingFaceFolder(config.model, config.hugging_face, has_prompts(config.targets))
     # What is wrong with it is said before a run is made.
@@ -377,6 +380,9 @@ def _hugging_face(config: TriggerConfig) -> Models:
     if victim.rules.start:
         # So is a start that does not fit.
         _ = victim.start_ids
+    if config.search.draft and is_causal(victim):
+        # A draft with too many layers, other tokens, or none at all.
+        drafting(victim, config.search.draft)
     classifier(config.success)
     # A question without a place for a reply, a judge that is not there.
     chat_judge(config.success, config.chat.on("cpu"))

@@ -21,7 +21,7 @@ from parley.engine.triggers.success import SuccessSettings
 from parley.engine.triggers.targets import Skipped
 from parley.engine.triggers.verbs.config import HuggingFaceSettings, ObjectiveSettings, TriggerConfig, TriggerEngineSettings
 from parley.engine.triggers.verbs.search import SEARCH
-from parley.envs.core.errors import ConfigError, DataError
+from parley.envs.core.errors import CheckpointError, ConfigError, DataError
 from parley.policies.chat.model import Message
 from tests.engine.core.verbs.made_up import Notes, rows
 from tests.engine.triggers.verbs.searches import has_ended_a_restart, interrupt_inside, search
@@ -272,6 +272,15 @@ def test_a_judge_that_fails_costs_one_row(tmp_path: Path, folder: Path) -> None:
     assert rows(tmp_path / "run") == whole
 
 
+def test_a_model_of_its_own_drafts_a_search(tmp_path: Path, folder: Path) -> None:
+    config = asked(folder, tmp_path, method="gcg", search=replace(EFFORT, draft=f"hf:{folder}"))
+    run(config, tmp_path / "run", Silent())
+    require_figures_of(tmp_path / "run")
+    assert SEARCH.models(config) == {"model": str(folder), "lm": "", "draft": str(folder)}
+    # A model that agrees with itself leaves few candidates to read, and what was found is read by the searched model.
+    assert {row["status"] for row in rows(tmp_path / "run")} == {"ok"}
+
+
 def test_what_does_not_fit_is_said_before_a_run_is_made(tmp_path: Path, folder: Path) -> None:
     config = asked(folder, tmp_path)
     for changes, kind, message in (
@@ -285,6 +294,8 @@ def test_what_does_not_fit_is_said_before_a_run_is_made(tmp_path: Path, folder: 
         ({"model": f"gguf:{tmp_path}/none.gguf"}, Exception, "none.gguf"),
         ({"hugging_face": HuggingFaceSettings(length=4, template="user")}, ConfigError, "no place for them"),
         ({"hugging_face": HuggingFaceSettings(length=4, start="hello you are a fool")}, ConfigError, "another length"),
+        ({"method": "gcg", "search": replace(EFFORT, draft=f"hf:{tmp_path}/none")}, CheckpointError, "needs a config.json"),
+        ({"method": "gcg", "search": replace(EFFORT, draft="200")}, ConfigError, "no draft of so many layers"),
     ):
         with pytest.raises(kind, match=message):
             run(replace(config, **changes), tmp_path / "run", Silent())
