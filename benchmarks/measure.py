@@ -181,6 +181,9 @@ def run(name: str, options: type[OptionsT], measure: Callable[[OptionsT], Result
             results.append(measure(chosen))
     except ParleyError as error:
         sys.exit(f"error: {error}")
+    finally:
+        # The last line that a process writes is its error, not what waited in a buffer.
+        sys.stdout.flush()
     about |= {"threads": torch.get_num_threads(), "load_before": load, "load_after": os.getloadavg()[0]}
     if torch.cuda.is_initialized():
         about["gpu"] = torch.cuda.get_device_name()
