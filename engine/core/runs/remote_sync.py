@@ -36,14 +36,16 @@ import uuid
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from parley.engine.core.runs.documents import CONFIG, ENVIRONMENT, EVENTS, LEASE, LOG, ROWS, UNFINISHED, whole, write_whole
 from parley.envs.core.errors import RunError, StorageError
-from parley.envs.core.storage.conditional import Version, conditional_file
 from parley.envs.core.storage.copies import LOCK, fetch, is_held, is_same, make_same, publish
 from parley.envs.core.storage.files import ASIDE, delete, entries, put, read, sweep
 from parley.envs.core.storage.uris import AT_ONCE, EXCLUSIVE, join_uri, local_copy, lock, uri_of
+
+if TYPE_CHECKING:
+    from parley.envs.core.storage.conditional import Version
 
 WRITABLE = "give a folder that you may write: --run DIR"
 _NUM_TRIES, _LOCK_PAUSE_S = 50, 0.01
@@ -143,6 +145,9 @@ class Lease:
     def __init__(self, uri: str, lock: Path) -> None:
         self._run, self._uri = uri, join_uri(uri, LEASE)
         self._content = {"holder": process_name(), "token": uuid.uuid4().hex, "under": _identity(lock)}
+        # Runs in folders of this machine have no need of it.
+        from parley.envs.core.storage.conditional import conditional_file
+
         self._file = conditional_file(self._uri)
         self._version: Version | None = None
         self._taken_by: dict[str, Any] | None = None
