@@ -372,7 +372,7 @@ def _judge_fix(victim: StoredNetwork, provenance: Mapping[str, Any], data_root: 
 
 def _hugging_face(config: TriggerConfig) -> Models:
     from parley.engine.triggers.scorers.causal.probes import drafting
-    from parley.engine.triggers.scorers.causal.scorer import is_causal
+    from parley.policies.hugging_face.victims import HuggingFaceCausal
 
     folder = HuggingFaceFolder(config.model, config.hugging_face, has_prompts(config.targets))
     # What is wrong with it is said before a run is made.
@@ -380,7 +380,7 @@ def _hugging_face(config: TriggerConfig) -> Models:
     if victim.rules.start:
         # So is a start that does not fit.
         _ = victim.start_ids
-    if config.search.draft and is_causal(victim):
+    if config.search.draft and isinstance(victim, HuggingFaceCausal):
         # A draft with too many layers, other tokens, or none at all.
         drafting(victim, config.search.draft)
     classifier(config.success)
