@@ -381,3 +381,10 @@ def test_an_attacker_model_that_adapts_is_told_of_the_defence(parley: Parley) ->
     value = {name: entry["value"] for name, entry in json.loads(shown.out)["metrics"].items()}
     assert value["defended.guard.transferred.pair"] == 0
     assert value["defended.guard.adaptive.pair"] == value["defended.none.transferred.pair"] == 1
+
+
+def test_the_example_has_goals_harmless_questions_and_defences() -> None:
+    policy = read_policy(Path(__file__).parents[3] / "examples" / "defences.yaml")
+    assert [defence.name for defence in policy.defences] == ["reminder", "smooth-llm", "perplexity", "guard"]
+    assert sum(bool(prompt.goal) for prompt in policy.prompts) == 12
+    assert len(policy.prompts) == 20
