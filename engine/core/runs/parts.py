@@ -20,13 +20,12 @@ import json
 import os
 import time
 import uuid
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
-from threading import Lock
 from types import NoneType
 from typing import Any, BinaryIO, NamedTuple, Protocol
 
@@ -37,6 +36,7 @@ import pyarrow.parquet as pq
 
 from parley.engine.core.runs.documents import plain, whole_file, write_whole
 from parley.engine.core.runs.remote_sync import replicate
+from parley.engine.core.stats.rows import Recent
 from parley.envs.core.errors import ConfigError, RunError
 from parley.envs.core.registry import nearest
 from parley.envs.core.storage.files import ASIDE, delete, entries, put
@@ -328,22 +328,16 @@ def _decoded(path: Path, columns: Sequence[str] | None) -> pa.Table | None:
 
 
 # Tables and pages of a run read small parts up to ten times; a part is known by its time, size and number.
-_kept: OrderedDict[tuple[Path, int, int, int], pa.Table] = OrderedDict()
-_kept_lock = Lock()
+_kept = Recent[tuple[Path, int, int, int], pa.Table](_MOST_KEPT)
 
 
 def _small_part(path: Path, status: os.stat_result) -> pa.Table | None:
     key = path, status.st_mtime_ns, status.st_size, status.st_ino
-    with _kept_lock:
-        if key in _kept:
-            _kept.move_to_end(key)
-            return _kept[key]
+    if (kept := _kept.get(key)) is not None:
+        return kept
     table = _decoded(path, None)
     if table is not None:
-        with _kept_lock:
-            _kept[key] = table
-            while len(_kept) > 1 and sum(kept.nbytes for kept in _kept.values()) > _MOST_KEPT:
-                _kept.popitem(last=False)
+        _kept.put(key, table, table.nbytes)
     return table
 
 

@@ -13,7 +13,8 @@ from array import array
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any, overload
+from threading import Lock
+from typing import Any, Generic, TypeVar, overload
 
 import numpy as np
 import pyarrow as pa
@@ -28,6 +29,38 @@ _CHUNK_BYTES = 1024
 """Bytes that a chunk takes without its rows."""
 _OK = "ok"
 
+KeyT = TypeVar("KeyT")
+ValueT = TypeVar("ValueT")
+
+
+class Recent(Generic[KeyT, ValueT]):
+    """The values that were used last, up to some bytes in all; the newest always stays. Threads may share it.
+
+    Args:
+        most_bytes: of all values.
+    """
+
+    def __init__(self, most_bytes: int) -> None:
+        self._most, self._num_bytes, self._lock = most_bytes, 0, Lock()
+        self._values: OrderedDict[KeyT, tuple[ValueT, int]] = OrderedDict()
+
+    def get(self, key: KeyT) -> ValueT | None:
+        """Return a value; None if it is not here."""
+        with self._lock:
+            if key not in self._values:
+                return None
+            self._values.move_to_end(key)
+            return self._values[key][0]
+
+    def put(self, key: KeyT, value: ValueT, num_bytes: int) -> None:
+        """Keep a value, and let the oldest ones go."""
+        with self._lock:
+            self._num_bytes += num_bytes - self._values.get(key, (value, 0))[1]
+            self._values[key] = value, num_bytes
+            while self._num_bytes > self._most and len(self._values) > 1:
+                self._num_bytes -= self._values.popitem(last=False)[1][1]
+
+
 ReadPart = Callable[[Sequence[str] | None], pa.Table]
 """Returns the rows of a part; some of their columns, or all."""
 
@@ -41,8 +74,7 @@ class _Chunks:
 
     def __init__(self, parts: Sequence[ReadPart]) -> None:
         self.parts = parts
-        self._kept: OrderedDict[tuple[Any, ...], tuple[list[dict[str, Any]], int]] = OrderedDict()
-        self._num_bytes = 0
+        self._kept = Recent[tuple[Any, ...], list[dict[str, Any]]](KEPT_BYTES)
         self._table: tuple[Any, pa.Table] | None = None
 
     @cached_property
@@ -53,9 +85,8 @@ class _Chunks:
     def read(self, part: int, columns: tuple[str, ...] | None, worked: bool | None, number: int) -> list[dict[str, Any]]:
         """Return a chunk of the chosen rows of a part; an empty one is behind the last."""
         key = part, columns, worked, number
-        if key in self._kept:
-            self._kept.move_to_end(key)
-            return self._kept[key][0]
+        if (kept := self._kept.get(key)) is not None:
+            return kept
         if self._table is None or self._table[0] != key[:3]:
             table = self.parts[part](columns)
             if worked is not None:
@@ -64,11 +95,7 @@ class _Chunks:
             self._table = key[:3], table
         chunk = self._table[1].slice(number * CHUNK, CHUNK)
         rows: list[dict[str, Any]] = chunk.to_pylist()
-        size = chunk.nbytes + _CHUNK_BYTES
-        self._kept[key] = rows, size
-        self._num_bytes += size
-        while self._num_bytes > KEPT_BYTES and len(self._kept) > 1:
-            self._num_bytes -= self._kept.popitem(last=False)[1][1]
+        self._kept.put(key, rows, chunk.nbytes + _CHUNK_BYTES)
         return rows
 
 

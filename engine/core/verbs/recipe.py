@@ -471,21 +471,30 @@ class _RecipeReader:
 
             yield str(filled(name)), _mapped(rest, filled), fields
 
+    def _each(
+        self, entries: Mapping[str, Any], keys: Keys, known: Sequence[str]
+    ) -> Iterator[tuple[str, dict[str, Any], dict[str, Any], Keys]]:
+        """Yield name, entry, fields and keys of each part of a section, repeated by its `for`."""
+        names: set[str] = set()
+        for name, value in entries.items():
+            here = (*keys, name)
+            entry = self._mapping(value, here)
+            self._require_keys(entry, known, here)
+            for full, filled, fields in self._repeated(name, entry, here):
+                if full in names:
+                    fix = "give each a name of its own, with the names of for: in braces"
+                    raise self._error(f"two {keys[-1]} have one name", here, got=full, fix=fix)
+                names.add(full)
+                yield full, filled, fields, here
+
     def _stages(self, entries: Mapping[str, Any]) -> dict[str, StageSpec]:
         drafts: dict[str, tuple[dict[str, Any], Keys]] = {}
-        for name, value in entries.items():
-            keys = ("stages", name)
-            entry = self._mapping(value, keys)
-            self._require_keys(entry, _STAGE_KEYS, keys)
-            for full, filled, _ in self._repeated(name, entry, keys):
-                if not _NAME.fullmatch(full) or full in _OWN_FOLDERS:
-                    fix = "letters, digits and dashes; not one of " + ", ".join(_OWN_FOLDERS)
-                    raise self._error("a stage's name is the name of a folder", keys, got=full, fix=fix)
-                if full in drafts:
-                    fix = "give each a name of its own, with the names of for: in braces"
-                    raise self._error("two stages have one name", keys, got=full, fix=fix)
-                drafts[full] = filled, keys
-                self._attributes[full] = *_ATTRIBUTES, *self._verb(full, filled, keys).load().offers
+        for name, entry, _, keys in self._each(entries, ("stages",), _STAGE_KEYS):
+            if not _NAME.fullmatch(name) or name in _OWN_FOLDERS:
+                fix = "letters, digits and dashes; not one of " + ", ".join(_OWN_FOLDERS)
+                raise self._error("a stage's name is the name of a folder", keys, got=name, fix=fix)
+            drafts[name] = entry, keys
+            self._attributes[name] = *_ATTRIBUTES, *self._verb(name, entry, keys).load().offers
         if len(drafts) > _MOST_STAGES:
             raise self._error(f"the recipe has more than {_MOST_STAGES:,} stages", ("stages",), got=f"{len(drafts):,}")
         stages: dict[str, StageSpec] = {}
@@ -615,16 +624,10 @@ class _RecipeReader:
         if not columns:
             raise self._error(f"the table {key} has no columns", keys, fix="write columns: NAME: METRIC")
         rows: dict[str, RowSpec] = {}
-        for name, row in self._mapping(entry.get("rows", {}), (*keys, "rows")).items():
-            here = (*keys, "rows", name)
-            facts = self._mapping(row, here)
-            self._require_keys(facts, _ROW_KEYS, here)
-            for full, filled, fields in self._repeated(name, facts, here):
-                self._require_key(full, here)
-                if full in rows:
-                    fix = "give each a name of its own, with the names of for: in braces"
-                    raise self._error("two rows have one name", here, got=full, fix=fix)
-                rows[full] = self._row(full, filled, fields, here, columns, printed, figures, stages)
+        within = (*keys, "rows")
+        for name, row, fields, place in self._each(self._mapping(entry.get("rows", {}), within), within, _ROW_KEYS):
+            self._require_key(name, place)
+            rows[name] = self._row(name, row, fields, place, columns, printed, figures, stages)
         if not rows:
             raise self._error(f"the table {key} has no rows", keys, fix="write rows: NAME: {stage: ...}")
         return TableSpec(
@@ -638,20 +641,12 @@ class _RecipeReader:
         )
 
     def _claims(self, entries: Mapping[str, Any], metrics: Sequence[str]) -> tuple[ClaimSpec, ...]:
-        claims: dict[str, ClaimSpec] = {}
-        for name, value in entries.items():
-            keys = ("claims", name)
-            entry = self._mapping(value, keys)
-            self._require_keys(entry, _CLAIM_KEYS, keys)
-            for full, filled, _ in self._repeated(name, entry, keys):
-                self._require_key(full, keys)
-                if full in claims:
-                    fix = "give each a name of its own, with the names of for: in braces"
-                    raise self._error("two claims have one name", keys, got=full, fix=fix)
-                claims[full] = self._claim(full, filled, keys, metrics)
-        return tuple(claims.values())
+        return tuple(
+            self._claim(name, entry, keys, metrics) for name, entry, _, keys in self._each(entries, ("claims",), _CLAIM_KEYS)
+        )
 
     def _claim(self, name: str, entry: Mapping[str, Any], keys: Keys, metrics: Sequence[str]) -> ClaimSpec:
+        self._require_key(name, keys)
         texts = {key: self._text(entry.get(key, ""), (*keys, key)) for key in ("table", "says", "holds", "fails", "why")}
         if absent := next((key for key in ("says", "holds", "fails") if not texts[key]), ""):
             fix = 'write says: "...", and holds: and fails:, such as "TABLE.ROW.COLUMN.low > 0.5"'

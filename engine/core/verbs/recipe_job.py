@@ -245,7 +245,7 @@ class RecipeJob(Composite[RecipeT, PlannedRecipe, PlannedRecipe]):
         if recipe.claims:
             folders = [run.path / folder for spec in recipe.stages.values() for folder in spec.folders]
             hours = sum(seconds_of(RunFolder.load(path).events()) for path in folders if (path / SUMMARY).is_file()) / 3600
-            extra[CLAIMS] = {"hours": round(hours, 2), "claims": [claim_outcome(claim, metrics) for claim in recipe.claims]}
+            extra[CLAIMS] = {"hours": round(hours, 4), "claims": [claim_outcome(claim, metrics) for claim in recipe.claims]}
         extra |= {TRAININGS: trainings} if trainings else {}
         return Summary(recipe.title, f"{recipe.description}{preset} {num} runs.{unfinished}".strip(), metrics, extra)
 
@@ -368,7 +368,7 @@ def _drawn_claims(account: Mapping[str, Any]) -> EstimateTable:
     outcomes = [claim["outcome"] for claim in account["claims"]]
     counts = ", ".join(f"{outcomes.count(name)} {name}" for name in dict.fromkeys(outcomes))
     note = (
-        f"{len(outcomes)} claims: {counts}. The runs worked for {account['hours']:.3g} hours. Undecided: intervals are too wide"
+        f"{len(outcomes)} claims: {counts}. The runs worked for {account['hours']:.2g} hours. Undecided: intervals are too wide"
         " to tell. A claim may hold here for another reason than published: read the controls of its table."
     )
     return EstimateTable(

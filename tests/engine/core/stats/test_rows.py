@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from parley.engine.core.stats import rows as rows_module
-from parley.engine.core.stats.rows import CHUNK, Columns, StoredRows, selected
+from parley.engine.core.stats.rows import CHUNK, Columns, Recent, StoredRows, selected
 from parley.engine.core.stats.statistics import finished, lost
 from parley.engine.ranking.metrics.ranking import RankedRows, ranking_metrics
 from parley.engine.ranking.verbs.prepared import RANKING
@@ -124,3 +124,18 @@ def test_no_row_stays_in_memory_as_a_dictionary(
         tracemalloc.stop()
     a_row = (peaks[1] - peaks[0]) / ((many - few) * size)
     assert a_row < most, f"{a_row:.0f} bytes a row"
+
+
+def test_the_values_used_last_stay_up_to_some_bytes() -> None:
+    kept = Recent[str, int](10)
+    for number, name in enumerate("abc"):
+        kept.put(name, number, 4)
+    assert [kept.get(name) for name in "abc"] == [None, 1, 2]
+    kept.get("b")
+    kept.put("d", 3, 4)
+    assert [kept.get(name) for name in "bcd"] == [1, None, 3]
+    kept.put("b", 5, 1)
+    kept.put("e", 6, 5)
+    assert [kept.get(name) for name in "bde"] == [5, 3, 6], "a value put again counts once"
+    kept.put("f", 7, 99)
+    assert [kept.get(name) for name in "bdef"] == [None, None, None, 7], "the newest stays, however large"
