@@ -17,7 +17,6 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import os
 import time
 import uuid
 from collections import Counter
@@ -311,7 +310,12 @@ def read_part(path: Path, columns: Sequence[str] | None = None) -> pa.Table | No
     is_kept = status.st_size <= _SMALL and time.time_ns() - status.st_mtime_ns > _SETTLED_NS
     if not is_kept:
         return _decoded(path, columns)
-    table = _small_part(path, status)
+    key = path, status.st_mtime_ns, status.st_size, status.st_ino
+    table = _kept.get(key)
+    if table is None:
+        table = _decoded(path, None)
+        if table is not None:
+            _kept.put(key, table, table.nbytes)
     return table if table is None or columns is None else table.select([name for name in table.schema.names if name in columns])
 
 
@@ -329,16 +333,6 @@ def _decoded(path: Path, columns: Sequence[str] | None) -> pa.Table | None:
 
 # Tables and pages of a run read small parts up to ten times; a part is known by its time, size and number.
 _kept = Recent[tuple[Path, int, int, int], pa.Table](_MOST_KEPT)
-
-
-def _small_part(path: Path, status: os.stat_result) -> pa.Table | None:
-    key = path, status.st_mtime_ns, status.st_size, status.st_ino
-    if (kept := _kept.get(key)) is not None:
-        return kept
-    table = _decoded(path, None)
-    if table is not None:
-        _kept.put(key, table, table.nbytes)
-    return table
 
 
 def count_part(path: Path) -> Outcomes:
