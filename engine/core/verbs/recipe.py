@@ -363,7 +363,8 @@ class _RecipeReader:
                 "title", tuple(self._table(key, value, stages) for key, value in tables.items()), ("tables",)
             ),
         )
-        return replace(plan, claims=self._claims(self._mapping(document.get("claims", {}), ("claims",)), plan.metrics))
+        entries = self._each(self._mapping(document.get("claims", {}), ("claims",)), ("claims",), _CLAIM_KEYS)
+        return replace(plan, claims=tuple(self._claim(name, entry, keys, plan.metrics) for name, entry, _, keys in entries))
 
     def _distinct(self, what: str, parts: tuple[PartT, ...], keys: Keys) -> tuple[PartT, ...]:
         """Return the parts if each is shown under another name."""
@@ -638,11 +639,6 @@ class _RecipeReader:
             columns=self._distinct("heading", tuple(columns), (*keys, "columns")),
             rows=tuple(rows.values()),
             source=source,
-        )
-
-    def _claims(self, entries: Mapping[str, Any], metrics: Sequence[str]) -> tuple[ClaimSpec, ...]:
-        return tuple(
-            self._claim(name, entry, keys, metrics) for name, entry, _, keys in self._each(entries, ("claims",), _CLAIM_KEYS)
         )
 
     def _claim(self, name: str, entry: Mapping[str, Any], keys: Keys, metrics: Sequence[str]) -> ClaimSpec:
