@@ -240,14 +240,16 @@ class RecipeJob(Composite[RecipeT, PlannedRecipe, PlannedRecipe]):
             layout.append({"key": table.key, **about, "columns": columns, "rows": rows})
         num, done = _progress(recipe, run.path)
         unfinished = f" {done} of {num} runs are finished." if done < num else ""
+        spent = ""
         preset = f" Preset {recipe.preset}." if recipe.preset else ""
         extra: dict[str, Any] = {LAYOUT: layout, FAILED: reasons}
         if recipe.claims:
             folders = [run.path / folder for spec in recipe.stages.values() for folder in spec.folders]
             hours = sum(seconds_of(RunFolder.load(path).events()) for path in folders if (path / SUMMARY).is_file()) / 3600
             extra[CLAIMS] = {"hours": round(hours, 4), "claims": [claim_outcome(claim, metrics) for claim in recipe.claims]}
+            spent = f" They worked for {hours:.2g} hours."
         extra |= {TRAININGS: trainings} if trainings else {}
-        return Summary(recipe.title, f"{recipe.description}{preset} {num} runs.{unfinished}".strip(), metrics, extra)
+        return Summary(recipe.title, f"{recipe.description}{preset} {num} runs.{unfinished}{spent}".strip(), metrics, extra)
 
     def tables(self, run: RunFolder) -> dict[str, EstimateTable]:
         return drawn_tables(run.summary() or {}, run.metrics())
@@ -368,8 +370,8 @@ def _drawn_claims(account: Mapping[str, Any]) -> EstimateTable:
     outcomes = [claim["outcome"] for claim in account["claims"]]
     counts = ", ".join(f"{outcomes.count(name)} {name}" for name in dict.fromkeys(outcomes))
     note = (
-        f"{len(outcomes)} claims: {counts}. The runs worked for {account['hours']:.2g} hours. Undecided: intervals are too wide"
-        " to tell. A claim may hold here for another reason than published: read the controls of its table."
+        f"{len(outcomes)} claims: {counts}. Undecided: intervals are too wide to tell. A claim may hold here for another reason"
+        " than published: read the controls of its table."
     )
     return EstimateTable(
         ("published", "claim", "here", "figures", "why"), tuple(rows), note, ("claim", "here", "figures", "why")
