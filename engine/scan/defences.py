@@ -30,8 +30,6 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-import yaml
-
 from parley.engine.perturb.catalogue import perturb_text
 from parley.engine.perturb.strategy import PerturbSettings
 from parley.engine.scan.checks import Finder, finder_of
@@ -46,6 +44,7 @@ from parley.envs.core.config import (
     ShareBelowOne,
     check,
     from_dict,
+    read_yaml,
 )
 from parley.envs.core.errors import ConfigError, ModelError, RefusedModelError
 from parley.envs.core.registry import nearest
@@ -450,10 +449,7 @@ def load_defended(address: str, settings: ChatModelSettings, answers: Path | Non
     from parley.policies.chat.loading import load_chat_model
 
     path = Path(address.removeprefix(DEFENDED)).expanduser()
-    try:
-        document = yaml.safe_load(utf8_text(path))
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise ConfigError("the description of a defended model is not YAML", where=str(path), got=str(error)) from None
+    document = read_yaml(utf8_text(path), "the description of a defended model", str(path))
     if not isinstance(document, dict) or set(document) != {"model", "defence"} or not isinstance(document["model"], str):
         fix = "write model: ADDRESS and defence: NAME, or {NAME: {SETTING: VALUE}}"
         raise ConfigError("a defended model has the keys model and defence", where=str(path), fix=fix)

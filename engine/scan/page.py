@@ -12,6 +12,7 @@ from parley.engine.core.page.markup import ARROW, facts, line
 from parley.engine.core.page.page import SHARE, first_marks, number
 from parley.engine.core.stats.rows import selected
 from parley.engine.core.stats.statistics import NOTHING, Estimate, Metric, Row
+from parley.engine.core.verbs.job import FAILURE, USAGE
 from parley.engine.scan.attacks import CONTROLS, NONE, RANDOM_WORDS, REPEAT
 from parley.engine.scan.metrics import (
     BREACH,
@@ -23,7 +24,7 @@ from parley.engine.scan.metrics import (
     row_tags,
     success_curves,
 )
-from parley.engine.scan.verbs import LIMITS, SCAN, tags_of_run
+from parley.engine.scan.verbs import LIMITS, SCAN, UNDECIDED_REASON, tags_of_run
 
 _SHARE = SHARE._replace(
     title="Breaches", direction="higher: adversary", definition="share of the answers in which a rule is broken"
@@ -55,7 +56,8 @@ class Scans(Chapter):
         if not shares:
             return None
         states = [str(entry["state"]) for entry in run.summary.get(LIMITS, [])]
-        outcome = next(filter(states.__contains__, ("broken", "undecided")), "kept")
+        unsure = run.summary.get(UNDECIDED_REASON) or run.summary.get(USAGE, {}).get(FAILURE)
+        outcome = "broken" if "broken" in states else "undecided" if unsure else "kept"
         tried = ", ".join(f"{words} {number(SHARE, share.value)}" for words, share in shares.items())
         undecided = run.metrics.get(UNDECIDED, NOTHING).value
         return Verdict(

@@ -25,8 +25,8 @@ With attackers (`attackers/`), each attack may ask until its budget ends:
 
 A rule is kept or broken by a reply. `must_not` is broken if its check finds something, `must` if it finds nothing. Rules of the
 policy hold for every prompt, those of a prompt for it alone. A file of prompts is CSV, TSV, JSON, JSON Lines or Parquet; its
-column is named by `column`, or is the first of `PROMPT_COLUMNS` that it has (layouts of AdvBench, HarmBench, JailbreakBench).
-Unknown keys are errors.
+column is named by `column`, or is the first of `PROMPT_COLUMNS` that it has (layouts of AdvBench, HarmBench, JailbreakBench). A
+behaviour of HarmBench stands behind its context. Unknown keys are errors.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ from typing import Any, Literal, overload
 
 import yaml
 
-from parley.envs.core.config import JsonObject
+from parley.envs.core.config import JsonObject, read_yaml
 from parley.envs.core.errors import ConfigError, DataError
 from parley.envs.core.registry import nearest
 from parley.envs.corpora.lines import FileLine, utf8_text
-from parley.envs.corpora.own_files import KINDS, RecordKind, read_records, record_kind, value_text
+from parley.envs.corpora.own_files import KINDS, RecordKind, behind_context, read_records, record_kind, value_text
 from parley.policies.chat.model import ROLES, Message
 
 CheckKind = Literal["contains", "exact", "pattern", "refusal", "judge", "rubric", "safety", "panel", "classifier", "function"]
@@ -356,14 +356,12 @@ def read_policy(path: Path) -> Policy:
         ConfigError: a key is unknown, a value does not fit, or a prompt has no rule.
     """
     where = str(path)
-    try:
-        document = yaml.safe_load(utf8_text(path))
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        fix = "put texts that hold ? : # or braces in quotes; parley scan --init writes a policy"
-        raise ConfigError("the policy is not YAML", where=where, got=str(error), fix=fix) from None
+    fix = "put texts that hold ? : # or braces in quotes; parley scan --init writes a policy"
+    document = read_yaml(utf8_text(path), "the policy", where, fix)
     if not isinstance(document, dict):
         fix = "write name:, prompts: and rules:; parley scan --init writes a commented policy"
-        raise ConfigError("a policy is a mapping", where=where, got=type(document).__name__, fix=fix)
+        got = "an empty file" if document is None else type(document).__name__
+        raise ConfigError("a policy is a mapping", where=where, got=got, fix=fix)
     _require_keys(document, _POLICY_KEYS, where)
     rules = tuple(
         _rule(entry, f"{where}: rules[{number}]", f"rule {number + 1}")
@@ -427,9 +425,10 @@ def _require_complete(policy: Policy, where: str) -> None:
         ruleless = [prompt.key for prompt in policy.prompts if not policy.rules_of(prompt)]
         fix = "write rules: for all prompts, or must: or must_not: beside the prompt"
         raise ConfigError("a prompt has no rule to keep", where=where, got=", ".join(ruleless[:3]), fix=fix)
-    names = [attack.name for attack in policy.attacks]
-    if twice := next((name for name in names if names.count(name) > 1), ""):
-        raise ConfigError("two attacks bear one name", where=where, got=twice, fix="give one of them another name:")
+    for kind, parts in (("attacks", policy.attacks), ("rules", policy.rules)):
+        names = [part.name for part in parts]
+        if twice := next((name for name in names if names.count(name) > 1), ""):
+            raise ConfigError(f"two {kind} bear one name", where=where, got=twice, fix="give one of them another name:")
     defences = ["none", *(defence.name for defence in policy.defences)]
     if twice := next((name for name in defences if defences.count(name) > 1), ""):
         fix = "give it another name: none is the model without a defence"
@@ -538,7 +537,7 @@ def _texts(file: Path, kind: RecordKind | None, columns: Sequence[str], named: s
             fix = f"write column: with one of {', '.join(record.values)}"
             raise DataError("the file has no column of prompts", where=line, got=", ".join(columns), fix=fix)
         key = next((str(record.values[name]) for name in KEY_COLUMNS if record.values.get(name)), str(record.number))
-        yield key, value_text(record.values[column], column, line)
+        yield key, behind_context(record.values, value_text(record.values[column], column, line))
 
 
 def _message(entry: Any, where: str) -> Message:
@@ -692,7 +691,8 @@ def _text(entry: Mapping[Any, Any], key: Any, where: str, default: str | None = 
     value = entry.get(key, default)
     if isinstance(value, bool) or not isinstance(value, str | int | float) or not (str(value).strip() or value == default):
         fix = f'write {key}: "..."'
-        raise ConfigError(f"{key} is no text", where=where, got=json.dumps(value, default=str)[:80], fix=fix)
+        what = f"{key} is {'empty' if isinstance(value, str) else 'no text'}"
+        raise ConfigError(what, where=where, got=json.dumps(value, default=str)[:80], fix=fix)
     return str(value)
 
 

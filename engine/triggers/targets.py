@@ -36,7 +36,7 @@ import numpy as np
 from parley.envs.core.errors import DataError
 from parley.envs.core.seeds import derive_seed, stream
 from parley.envs.corpora.lines import FileLine, text_lines, utf8_text
-from parley.envs.corpora.own_files import KINDS, RecordKind, read_records, record_kind, value_text
+from parley.envs.corpora.own_files import KINDS, RecordKind, behind_context, read_records, record_kind, value_text
 from parley.envs.corpora.pairs.tokens import tokenise
 from parley.envs.corpora.pairs.vocabulary import SPECIALS, PairVocabulary
 
@@ -340,8 +340,8 @@ def _refused(words: Sequence[str], unknown: Unknown, too_long: TooLong) -> Skipp
 
 PROMPTS, TARGETS = ("prompt", "goal", "behavior"), ("target",)
 """Names of columns, in any case."""
-CONTEXT, IDENTITY = "contextstring", "behaviorid"
-"""HarmBench's columns of a request's context and of its name."""
+IDENTITY = "behaviorid"
+"""HarmBench's column of a request's name."""
 Refused = Callable[[str, str], Skipped | None]
 """Return the reason why the model cannot say the target behind the prompt; None if it can."""
 
@@ -402,10 +402,7 @@ def _is_header(cells: Sequence[str]) -> bool:
 
 def _pair(columns: Mapping[str, Any], by_name: Mapping[str, str] | None, where: FileLine) -> tuple[str, str]:
     """Return the prompt and the target of a record."""
-    prompt = _column(columns, PROMPTS, where)
-    if context := str(columns.get(CONTEXT) or "").strip():
-        # As HarmBench puts them together.
-        prompt = f"{context}\n\n---\n\n{prompt}"
+    prompt = behind_context(columns, _column(columns, PROMPTS, where))
     if by_name is None:
         return prompt, _column(columns, TARGETS, where)
     name = _column(columns, (IDENTITY,), where)

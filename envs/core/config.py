@@ -173,7 +173,7 @@ def overlay(config: ConfigT, path: Path, name: str | Path) -> ConfigT:
         ConfigError: the file is missing or not a mapping, or a key or value is wrong.
     """
     try:
-        values = _read_yaml(path.read_text(encoding="utf-8"), "the configuration file", str(name))
+        values = read_yaml(path.read_text(encoding="utf-8"), "the configuration file", str(name))
     except OSError as error:
         fix = "name a file that is there: --config FILE.yaml"
         raise ConfigError("the configuration file cannot be read", where=name, got=error.strerror, fix=fix) from None
@@ -360,17 +360,18 @@ def assign(config: ConfigT, settings: Sequence[str], flag: str = "--set") -> Con
 def _value(text: str, where: str) -> Any:
     if _EXPONENT.fullmatch(text):
         return float(text)
-    return _read_yaml(text, "the value of a setting", where) if text else ""
+    return read_yaml(text, "the value of a setting", where) if text else ""
 
 
-def _read_yaml(text: str, what: str, where: str) -> Any:
+def read_yaml(text: str, what: str, where: str, fix: str | None = None) -> Any:
+    """Return the content of a YAML text; a text that is none raises a `ConfigError` that says so of `what`."""
     try:
         return yaml.safe_load(text)
     except RecursionError:
         raise ConfigError(f"{what} is nested too deep", where=where[:80], fix="settings nest two deep") from None
     except (yaml.YAMLError, ValueError) as error:
         # A date such as 2026-13-01 is a ValueError.
-        raise ConfigError(f"{what} is not YAML", where=where, got=str(error)) from None
+        raise ConfigError(f"{what} is not YAML", where=where, got=str(error), fix=fix) from None
 
 
 MOST_ITEMS = 10_000_000

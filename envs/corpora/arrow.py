@@ -194,9 +194,8 @@ def opened_file(path: Path) -> Iterator[BufferedReader]:
         with path.open("rb") as file:
             yield file
     except OSError as error:
-        raise DataError(
-            "a corpus file cannot be read", where=path, got=error.strerror, fix="check that you may read it"
-        ) from None
+        fix = "check its name, and that you may read it"
+        raise DataError("the file cannot be read", where=path, got=error.strerror, fix=fix) from None
 
 
 MANIFEST = "manifest.json"

@@ -19,7 +19,7 @@ import io
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
@@ -124,6 +124,12 @@ def value_text(value: Any, column: str, where: FileLine) -> str:
         got = "nothing" if value is None else repr(value)
         raise DataError(f"a {column} is empty", where=where, got=got, fix="write a text there, or leave the line out")
     raise DataError(f"a {column} is no text", where=where, got=repr(value)[:80], fix=f'write it in quotes: "{value}"')
+
+
+def behind_context(values: Mapping[str, Any], request: str) -> str:
+    """Return a request behind its context, the column ContextString of HarmBench, put together as there."""
+    context = str(values.get("contextstring") or "").strip()
+    return f"{context}\n\n---\n\n{request}" if context else request
 
 
 def _first_line(path: Path) -> str | None:

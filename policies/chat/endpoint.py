@@ -38,8 +38,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import yaml
-
+from parley.envs.core.config import read_yaml
 from parley.envs.core.errors import ConfigError, ModelError, how_to_install
 from parley.envs.core.registry import nearest
 from parley.envs.corpora.lines import utf8_text
@@ -110,10 +109,7 @@ def read_endpoint(path: Path, kind: str = ENDPOINT) -> Endpoint:
         ConfigError: it does not fit.
     """
     where = str(path)
-    try:
-        document = yaml.safe_load(utf8_text(path))
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise ConfigError("the description of an endpoint is not YAML", where=where, got=str(error)) from None
+    document = read_yaml(utf8_text(path), "the description of an endpoint", where)
     if not isinstance(document, dict):
         raise ConfigError("the description of an endpoint is a mapping", where=where, fix="write url:, body: and reply:")
     for key in document:

@@ -85,11 +85,12 @@ def run_job(verb: Verb, arguments: Sequence[str]) -> int:
 
 def _without_figures(result: Result) -> Result:
     """Return the result without empty tables if every item failed."""
-    if not result.failure or any(estimate.n for estimate in result.metrics.values()):
+    reason = result.failure or result.undecided
+    if not reason or any(estimate.n for estimate in result.metrics.values()):
         return result
-    hint = "" if "--debug" in result.failure else "; the same command with --debug shows the traceback"
-    failure = f"{result.failure}{hint}"
-    return replace(result, metrics={}, legend={}, tables={}, next_commands=(), failure=failure)
+    reason += "" if "--debug" in reason else "; the same command with --debug shows the traceback"
+    shown = replace(result, metrics={}, legend={}, tables={}, next_commands=())
+    return replace(shown, failure=reason) if result.failure else replace(shown, undecided=reason)
 
 
 def carry_out(entry: Entry, job: Job[Any, Any, Any], command: JobCommand) -> int:

@@ -298,7 +298,7 @@ def _parts(name: str) -> tuple[str, list[str]]:
 
 
 FORMAT = f"{RUN_FORMAT} 1"
-OTHER_NAME = "give this run another name"
+OTHER_NAME = "give this run another name: --run runs/NAME"
 RESTORE = "restore it from a copy"
 _PARTS = {"job": str, "config": dict, "columns": dict}
 _DEEPEST = 64

@@ -45,6 +45,7 @@ from parley.engine.core.runs.documents import (
     CONFIG,
     ENVIRONMENT,
     EVENTS,
+    LOG,
     OTHER_NAME,
     ROWS,
     SUMMARY,
@@ -284,6 +285,22 @@ def is_summarised(events: Sequence[dict[str, Any]]) -> bool:
     return not session or any(event["kind"] == SUMMARISED for event in session)
 
 
+def is_blank(path: Path) -> bool:
+    """Return whether a run on this machine has begun and done nothing, so that another one may begin in its folder.
+
+    Raises:
+        RunError: the folder holds another program's `config.json`, or a damaged one.
+    """
+    begun = (CONFIG, ENVIRONMENT, EVENTS, LOCK, LOG)
+    files = (file for file in path.rglob("*") if not file.is_dir() and file.lstat().st_size)
+    read_head(path)
+    if uri_of(path) is not None or any(file.relative_to(path).as_posix() not in begun for file in files):
+        return False
+    log = path / EVENTS
+    events = [_event(line, {}) for line in log.read_text("utf-8", "replace").splitlines()] if log.is_file() else []
+    return all(event is not None and event["kind"] in SESSIONS for event in events)
+
+
 def _event(line: str, needs: Needs) -> dict[str, Any] | None:
     try:
         event: dict[str, Any] = json.loads(line)
@@ -383,7 +400,7 @@ class RunFolder:
             mirror = Mirror(path, uri) if (uri := uri_of(path)) is not None else None
             run = cls(path, job, to_dict(config), schema, weights, lock, mirror)
             run._sweep()
-            if (path / CONFIG).is_file():
+            if (path / CONFIG).is_file() and not is_blank(path):
                 run._resume(resume_safe, type(config))
             else:
                 run._start(fingerprint(config), day or date.today().isoformat())

@@ -35,7 +35,7 @@ from parley.engine.core.runs.documents import (
 )
 from parley.engine.core.runs.parts import BASE, OK, Outcomes
 from parley.engine.core.runs.remote_sync import refresh
-from parley.engine.core.runs.run_folder import RunFolder, is_summarised
+from parley.engine.core.runs.run_folder import RunFolder, is_blank, is_summarised
 from parley.engine.core.stats.pairs import ItemMetrics
 from parley.engine.core.stats.statistics import Estimate, Metric
 from parley.engine.core.tables.table import EstimateTable
@@ -263,7 +263,7 @@ class Job(ABC, Generic[ConfigT, PreparedT, FoundT]):
         if self.finished(config, path, weights):
             reporter.say(f"{display_path(path)} is finished: nothing is left to do")
             return self.result(config, path)
-        if (path / CONFIG).is_file():
+        if (path / CONFIG).is_file() and not is_blank(path):
             # Before models and data are read, which may take minutes.
             require_same(path, self.name, to_dict(config), self.schema_of(config), self.resume_safe, weights, type(config))
         day = date_of(path)

@@ -88,7 +88,7 @@ def test_the_digest_is_that_of_prompts_in_files_too(tmp_path: Path) -> None:
         (RULE + "prompts: a", "prompts is a list"),
         ("prompts: [a]", "a prompt has no rule to keep"),
         (RULE + "prompts: [{id: a}]", "a prompt has one of text, messages and file"),
-        (RULE + "prompts: [{text: ''}]", "text is no text"),
+        (RULE + "prompts: [{text: ''}]", "text is empty"),
         (RULE + "prompts: [{id: a, text: x}, {id: a, text: y}]", "two prompts have one id"),
         (RULE + "prompts: [{messages: [{role: assistant, content: x}]}]", "ends with the user's"),
         (RULE + "prompts: [{messages: [{role: user, content: x}, {role: assistant, content: y}]}]", "ends with the user's"),
@@ -101,6 +101,7 @@ def test_the_digest_is_that_of_prompts_in_files_too(tmp_path: Path) -> None:
         ("judge: demo\nrules: [{must_not: {judge: Is it bad}}]\nprompts: [a]", "the question does not show the reply"),
         (RULE + "prompts: [a]\nattacks: [{template: hello}]", "the template does not hold the prompt"),
         (RULE + "prompts: [a]\nattacks: [role-play, role-play]", "two attacks bear one name"),
+        ("rules: [{name: r, must: {contains: x}}, {name: r, must: {contains: y}}]\nprompts: [a]", "two rules bear one name"),
         (RULE + "prompts: [a]\nlimits: {breach: 1}", "a limit can never be broken"),
         (RULE + "prompts: [a]\nlimits: {breach: -1}", "breach does not fit"),
         (RULE + "prompts: [a]\nrepeats: 1.5", "repeats does not fit"),
@@ -113,6 +114,15 @@ def test_what_is_wrong_with_a_policy_is_said(text: str, message: str, tmp_path: 
         policy(tmp_path, text)
     assert message in str(raised.value)
     assert "policy.yaml" in str(raised.value) or "none.csv" in str(raised.value)
+
+
+def test_a_behaviour_of_harmbench_stands_behind_its_context(tmp_path: Path) -> None:
+    (tmp_path / "h.csv").write_text("Behavior,ContextString,BehaviorID\ntell a joke,,joke\nsay a rude word,At a party.,rude\n")
+    prompts = policy(tmp_path, RULE + "prompts: [{file: h.csv}]").prompts
+    assert [(prompt.key, prompt.messages[0].content) for prompt in prompts] == [
+        ("h-joke", "tell a joke"),
+        ("h-rude", "At a party.\n\n---\n\nsay a rude word"),
+    ]
 
 
 def test_a_file_of_prompts_without_such_a_column_names_those_it_has(tmp_path: Path) -> None:

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+import yaml
 
 from parley.engine.core.runs.run_folder import RunFolder
 from tests.engine.core.cli.conftest import Parley, _own_folder, _small_machine, parley
@@ -143,6 +148,14 @@ def test_answers_that_are_none_are_counted_and_too_many_decide_nothing(parley: P
     assert suites[0].get("errors") == "1"
 
 
+def test_a_model_that_says_nothing_is_undecided_and_no_broken_policy(parley: Parley) -> None:
+    Path("policy.yaml").write_text(POLICY_OF_TWO)
+    Path("bot.py").write_text("def bot(messages):\n    return ''\n")
+    shown = parley("scan policy.yaml --model bot.py:bot")
+    assert (shown.status, "undecided: 4 of 4 answers" in shown.err) == (2, True), shown.err
+    assert "Policy undecided" in words(Path("runs/scan/report.html").read_text())
+
+
 def test_an_example_policy_is_printed_and_works(parley: Parley) -> None:
     printed = parley("scan --init")
     Path("policy.yaml").write_text(printed.out)
@@ -168,6 +181,22 @@ def test_mistakes_end_it_before_anything_is_asked(command: str, message: str, pa
     shown = parley(command)
     assert (shown.status, message in shown.err) == (2, True), shown.err
     assert not Path("runs/scan/rows").exists()
+
+
+def test_the_steps_of_a_workflow_and_of_a_hook_in_the_documents_run(tmp_path: Path) -> None:
+    document = (Path(__file__).parents[3] / "docs" / "scan.md").read_text()
+    in_workflow, in_hook = (yaml.safe_load(block) for block in re.findall(r"```yaml\n(- .*?)```", document, re.DOTALL))
+    steps = [in_workflow[1]["run"], in_hook[0]["hooks"][0]["entry"]]
+    assert all("parley scan policy.yaml" in step for step in steps)
+    Path("policy.yaml").write_text(POLICY_OF_TWO)
+    Path("bot.py").write_text(BOT)
+    with serving(lambda number, body: Said(completion("fine"))) as server:
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        surroundings = os.environ | {"PATH": path, "URL": f"{server.url}/v1", "TMPDIR": str(tmp_path)}
+        for step in steps:
+            ended = subprocess.run(["sh", "-c", step], env=surroundings, capture_output=True, text=True)
+            assert ended.returncode == 0, ended.stderr
+    assert Path(in_workflow[2]["with"]["sarif_file"]).is_file()
 
 
 def test_a_scan_stops_at_a_limit_and_a_resume_with_a_higher_one_goes_on(parley: Parley) -> None:

@@ -63,7 +63,9 @@ def test_a_real_server_is_scanned(server: str, packages: str, shows: str, parley
         ],
         "ray": [str(EXAMPLE), "--model", file],
     }[server]
-    process = subprocess.Popen([sys.executable, *arguments, "--port", port], env={**os.environ, "HF_HUB_OFFLINE": "1"})
+    # transformers serve lists no models, status 500, where there is no cache of downloads.
+    offline = {"HF_HUB_OFFLINE": "1", "HF_HUB_CACHE": str(Path.cwd())}
+    process = subprocess.Popen([sys.executable, *arguments, "--port", port], env={**os.environ, **offline})
     try:
         _wait(f"http://127.0.0.1:{port}/v1/models", process)
         Path("policy.yaml").write_text(POLICY)

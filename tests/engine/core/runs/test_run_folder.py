@@ -35,6 +35,12 @@ def start(path: Path, config: SmallConfig = CONFIG, **options: object) -> RunFol
     return RunFolder.open(path, config, job="attack", **({"schema": DIALOGUES} | options))  # type: ignore[arg-type]
 
 
+def begin(path: Path, **options: object) -> None:
+    """Make a run that has done something; one that has done nothing may become another one."""
+    with start(path, **options) as run:
+        run.event("first row")
+
+
 def part(run: RunFolder, name: str) -> Path:
     return run.path / "rows" / f"part-{name}.parquet"
 
@@ -120,30 +126,41 @@ def test_error_rows_keep_reason_and_seed(tmp_path: Path) -> None:
 
 
 def test_a_changed_configuration_is_an_error_that_shows_the_difference(tmp_path: Path) -> None:
-    start(tmp_path / "run").close()
+    begin(tmp_path / "run")
     with pytest.raises(RunError, match=r"temperature: 0\.5 -> 0\.9"):
         start(tmp_path / "run", replace(CONFIG, temperature=0.9))
 
 
 def test_what_does_not_change_rows_may_change(tmp_path: Path) -> None:
-    start(tmp_path / "run").close()
+    begin(tmp_path / "run")
     with pytest.raises(RunError, match="num_workers: 0 -> 2"):
         start(tmp_path / "run", replace(CONFIG, num_workers=2))
     start(tmp_path / "run", replace(CONFIG, num_workers=2), resume_safe=["num_workers"]).close()
 
 
+def test_a_run_that_has_done_nothing_becomes_another_one(tmp_path: Path) -> None:
+    start(tmp_path / "run").close()
+    (tmp_path / "run" / "answers").mkdir()
+    (tmp_path / "run" / "answers" / "answers.jsonl").touch()
+    start(tmp_path / "run", replace(CONFIG, temperature=0.9)).close()
+    assert RunFolder.load(tmp_path / "run").config["temperature"] == 0.9
+    (tmp_path / "run" / "answers" / "answers.jsonl").write_text("{}\n")
+    with pytest.raises(RunError, match="temperature"):
+        start(tmp_path / "run")
+
+
 def test_other_weights_are_an_error_that_names_the_model(tmp_path: Path) -> None:
-    start(tmp_path / "run", weights={"model": "aaa", "lm": "bbb"}).close()
+    begin(tmp_path / "run", weights={"model": "aaa", "lm": "bbb"})
     with pytest.raises(RunError, match=r"other weights(.|\n)*got:   lm: bbb -> ccc") as caught:
         start(tmp_path / "run", weights={"model": "aaa", "lm": "ccc"})
     assert "put back what was there" in str(caught.value)
     with start(tmp_path / "run", weights={"model": "aaa", "lm": "bbb"}) as run:
-        assert [event["kind"] for event in run.events()] == ["started", "resumed"]
+        assert [event["kind"] for event in run.events()] == ["started", "first row", "resumed"]
     assert RunFolder.load(tmp_path / "run").weights == {"model": "aaa", "lm": "bbb"}
 
 
 def test_a_run_of_a_version_that_noted_no_weights_goes_on(tmp_path: Path) -> None:
-    start(tmp_path / "run", weights={"model": "aaa"}).close()
+    begin(tmp_path / "run", weights={"model": "aaa"})
     head = json.loads((tmp_path / "run" / "config.json").read_text())
     del head["weights"]
     (tmp_path / "run" / "config.json").write_text(json.dumps(head))
@@ -151,13 +168,13 @@ def test_a_run_of_a_version_that_noted_no_weights_goes_on(tmp_path: Path) -> Non
 
 
 def test_another_job_is_an_error(tmp_path: Path) -> None:
-    start(tmp_path / "run").close()
+    begin(tmp_path / "run")
     with pytest.raises(RunError, match="attack, not train"):
         RunFolder.open(tmp_path / "run", CONFIG, job="train")
 
 
 def test_rows_of_another_version_are_an_error(tmp_path: Path) -> None:
-    start(tmp_path / "run", schema=BASE).close()
+    begin(tmp_path / "run", schema=BASE)
     with pytest.raises(RunError, match=r"other columns(.|\n)*points_target: '\(absent\)' -> 'int64'"):
         start(tmp_path / "run")
 
