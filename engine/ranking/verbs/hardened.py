@@ -395,28 +395,25 @@ def _measured(prepared: EncoderTraining, path: Path) -> Iterator[tuple[str, Esti
         if not (path / stage).is_dir():
             continue
         run = RunFolder.load(path / stage)
-        before, after, control = (run.summary() or {})[RANKERS]
+        labels = dict(zip(("before", "", "control"), (run.summary() or {})[RANKERS], strict=True))
         ranked = RankedRows(run.rows())
         at_first = first_place(ranked.several)
         for rule in (CLEAN, *(rule for rule, keeps in ranked.rules.items() if keeps)):
-            of = {
-                name: only(ranked.measured(label, rule), at_first)
-                for name, label in (("before", before), ("", after), ("control", control))
-            }
-            for name, label in (("before", before), ("", after), ("control", control)):
+            of = {name: only(ranked.measured(label, rule), at_first) for name, label in labels.items()}
+            for name, label in labels.items():
                 yield metric_name(f"{begins}{rule}", name), run.metrics()[f"{at_first}.{label}.{rule}"]
             for ending, other in _LESS.items():
                 test = compared(of[""], of[other], ranked.clusters)[at_first]
                 yield metric_name(f"{begins}{rule}", ending), test.difference
                 yield metric_name(f"{begins}{rule}", f"{ending}_p"), count(test.p_value, test.difference.n)
     run = RunFolder.load(path / ATTACK)
-    rows, labels = run.rows(), list((run.summary() or {})[RANKERS])
+    rows, rankers = run.rows(), list((run.summary() or {})[RANKERS])
     under = {
         name: UnderAttack(
             [row | {"searches": [search for search in row["searches"] if search["model"] == label]} for row in rows],
             ["greedy", BASELINE],
         )
-        for name, label in zip(("before", "", "control"), labels, strict=True)
+        for name, label in zip(("before", "", "control"), rankers, strict=True)
     }
     for name, of_ranker in under.items():
         yield metric_name(SEARCHED, name), of_ranker.held()
