@@ -286,19 +286,13 @@ def is_summarised(events: Sequence[dict[str, Any]]) -> bool:
 
 
 def is_blank(path: Path) -> bool:
-    """Return whether a run on this machine has begun and done nothing, so that another one may begin in its folder.
-
-    Raises:
-        RunError: the folder holds another program's `config.json`, or a damaged one.
-    """
+    """Return whether a run on this machine has done nothing; another one may begin there. No run raises a `RunError`."""
+    read_head(path)
     begun = (CONFIG, ENVIRONMENT, EVENTS, LOCK, LOG)
     files = (file for file in path.rglob("*") if not file.is_dir() and file.lstat().st_size)
-    read_head(path)
     if uri_of(path) is not None or any(file.relative_to(path).as_posix() not in begun for file in files):
         return False
-    log = path / EVENTS
-    events = [_event(line, {}) for line in log.read_text("utf-8", "replace").splitlines()] if log.is_file() else []
-    return all(event is not None and event["kind"] in SESSIONS for event in events)
+    return all(event["kind"] in SESSIONS for event in read_events(path / EVENTS))
 
 
 def _event(line: str, needs: Needs) -> dict[str, Any] | None:
@@ -400,9 +394,15 @@ class RunFolder:
             mirror = Mirror(path, uri) if (uri := uri_of(path)) is not None else None
             run = cls(path, job, to_dict(config), schema, weights, lock, mirror)
             run._sweep()
-            if (path / CONFIG).is_file() and not is_blank(path):
-                run._resume(resume_safe, type(config))
-            else:
+            resumes = (path / CONFIG).is_file()
+            try:
+                if resumes:
+                    run._resume(resume_safe, type(config))
+            except RunError:
+                if not is_blank(path):
+                    raise
+                resumes = False
+            if not resumes:
                 run._start(fingerprint(config), day or date.today().isoformat())
         except BaseException:
             if mirror is not None:

@@ -111,7 +111,8 @@ def test_one_writer_per_run_within_a_process(tmp_path: Path) -> None:
 
 
 def test_an_error_while_opening_leaves_no_lock_behind(tmp_path: Path) -> None:
-    start(tmp_path / "run").close()
+    with start(tmp_path / "run") as run:
+        run.event("first row")
     with pytest.raises(RunError):
         RunFolder.open(tmp_path / "run", SmallConfig(temperature=0.9), job="attack", schema=DIALOGUES)
     start(tmp_path / "run").close()
