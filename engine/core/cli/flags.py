@@ -462,4 +462,4 @@ def _sections_help(verb: Verb, kind: type) -> list[str]:
     for section, inside in itertools.groupby(keys, key=lambda key: key.rpartition(".")[0]):
         names = ", ".join(key.rpartition(".")[2] for key in inside)
         lines += textwrap.wrap(f"{section}: {names}", 100, initial_indent="  ", subsequent_indent="      ")
-    return lines
+    return lines + ["  --max-requests N and --max-cost N set those of chat"] * (_LIMITS["--max-cost"] in keys)

@@ -89,8 +89,8 @@ def _without_figures(result: Result) -> Result:
     if not reason or any(estimate.n for estimate in result.metrics.values()):
         return result
     reason += "" if "--debug" in reason else "; the same command with --debug shows the traceback"
-    shown = replace(result, metrics={}, legend={}, tables={}, next_commands=())
-    return replace(shown, failure=reason) if result.failure else replace(shown, undecided=reason)
+    reasons = {"failure" if result.failure else "undecided": reason}
+    return replace(result, metrics={}, legend={}, tables={}, next_commands=(), **reasons)
 
 
 def carry_out(entry: Entry, job: Job[Any, Any, Any], command: JobCommand) -> int:
