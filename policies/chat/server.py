@@ -571,9 +571,8 @@ class ServedChatModel(AskedChatModel):
         try:
             status, headers, raw = self._connections.request(*self._request(body), self._settings.timeout_s)
         except TooManyBytesError:
-            fix = "ask a server of chat completions"
-            got = f"over {MOST_BYTES:,} bytes"
-            raise ModelError("the server's answer is too long", where=self.name, got=got, fix=fix) from None
+            what, got = "the server's answer is too long", f"over {MOST_BYTES:,} bytes"
+            raise ModelError(what, where=self.name, got=got, fix="ask a server of chat completions") from None
         except ConnectTimeoutError as error:
             raise self._unreached(error) from None
         except TimeoutError:
@@ -584,6 +583,7 @@ class ServedChatModel(AskedChatModel):
         self._was_reached = True
         if not 200 <= status < 300:
             wait_s = _seconds(headers.get("Retry-After"))
+            raw = f"moved to {place}".encode() if (place := headers.get("Location")) else raw
             # A refusal may be about what is sent to have a reply scored.
             sent = body | self._wire(body) if REPLY in body else body
             return self._refused(Refusal.of_response(status, without_keys(raw), texts, wait_s), sent)

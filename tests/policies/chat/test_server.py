@@ -127,7 +127,7 @@ REFUSED = {
     "unknown model": (Said(b'{"error": "no model fake"}', 404), "no such address or model.*HTTP 404.*no model fake"),
     "bad request": (Said(b'{"error": "too long"}', 400), "too long"),
     "no key": (Said(b"", 401), r"wants a key(.|\n)*export PARLEY_API_KEY"),
-    "redirect": (Said(b"", 302, {"Location": "http://127.0.0.1:9/"}), "HTTP 302"),
+    "redirect": (Said(b"", 302, {"Location": "http://127.0.0.1:9/"}), "HTTP 302: moved to http://127.0.0.1:9/"),
     "long patience": (Said(b"", 429, {"Retry-After": "3600"}), "3600 s of patience"),
 }
 

@@ -21,6 +21,7 @@ from safetensors.torch import load_file
 from parley.engine.core.page.page import report_from_run
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.verbs.job import Silent
+from parley.engine.core.verbs.recipe_job import COMPARE_RECIPE, RecipeFileConfig
 from parley.engine.ranking.verbs.hardened import (
     TRAIN_HARDENED_RANKER,
     AttackedGroups,
@@ -109,6 +110,20 @@ def test_a_hardened_bi_encoder_is_stored_measured_and_resumes_exactly(tmp_path: 
         for name in ("checkpoint", "control"):
             first, second = (load_file(of / name / "model.safetensors") for of in (tmp_path / "run", again))
             assert all(torch.equal(first[key], second[key]) for key in first)
+
+
+def test_the_recipe_of_the_examples_lays_out_a_hardening(tmp_path: Path) -> None:
+    values = {"model": f"hf:{desk_encoder(tmp_path / 'encoder')}", "corpus": "helpdesk", "contexts": 48, "held_out": 12}
+    values |= {"attacked": 4, "epochs": 1, "rate": 0.005, "seeds": [1], "against": "iiw"}
+    override = ",".join(f"{name}={value}" for name, value in values.items())
+    recipe = Path(__file__).parents[4] / "examples" / "hardened_ranker.yaml"
+    found = COMPARE_RECIPE.run(RecipeFileConfig(recipe=str(recipe), override=override), tmp_path / "run", Silent())
+    assert not found.failure
+    rows = {name.rpartition(".")[0] for name, estimate in found.metrics.items() if estimate.n}
+    assert rows == {f"hardening.{name}" for name in ("clean", "iiw", "search")}
+    clean = [found.metrics[f"hardening.clean.{name}"].value for name in ("before", "after", "control", "gain", "beyond")]
+    before, after, control, *differences = clean
+    assert differences == pytest.approx([after - before, after - control])
 
 
 @pytest.mark.parametrize(("labels", "loss"), [(1, ""), (2, "contrastive")])
