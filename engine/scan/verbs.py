@@ -612,9 +612,7 @@ def load_target(config: ScanConfig, answers: Path | None = None, settings: ChatM
     if config.model == DEMO:
         return kept_answers(OwnChatModel(DEMO, DemoBot(), chat), answers)
     if not config.model:
-        fix = (
-            "--model openai:URL#MODEL, http:FILE.yaml, cmd:PROGRAM, hf:FOLDER or path/file.py:Name; parley scan demo needs none"
-        )
+        fix = "--model openai:URL#MODEL, http:FILE.yaml, cmd:PROGRAM, hf:FOLDER, path/file.py:Name; parley scan demo needs none"
         raise ConfigError("there is no model to scan", where="--model", fix=fix)
     return load_chat_model(absolute_address(config.model), chat, answers=answers)
 

@@ -545,8 +545,9 @@ def by_kind(counts: Mapping[Any, int]) -> str:
 
 
 def _counted(usage: ChatUsage, cost: float) -> str:
-    tokens = f"{usage.tokens_in:,} tokens read, {usage.tokens_out:,} written"
-    uncounted = f", tokens of {usage.uncounted:,} answers unknown" if usage.uncounted else ""
+    is_known = usage.uncounted < max(usage.asked, 1)
+    tokens = f"{usage.tokens_in:,} tokens read, {usage.tokens_out:,} written" if is_known else "tokens unknown"
+    uncounted = f", tokens of {usage.uncounted:,} answers unknown" if usage.uncounted and is_known else ""
     failed = f", {usage.failed_attempts:,} attempts failed" if usage.failed_attempts else ""
     cut = f", {num:,} cut at the most tokens" if (num := usage.kinds[AnswerKind.CUT.value]) else ""
     lost = f", {usage.no_replies.total():,} no reply ({by_kind(usage.no_replies)})" if usage.no_replies else ""
