@@ -89,7 +89,7 @@ def _without_figures(result: Result) -> Result:
     if not reason or any(estimate.n for estimate in result.metrics.values()):
         return result
     reason += "" if "--debug" in reason else "; the same command with --debug shows the traceback"
-    reasons = {"failure" if result.failure else "undecided": reason}
+    reasons: dict[str, Any] = {"failure" if result.failure else "undecided": reason}
     return replace(result, metrics={}, legend={}, tables={}, next_commands=(), **reasons)
 
 
