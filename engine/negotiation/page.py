@@ -1,4 +1,4 @@
-"""The chapters of negotiations: reproduced tables, adversarial training, matches and attacks, tactics, populations.
+"""The chapters of negotiations: adversarial training, matches and attacks, tactics, populations.
 
 The viewer shows dialogues: the scenario, the talk with replaced words marked, and the deal.
 """
@@ -9,7 +9,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from markupsafe import Markup
@@ -37,7 +37,6 @@ from parley.engine.negotiation.metrics.attack import REACTIVE, Attempt, budget_c
 from parley.engine.negotiation.metrics.attack_table import attack_table, titles_of
 from parley.engine.negotiation.metrics.campaign import PLAIN_AGREEMENT, REPETITION, ROUND_METRICS, SINGLE, VALUE, rounds_table
 from parley.engine.negotiation.metrics.dialogues import TACTIC_METRICS, TacticResults, tactics_table
-from parley.engine.negotiation.metrics.reproduction import ATTACKED, NO, OPEN, PARTS, SIGN, YES, Reproduction, compared
 from parley.engine.negotiation.verbs.exploitability import (
     BEST,
     EVALUATE_EXPLOITABILITY,
@@ -58,7 +57,6 @@ from parley.engine.negotiation.verbs.minmax import (
     MINMAX,
 )
 from parley.engine.negotiation.verbs.population import AGENTS, EVALUATE_POPULATION, PAYOFF, RATINGS, ROLES, estimates_of
-from parley.engine.negotiation.verbs.reproduction import REPRODUCE_CHENG2019
 from parley.engine.negotiation.verbs.table import ALL_ATTACKS, ATTACK_TABLE, trained_of
 from parley.engine.negotiation.verbs.tactic import ATTACK_TACTIC, played_tactics
 from parley.engine.negotiation.verbs.trigger import ATTACK_TRIGGER
@@ -805,87 +803,3 @@ class Populations(Chapter):
         ladder = sorted(ratings, key=lambda label: -ratings[label].value)
         caption = "400 more are odds of ten to one to earn more points; bars: 95 % intervals"
         yield plots.dots("Elo ratings", caption, "Elo rating", ladder, {"rating": ratings})
-
-
-_MARKED = ("rl", "ra-pa-da")
-"""Attacks whose advantages are drawn beside the verdict: the one that learns, and the strongest that searches."""
-
-
-class Reproductions(Chapter):
-    """The chapter of tables that were measured again, finished or not."""
-
-    name, title, unit = "reproduction", "Reproduced tables", "trainings"
-    in_tables = open_tables = True
-    noted = False
-    jobs = (REPRODUCE_CHENG2019.name,)
-    stages: ClassVar = {REPRODUCE_CHENG2019.name: Stages(others="hidden")}
-    terms: ClassVar = _TERMS
-
-    def shows(self, run: Run) -> bool:
-        return True
-
-    def verdict_of(self, run: Run) -> Verdict | None:
-        return reproduction_verdict(REPRODUCE_CHENG2019.results(run.folder))
-
-    def tables(self, run: Run) -> Mapping[str, EstimateTable]:
-        return REPRODUCE_CHENG2019.results(run.folder).tables()
-
-    def figures(self, run: Run) -> Iterable[Figure]:
-        return reproduction_figures(REPRODUCE_CHENG2019.results(run.folder))
-
-
-def reproduction_verdict(results: Reproduction) -> Verdict | None:
-    """Return the number of reproduced advantages; the paper's conclusions that hold are details."""
-    figures, conclusions = results.figures(), results.conclusions()
-    marks = {
-        f"{PARTS[part].rows[row]}: {target}": estimate
-        for row in _MARKED
-        for part, target in ATTACKED.items()
-        if (estimate := _compared_advantage(results, part, row)) is not None
-    }
-    if not figures.rows or not marks:
-        return None
-    times = Counter(row[-1] for row in figures.rows)
-    meanings = {SIGN: "on the same side of 0", NO: "not reproduced", OPEN: "open, the interval being wide"}
-    others = ", ".join(f"{times[word]} {meaning}" for word, meaning in meanings.items() if times[word])
-    details = []
-    for holds, how in ((YES, "hold"), (NO, "do not hold")):
-        if titles := [row[0] for row in conclusions.rows if row[-1] == holds]:
-            num = len(conclusions.rows)
-            details.append(f"Of {num} differences looked at {len(titles)} certainly {how}: {listed(titles)}.")
-    (label, first), *_ = marks.items()
-    return Verdict(
-        sentence=f"Of {len(figures.rows)} published advantages {times[YES]} lie within the interval measured here.",
-        metric=_AHEAD,
-        number=first,
-        label=f"Points ahead, {label}",
-        unit="dialogues",
-        marks=first_marks(marks),
-        warnings=[lost] if (lost := results.lost().strip()) else [],
-        details=[*[f"The others: {others}."] * bool(others), *details],
-    )
-
-
-def _compared_advantage(results: Reproduction, part: str, row: str) -> Estimate | None:
-    """Return the advantage that is comparable to the published one; None if the row was not measured."""
-    if f"{part}.{row}" not in results.rows:
-        return None
-    metrics = results.over(f"{part}.{row}")
-    return metrics.get(compared(metrics))
-
-
-def reproduction_figures(results: Reproduction) -> Iterator[Figure]:
-    """Draw the advantages of each table beside the published ones."""
-    from parley.engine.core.page import plots
-
-    for part, paper_table in PARTS.items():
-        measured, published = dict[str, Estimate](), dict[str, Estimate]()
-        for row, title in paper_table.rows.items():
-            if (estimate := _compared_advantage(results, part, row)) is not None:
-                measured[title] = estimate
-                if (attack := paper_table.attack(row)) is not None:
-                    published[title] = Estimate(attack.advantage, attack.advantage, attack.advantage, 1)
-        if measured:
-            series: dict[str, Any] = {"measured": measured, "published": published}
-            caption = "forced where the attack searches for an end; bars: 95 % intervals over trainings and dialogues"
-            yield plots.dots(paper_table.heading, caption, "adversary's points ahead", list(measured), series)

@@ -57,7 +57,6 @@ from parley.envs.core.visible import visible
 
 CHAPTERS = (
     "parley.engine.scan.page:Scans",
-    "parley.engine.negotiation.page:Reproductions",
     "parley.engine.core.page.trainings:Recipes",
     # The result of hardening comes before the attacks that measured it.
     "parley.engine.negotiation.page:HardenedNegotiators",

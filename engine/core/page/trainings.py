@@ -8,11 +8,11 @@ version.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from parley.engine.core.page.content import Chapter, CurveSource, Run, Verdict, read_curves
+from parley.engine.core.page.content import Chapter, CurveSource, Figure, Run, Verdict, read_curves, told_apart
 from parley.engine.core.page.page import brief_name, certain_sign, number
 from parley.engine.core.stats.known import AdversaryWords, known_of
 from parley.engine.core.stats.statistics import Estimate, Metric
@@ -169,3 +169,23 @@ class Recipes(Chapter):
 
     def shows(self, run: Run) -> bool:
         return bool(run.metrics)
+
+    def figures(self, run: Run) -> Iterable[Figure]:
+        """Return the first column with published figures of each table, drawn beside these."""
+        from parley.engine.core.page import plots
+        from parley.engine.core.verbs.recipe_job import LAYOUT
+
+        for table in run.summary.get(LAYOUT, ()):
+            rows = table["rows"]
+            printed = [column for column in table["columns"] if any(column["key"] in row["published"] for row in rows)]
+            for column in printed[:1]:
+                measured, published = dict[str, Estimate](), dict[str, Estimate]()
+                for label, row in zip(told_apart([row["label"] for row in rows]), rows, strict=True):
+                    if (estimate := run.metrics.get(f"{table['key']}.{row['key']}.{column['key']}")) is not None:
+                        measured[label] = estimate
+                        if (value := row["published"].get(column["key"])) is not None:
+                            published[label] = Estimate(value, value, value, 1)
+                if published:
+                    caption, unit = "bars: 95 % intervals of what is measured here", 100.0 if column["form"] == "share" else 1.0
+                    series = {"measured": measured, "published": published}
+                    yield plots.dots(table["title"], caption, column["heading"], list(measured), series, unit)

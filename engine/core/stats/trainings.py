@@ -131,6 +131,17 @@ def over_trainings(estimates: Sequence[Estimate], metric: Metric | None = None) 
     return replace(result, low=max(0.0, result.low), high=min(1.0, result.high)) if is_share else result
 
 
+def independent_difference(first: Estimate, second: Estimate) -> Estimate:
+    """Return the first less the second, as if their items were independent, so that the interval is rather too wide.
+
+    Source: Zou & Donner 2008, "Construction of confidence limits about effect measures" (limits from those of both figures).
+    """
+    value = first.value - second.value
+    low = value - math.hypot(first.value - first.low, second.high - second.value)
+    high = value + math.hypot(first.high - first.value, second.value - second.low)
+    return Estimate(value, low, high, min(first.n, second.n))
+
+
 def spread_of(summary: Mapping[str, Any]) -> dict[str, list[float]]:
     """Return the figures of each training, by metric, from the summary of a run; empty if there was one training."""
     entries = summary.get(TRAININGS, {})

@@ -121,10 +121,10 @@ ENTRIES = (
     Entry.of(
         "reproduce cheng2019",
         "tables 2, 6 and 7 of Cheng et al. 2019 from the corpus on, several trainings, beside the published figures",
-        "parley.engine.negotiation.verbs.reproduction:REPRODUCE_CHENG2019",
-        "parley reproduce cheng2019 --workers 2 --out docs/results/cheng2019-tables.md",
-        "parley reproduce cheng2019 paper --seeds 5 --workers 8",
+        "parley.engine.core.verbs.recipe_job:REPRODUCE_CHENG2019",
         "parley reproduce cheng2019 demo               # the embedded corpus, one training",
+        "parley reproduce cheng2019 --workers 2 --override seeds=[1],rounds=2",
+        "parley reproduce cheng2019 paper --dry-run",
         reports=True,
     ),
     Entry.of(

@@ -19,9 +19,10 @@ r"""A recipe: stages that are verbs with settings, and tables of their metrics b
 `${NAME}` stands for a setting of the recipe, `${STAGE.run}` for the run folder of a stage, `${STAGE.name}` for the folder's
 name; `runs` and `names` join all trainings by commas. A verb may offer further agents of a finished run, such as
 `${STAGE.last_target}` of minmax. `for` repeats a stage or a row for all combinations of its values, which stand in braces. A
-stage with `seeds` is trained once for each; stages that use it are repeated with it. A preset is laid over the rest of the
-file, key by key; null removes a key. A claim holds where its condition on metrics of the tables is true, and fails where the
-other one is; both are those of `--fail-if`. There are no other conditions, and no arithmetic.
+stage with `seeds` is trained once for each; stages that use it are repeated with it. A row `difference: [TABLE.ROW, TABLE.ROW]`
+is the first less the second of two rows above it, training by training. A preset is laid over the rest of the file, key by
+key; null removes a key. A claim holds where its condition on metrics of the tables is true, and fails where the other one is;
+both are those of `--fail-if`. There are no other conditions, and no other arithmetic.
 """
 
 from __future__ import annotations
@@ -32,7 +33,6 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, TypeVar
 
 import yaml
@@ -59,6 +59,7 @@ _STAGE_KEYS = ("verb", "preset", "settings", "seeds", "for", "minutes")
 _TABLE_KEYS = ("title", "note", "corner", "published", "columns", "rows")
 _COLUMN_KEYS = ("metric", "heading", "form", "published", "scale")
 _ROW_KEYS = ("label", "stage", "for", "fields", "control", "published", "columns")
+_DIFFERENCE_KEYS = ("label", "for", "difference")
 _CLAIM_KEYS = ("table", "says", "for", "holds", "fails", "why")
 _PUBLISHED_KEYS = ("file", "table", "source")
 _NAME = re.compile(r"[A-Za-z0-9][\w-]*")
@@ -113,7 +114,7 @@ class ColumnSpec:
     Args:
         key: its name in metrics.
         heading: its heading.
-        metric: name of its metric, with fields of the row in braces and references to stages.
+        metric: name of its metric, with fields of the row in braces and references to stages; empty for differences alone.
         form: one of `FORMS`.
         where: file and line.
     """
@@ -136,6 +137,7 @@ class RowSpec:
         metrics: names of the metrics by column, with references to stages; columns without one are empty.
         published: published figures by column.
         where: file and line.
+        less: the row that is subtracted, training by training; None if the row is no difference.
     """
 
     key: str
@@ -144,6 +146,7 @@ class RowSpec:
     metrics: Mapping[str, str]
     published: Mapping[str, float]
     where: str
+    less: RowSpec | None = None
 
 
 @dataclass(frozen=True)
@@ -264,22 +267,19 @@ class RecipePlan:
         return _mapped(value, lambda text: _REFERENCE.sub(text_of, text))
 
 
-def read_recipe(
-    path: Path, preset: str = "", override: str = "", settings: Mapping[str, Any] = MappingProxyType({})
-) -> RecipePlan:
+def read_recipe(path: Path, preset: str = "", override: str = "") -> RecipePlan:
     """Return the recipe of a file.
 
     Args:
         path: the YAML file; files of published figures in it are relative to its folder.
         preset: name of a preset of the file; the first one if empty.
         override: settings of the recipe that differ, KEY=VALUE between commas.
-        settings: further settings by name.
 
     Raises:
         DataError: a file cannot be read.
         ConfigError: a key, verb, preset, setting, use, metric or published figure is unknown, or a stage uses itself.
     """
-    return _RecipeReader(path, preset, override, settings).recipe()
+    return _RecipeReader(path, preset, override).recipe()
 
 
 def _mapped(value: Any, change: Callable[[str], Any]) -> Any:
@@ -320,8 +320,9 @@ def _laid_over(base: Any, over: Any) -> Any:
 class _RecipeReader:
     """The reader of one file, which knows the line of every key."""
 
-    def __init__(self, path: Path, preset: str, override: str, given: Mapping[str, Any]) -> None:
+    def __init__(self, path: Path, preset: str, override: str) -> None:
         self._path, self._lines = path, dict[Keys, int]()
+        self._rows = dict[str, RowSpec]()
         self._attributes = dict[str, tuple[str, ...]]()
         self._known: dict[str, Collection[str]] = {}
         document = self._document()
@@ -338,7 +339,7 @@ class _RecipeReader:
             document = _laid_over(document, over)
             # An error in a preset names its line there.
             self._lines |= {keys_of[2:]: line for keys_of, line in self._lines.items() if keys_of[:2] == keys}
-        settings = {**given, **self._mapping(document.pop("settings", {}), ("settings",))}
+        settings = self._mapping(document.pop("settings", {}), ("settings",))
         for key, value in _overrides(override).items():
             if key not in settings:
                 fix = f"settings of the recipe: {', '.join(settings) or 'none'}"
@@ -615,8 +616,7 @@ class _RecipeReader:
             if form not in FORMS:
                 raise self._error(f"no form is called {form!r}{nearest(form, FORMS)}", here, fix=f"one of {', '.join(FORMS)}")
             heading = self._text(facts.get("heading", name), (*here, "heading"))
-            if not (metric := self._text(facts.get("metric", ""), (*here, "metric"))):
-                raise self._error(f"the column {name} has no metric", here, fix="write metric: NAME, as --json prints it")
+            metric = self._text(facts.get("metric", ""), (*here, "metric"))
             columns.append(ColumnSpec(name, heading, metric, form, self._where(here)))
             scale = facts.get("scale", 1)
             if isinstance(scale, bool) or not isinstance(scale, int | float):
@@ -626,9 +626,15 @@ class _RecipeReader:
             raise self._error(f"the table {key} has no columns", keys, fix="write columns: NAME: METRIC")
         rows: dict[str, RowSpec] = {}
         within = (*keys, "rows")
-        for name, row, fields, place in self._each(self._mapping(entry.get("rows", {}), within), within, _ROW_KEYS):
+        known = (*_ROW_KEYS, "difference")
+        for name, row, fields, place in self._each(self._mapping(entry.get("rows", {}), within), within, known):
             self._require_key(name, place)
-            rows[name] = self._row(name, row, fields, place, columns, printed, figures, stages)
+            if "difference" in row:
+                rows[name] = self._difference(name, row, place, columns)
+            else:
+                rows[name] = self._rows[f"{key}.{name}"] = self._row(
+                    name, row, fields, place, columns, printed, figures, stages
+                )
         if not rows:
             raise self._error(f"the table {key} has no rows", keys, fix="write rows: NAME: {stage: ...}")
         return TableSpec(
@@ -701,7 +707,9 @@ class _RecipeReader:
             raise self._error("columns of the row are unknown", (*keys, "columns"), got=repr(own)[:80], fix=fix)
         metrics: dict[str, str] = {}
         for column in (column for column in columns if column.key in map(str, own)):
-            metric = column.metric
+            if not (metric := column.metric):
+                fix = "write metric: NAME, as --json prints it"
+                raise self._error(f"the column {column.key} has no metric", (*keys[:-2], "columns", column.key), fix=fix)
             missing = [field_name for field_name in _FIELD.findall(metric) if field_name not in fields]
             if missing:
                 fix = f"write fields: {{{missing[0]}: ...}} in the row"
@@ -715,6 +723,27 @@ class _RecipeReader:
             raise self._error("control is true or false", (*keys, "control"), got=repr(control), fix="write control: true")
         published = self._figures_of(entry.get("published", {}), (*keys, "published"), printed, figures)
         return RowSpec(name, label + " (control)" * control, stage, metrics, published, self._where(keys))
+
+    def _difference(self, name: str, entry: Mapping[str, Any], keys: Keys, columns: Sequence[ColumnSpec]) -> RowSpec:
+        """Return a row of the differences of two rows above it, measured and published."""
+        self._require_keys(entry, _DIFFERENCE_KEYS, keys)
+        names, here = entry["difference"], (*keys, "difference")
+        if not isinstance(names, list) or len(names) != 2:
+            fix = "write difference: [TABLE.ROW, TABLE.ROW]"
+            raise self._error("a difference is of two rows", here, got=repr(names)[:80], fix=fix)
+        for row in map(str, names):
+            if row not in self._rows:
+                fix = f"rows above it: {', '.join([*self._rows][:_MOST_NAMED])}"
+                raise self._error(f"no row above is called {row!r}{nearest(row, self._rows)}", here, fix=fix)
+        first, second = (self._rows[str(row)] for row in names)
+        if absent := [column.key for column in columns if not (column.key in first.metrics and column.key in second.metrics)]:
+            fix = "leave the column out, or name rows that have it"
+            raise self._error(f"a row of the difference has no column {absent[0]!r}", here, fix=fix)
+        label = self._text(entry.get("label", f"{names[0]} less {names[1]}"), (*keys, "label"))
+        metrics = {column.key: first.metrics[column.key] for column in columns}
+        printed = [column for column in metrics if column in first.published and column in second.published]
+        published = {column: round(first.published[column] - second.published[column], 9) for column in printed}
+        return RowSpec(name, label, first.stage, metrics, published, self._where(keys), second)
 
     def _require_metrics(
         self, stages: Mapping[str, StageSpec], spec: StageSpec, metrics: Mapping[str, str], keys: Keys

@@ -7,17 +7,18 @@ again. The tables take their figures from the summaries of the stages; of severa
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from parley.engine.core.runs.documents import SUMMARY
 from parley.engine.core.runs.run_folder import RunFolder, seconds_of
 from parley.engine.core.stats.statistics import NOTHING, Estimate, Metric
-from parley.engine.core.stats.trainings import TRAININGS, over_trainings
+from parley.engine.core.stats.trainings import TRAININGS, independent_difference, over_trainings
 from parley.engine.core.tables.table import (
     ABSENT,
     DECIMAL,
@@ -60,8 +61,8 @@ _MOST_WORDS = 100
 
 
 @dataclass(frozen=True, kw_only=True)
-class StagesConfig(Configuration):
-    """Settings of the stages of a recipe together."""
+class RecipeConfig(Configuration):
+    """Settings of a recipe."""
 
     workers: NonNegativeInt = 0
     """Ray actors that run stages at the same time; 0 runs one after another in this process."""
@@ -69,12 +70,6 @@ class StagesConfig(Configuration):
     """Where corpora lie; PARLEY_DATA or the user cache folder when not given."""
     dry_run: bool = False
     """Show the stages and the time that they take, about, and run nothing."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class RecipeConfig(StagesConfig):
-    """Settings of a recipe."""
-
     preset: str = ""
     """Preset of the recipe; its first one when empty."""
     override: str = ""
@@ -101,18 +96,13 @@ class PlannedRecipe:
     """
 
     recipe: RecipePlan
-    config: Any
+    config: RecipeConfig
     stages: Mapping[str, Stage]
     failures: dict[str, ParleyError] = field(default_factory=dict)
 
 
-RecipeT = TypeVar("RecipeT", bound=StagesConfig)
-
-
-class RecipeJob(Composite[RecipeT, PlannedRecipe, PlannedRecipe]):
+class RecipeJob(Composite[RecipeConfig, PlannedRecipe, PlannedRecipe]):
     """A verb that carries out a recipe.
-
-    A verb with flags of its own gives a configuration and presets, and the values of the recipe's settings (`settings`).
 
     Args:
         words: the words on the command line.
@@ -132,7 +122,7 @@ class RecipeJob(Composite[RecipeT, PlannedRecipe, PlannedRecipe]):
         self.presets = {"small": small, "paper": paper, "demo": demo} if file else {"recipe": from_file}
         self.argument = "" if file else "recipe"
 
-    def recipe(self, config: RecipeT) -> RecipePlan:
+    def recipe(self, config: RecipeConfig) -> RecipePlan:
         """Return the checked recipe.
 
         Raises:
@@ -147,36 +137,31 @@ class RecipeJob(Composite[RecipeT, PlannedRecipe, PlannedRecipe]):
             if not config.recipe:
                 raise ConfigError("no recipe is named", fix="parley compare RECIPE.yaml; docs/compare.md has an example")
             path = Path(config.recipe)
-        preset, override = (getattr(config, name, "") for name in ("preset", "override"))
-        return read_recipe(path, preset, override, self.settings(config))
+        return read_recipe(path, config.preset, config.override)
 
-    def settings(self, config: RecipeT) -> Mapping[str, Any]:
-        """Return settings of the recipe that a verb's own flags give."""
-        return {}
-
-    def stages(self, config: RecipeT, path: Path) -> dict[str, Stage]:
+    def stages(self, config: RecipeConfig, path: Path) -> dict[str, Stage]:
         """Return the job and the configuration of each run, by its folder."""
         return dict(self._planned(config, path).stages)
 
-    def _planned(self, config: RecipeT, path: Path) -> PlannedRecipe:
+    def _planned(self, config: RecipeConfig, path: Path) -> PlannedRecipe:
         recipe = self.recipe(config)
         return PlannedRecipe(recipe, config, recipe.planned(path, _shared(config)))
 
-    def metrics_of(self, config: RecipeT) -> list[str]:
+    def metrics_of(self, config: RecipeConfig) -> list[str]:
         return self.recipe(config).metrics
 
-    def run(self, config: RecipeT, path: Path, reporter: Reporter) -> Result:
+    def run(self, config: RecipeConfig, path: Path, reporter: Reporter) -> Result:
         """Run as any job; a dry run shows the plan."""
         if not config.dry_run:
             return super().run(config, path, reporter)
         recipe = self._planned(config, path).recipe
         return Result(path, recipe.title, {}, tables={"plan": plan_table(recipe, path, config.workers)})
 
-    def finished(self, config: RecipeT, path: Path, weights: Mapping[str, str]) -> bool:
+    def finished(self, config: RecipeConfig, path: Path, weights: Mapping[str, str]) -> bool:
         """Return False: the recipe may have further stages, and each stage knows if it is finished."""
         return False
 
-    def prepare(self, config: RecipeT, path: Path, reporter: Reporter) -> PlannedRecipe:
+    def prepare(self, config: RecipeConfig, path: Path, reporter: Reporter) -> PlannedRecipe:
         """Check the recipe, and the data of all stages that need no other stage."""
         planned = self._planned(config, path)
         needs = planned.recipe.needs()
@@ -226,13 +211,14 @@ class RecipeJob(Composite[RecipeT, PlannedRecipe, PlannedRecipe]):
             rows = []
             for row in table.rows:
                 measured, lost, notes = _measured(recipe, row, run.path, reasons)
-                for name, estimates in measured.items():
-                    key = f"{table.key}.{row.key}.{name}"
-                    form = next(column.form for column in table.columns if column.key == name)
+                for name, by_training in measured.items():
+                    key, estimates = f"{table.key}.{row.key}.{name}", [*by_training.values()]
+                    # A difference of shares may be below 0, and one of perplexities has no logarithm.
+                    form = next("number" if row.less else column.form for column in table.columns if column.key == name)
                     metrics[key] = over_trainings(estimates, Metric("", "", "", form))  # type: ignore[arg-type]  # checked
                     if len(estimates) > 1:
                         trainings[key] = [estimate.value for estimate in estimates]
-                number = max((len(estimates) for estimates in measured.values()), default=0)
+                number = max(map(len, measured.values()), default=0)
                 about = {"failed": lost, "notes": notes, "trainings": number, "published": dict(row.published)}
                 rows.append({"key": row.key, "label": row.label, **about})
             columns = [{"key": column.key, "heading": column.heading, "form": column.form} for column in table.columns]
@@ -292,7 +278,7 @@ def from_file() -> RecipeFileConfig:
     return RecipeFileConfig()
 
 
-def _shared(config: StagesConfig) -> dict[str, Any]:
+def _shared(config: RecipeConfig) -> dict[str, Any]:
     return {} if config.data_root is None else {"data_root": str(config.data_root)}
 
 
@@ -304,9 +290,22 @@ def _progress(recipe: RecipePlan, path: Path) -> tuple[int, int]:
 
 def _measured(
     recipe: RecipePlan, row: RowSpec, path: Path, reasons: Mapping[str, str]
-) -> tuple[dict[str, list[Estimate]], str, list[str]]:
-    """Return the estimates of each training by column, the reason why there are none, and notes on those that lack."""
-    spec, measured, notes = recipe.stages[row.stage], dict[str, list[Estimate]](), []
+) -> tuple[dict[str, dict[int, Estimate]], str, list[str]]:
+    """Return the estimates by column and number of the training, the reason why there are none, and notes on those that lack.
+
+    A difference is of the trainings that both rows have; their own tables say what lacks.
+    """
+    spec, measured, notes = recipe.stages[row.stage], dict[str, dict[int, Estimate]](), list[str]()
+    if row.less is not None:
+        parts = (replace(row, less=None), row.less)
+        (first, lost_first, _), (second, lost_second, _) = (_measured(recipe, part, path, reasons) for part in parts)
+        copies = [recipe.stages[part.stage].copies for part in parts]
+        for column, number in itertools.product(row.metrics, range(1, max(copies) + 1)):
+            # A stage without trainings is the same for all trainings of the other row.
+            pair = [of.get(column, {}).get(min(number, most)) for of, most in zip((first, second), copies, strict=True)]
+            if pair[0] is not None and pair[1] is not None:
+                measured.setdefault(column, {})[number] = independent_difference(pair[0], pair[1])
+        return measured, "" if measured else lost_first or lost_second, []
     lost = {folder: reasons[folder] for folder in spec.folders if folder in reasons}
     for number, folder in enumerate(spec.folders, start=1):
         if not (path / folder / SUMMARY).is_file() or folder in lost:
@@ -315,7 +314,7 @@ def _measured(
         names = {column: recipe.resolved(template, number, path) for column, template in row.metrics.items()}
         for column, name in names.items():
             if name in metrics:
-                measured.setdefault(column, []).append(metrics[name])
+                measured.setdefault(column, {})[number] = metrics[name]
         if absent := [name for name in names.values() if name not in metrics]:
             notes.append(f"{row.label}: {folder} has not measured {', '.join(absent)}{nearest(absent[0], metrics) or '.'}")
     reason = next(iter(lost.values()), "")
@@ -462,8 +461,9 @@ def plan_table(recipe: RecipePlan, path: Path, workers: int) -> EstimateTable:
     return EstimateTable(columns, rows, note, ("verb", "uses"))
 
 
-COMPARE_RECIPE = RecipeJob[RecipeFileConfig]("compare")
-REPRODUCE_HE2018 = RecipeJob[RecipeConfig]("reproduce he2018", "triggers/he2018")
-REPRODUCE_NIU2018 = RecipeJob[RecipeConfig]("reproduce niu2018", "perturb/niu2018")
-REPRODUCE_LI2019 = RecipeJob[RecipeConfig]("reproduce li2019", "ranking/li2019")
-REPRODUCE_LI2017 = RecipeJob[RecipeConfig]("reproduce li2017", "generation/li2017")
+COMPARE_RECIPE = RecipeJob("compare")
+REPRODUCE_CHENG2019 = RecipeJob("reproduce cheng2019", "negotiation/cheng2019")
+REPRODUCE_HE2018 = RecipeJob("reproduce he2018", "triggers/he2018")
+REPRODUCE_NIU2018 = RecipeJob("reproduce niu2018", "perturb/niu2018")
+REPRODUCE_LI2019 = RecipeJob("reproduce li2019", "ranking/li2019")
+REPRODUCE_LI2017 = RecipeJob("reproduce li2017", "generation/li2017")

@@ -47,25 +47,23 @@ class PublishedAttack:
     """The published figures of one attack.
 
     Args:
+        advantage: the adversary's points minus the target's, to the two printed places.
         points: points of the adversary and of the target, 0 to 10.
         par: share of dialogues with a positive advantage, ties counted.
         agreement: share of dialogues that end in an agreement.
     """
 
+    advantage: float
     points: tuple[float, float]
     par: float
     agreement: float
 
-    @property
-    def advantage(self) -> float:
-        """Return the adversary's points minus the target's, to the two printed places."""
-        adversary, target = self.points
-        return round(adversary - target, 2)
-
 
 ATTACKS: Mapping[str, Mapping[str, PublishedAttack]] = {
     table: {
-        attack: PublishedAttack((figures["adversary"], figures["target"]), figures["par"], figures["agreement"])
+        attack: PublishedAttack(
+            figures["advantage"], (figures["adversary"], figures["target"]), figures["par"], figures["agreement"]
+        )
         for attack, figures in attacks.items()
     }
     for table, attacks in read_published("parley.engine.negotiation.metrics", "cheng2019.csv").items()

@@ -266,33 +266,15 @@ def _given(trainings: Sequence[float], published: PublishedAttack | None) -> dic
     if published is not None:
         cells |= {
             "advantage, published": published_cell(published.advantage),
-            "points, published": published_pair(published.points),
+            "points, published": DECIMAL.pair(*(Estimate(points, math.nan, math.nan, 0) for points in published.points)),
             "PAR, published": published_cell(published.par, PERCENT),
             "agreement, published": published_cell(published.agreement, PERCENT),
         }
     return cells
 
 
-def published_pair(points: tuple[float, float]) -> TableCell:
-    """Return the published points of both sides as a cell."""
-    adversary, target = (Estimate(value, math.nan, math.nan, 0) for value in points)
-    return DECIMAL.pair(adversary, target)
-
-
-def points_pair(form: Form, metrics: Mapping[str, Estimate], prefix: str = "") -> TableCell:
-    """Return the points of adversary and target as a cell; a dash if they were not measured.
-
-    Args:
-        form: form of the numbers.
-        metrics: estimates by name.
-        prefix: prefix of the names, such as "forced_" for the protocol with a forced end.
-    """
-    adversary, target = (metrics.get(f"{prefix}score_{side}", NOTHING) for side in ("adversary", "target"))
-    return form.pair(adversary, target)
-
-
 def _points(form: Form, protocol: str, metrics: Mapping[str, Estimate], row: TableRow) -> str:
-    return points_pair(form, metrics, f"{row.fields['row']}.{protocol}")
+    return form.pair(*(metrics.get(f"{row.fields['row']}.{protocol}score_{side}", NOTHING) for side in ("adversary", "target")))
 
 
 def _tokens(metrics: Mapping[str, Estimate], row: TableRow) -> str:

@@ -287,6 +287,12 @@ def last_target(run: RunFolder) -> str:
     return campaign.target(number)
 
 
+def round_adversary(run: RunFolder) -> str:
+    """Return the name of the adversary from which the target of the last round of a finished campaign learned."""
+    campaign, number = _made(run)
+    return campaign.adversaries(number)[0]
+
+
 def control_target(run: RunFolder) -> str:
     """Return the name of the control of a finished campaign."""
     return _made(run)[0].control_target()
@@ -366,6 +372,7 @@ class MinMax(RepeatedJob[MinMaxConfig, MinMaxConfig, Summary]):
     offers = {
         "last_target": last_target,
         "last_adversary": lambda run: best_trained(_made(run)[0], run.path, last_target(run)),
+        "round_adversary": round_adversary,
         "control_target": control_target,
         "control_adversary": lambda run: best_trained(_made(run)[0], run.path, control_target(run)),
     }

@@ -19,8 +19,6 @@ from parley.engine.generation.verbs.adversarial import SYSTEMS, VERDICTS, judge_
 from parley.engine.generation.verbs.adversarial_config import AdversarialConfig
 from parley.engine.mutual_friends.metrics.lying import ENDINGS, GAINS
 from parley.engine.negotiation.metrics.campaign import SINGLE, VALUE
-from parley.engine.negotiation.metrics.reproduction import Reproduction
-from parley.engine.negotiation.verbs.reproduction import REPRODUCE_CHENG2019
 from parley.engine.perturb.metrics.audit import CONTROL as RANDOM_WORDS
 from parley.engine.perturb.metrics.audit import RATIO
 from parley.engine.ranking.metrics.campaign import GAIN, GAIN_BEYOND_CONTROL, HELD, RANKERS
@@ -36,7 +34,6 @@ from tests.engine.core.page.sweeps.test_trials import section as sweep
 from tests.engine.generation.page.test_training import table as generators
 from tests.engine.mutual_friends.page.test_chats import made as friends
 from tests.engine.negotiation.page.dialogues import report, searched
-from tests.engine.negotiation.page.test_reproduced import ROWS
 from tests.engine.negotiation.page.test_verdict import campaign
 from tests.engine.perturb.page.test_examples import section as robustness
 from tests.engine.ranking.page.test_rankings import made as rankers
@@ -68,7 +65,6 @@ RUNS: Mapping[str, Callable[[], Sequence[Run]]] = {
     "scan": lambda: [
         measured("scan", BREACH, f"{BREACH}.none", f"{BREACH}.random-words", UNDECIDED, **{LIMITS: [{"state": "undecided"}]})
     ],
-    "reproduction": lambda: [run_of("reproduce-cheng2019")],
     "hardened-negotiators": lambda: [campaign(-0.5)],
     "tactics": lambda: [measured("attack-tactic", "refined.over_none", "refined.over_gains").part("all", "run", rows=[])],
     "negotiation": lambda: [*report().found["negotiation"], searched()],
@@ -123,7 +119,6 @@ def test_every_chapter_is_walked_over() -> None:
 
 @pytest.mark.parametrize("name", RUNS)
 def test_a_verdict_has_at_most_25_words_and_one_number_in_large_type(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(type(REPRODUCE_CHENG2019), "results", lambda self, run: Reproduction(ROWS))
     chapter, runs = chapter_of(name), RUNS[name]()
     verdict = chapter.verdict(runs)
     assert verdict is not None

@@ -14,7 +14,7 @@ from parley.engine.core.cli.main import main
 from parley.engine.core.runs.documents import SUMMARY
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.stats.statistics import Estimate, Metric
-from parley.engine.core.stats.trainings import over_trainings
+from parley.engine.core.stats.trainings import independent_difference, over_trainings
 from parley.engine.core.verbs import recipe_job
 from parley.engine.core.verbs.job import Result, Silent
 from parley.engine.core.verbs.recipe import RecipePlan, read_recipe
@@ -30,7 +30,7 @@ from parley.engine.negotiation.verbs.match import SELFPLAY
 from parley.envs.core.errors import ConfigError, DataError, ParleyError
 from tests.engine.core.verbs.made_up import ROOT, kill_when, start_parley
 
-PAPERS = ("he2018", "niu2018", "li2019", "li2017")
+PAPERS = ("cheng2019", "he2018", "niu2018", "li2019", "li2017")
 RECIPE = """\
 title: Who gains more
 settings: {dialogues: 20, opponents: [scripted, scripted-tough]}
@@ -169,6 +169,61 @@ def test_published_figures_come_from_a_file_beside_the_recipe(tmp_path: Path) ->
     with pytest.raises(DataError, match="no published figure") as caught:
         read_recipe(write(tmp_path, text))
     assert str(caught.value.where).endswith("figures.csv:2")
+
+
+DIFFERENCES = """
+  more:
+    columns: {points: {heading: difference}}
+    rows:
+      tough: {difference: [gains.scripted-tough, gains.scripted]}
+      "{who}-again": {for: {who: "${opponents}"}, label: less itself, difference: ["gains.{who}", gains.again]}
+claims:
+"""
+
+
+def test_a_difference_is_taken_within_each_training(tmp_path: Path) -> None:
+    result = carry_out(
+        write(tmp_path, RECIPE.replace("claims:\n", DIFFERENCES.lstrip("\n")).replace("dialogues: 20", "dialogues: 5"))
+    )
+    runs = {
+        name: RunFolder.load(tmp_path / "run" / name).metrics()["advantage"]
+        for name in ("scripted", "scripted-2", "scripted-tough", "scripted-tough-2", "again")
+    }
+    pairs = [("scripted-tough", "scripted"), ("scripted-tough-2", "scripted-2")]
+    expected = over_trainings([independent_difference(runs[first], runs[second]) for first, second in pairs])
+    assert result.metrics["more.tough.points"] == expected
+    # A stage without trainings is subtracted from each.
+    expected = over_trainings([independent_difference(runs[name], runs["again"]) for name in ("scripted", "scripted-2")])
+    assert result.metrics["more.scripted-again.points"] == expected
+    rows = result.tables["more"].rows
+    assert [row[0] for row in rows] == ["gains.scripted-tough less gains.scripted", "less itself", "less itself"]
+    assert [row[3] for row in rows] == ["0.00", "–", "–"], "1.5 is published of both"
+
+
+def test_the_interval_of_a_difference_comes_from_both_intervals() -> None:
+    less = independent_difference(Estimate(0.9, 0.6, 1.0, 40), Estimate(0.5, 0.4, 0.9, 30))
+    assert (less.value, less.n) == (pytest.approx(0.4), 30)
+    assert (less.low, less.high) == (pytest.approx(0.4 - math.hypot(0.3, 0.4)), pytest.approx(0.4 + math.hypot(0.1, 0.1)))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "what"),
+    [
+        ("[gains.scripted-tough, gains.scripted]", "gains.scripted", "a difference is of two rows"),
+        ("gains.scripted-tough,", "gains.tough,", "no row above is called 'gains.tough'"),
+        ("gains.scripted-tough,", "more.tough,", "no row above is called 'more.tough'"),
+        ("points: {heading: difference}", "agreed: {heading: difference}", "a row of the difference has no column 'agreed'"),
+        ("tough: {diff", "tough: {stage: again, diff", "unknown key 'stage'"),
+        ("tough: {difference: [gains.scripted-tough, gains.scripted]}", "tough: {stage: again}", "column points has no metric"),
+    ],
+)
+def test_a_mistake_in_a_difference_is_named(tmp_path: Path, old: str, new: str, what: str) -> None:
+    assert DIFFERENCES.count(old) == 1
+    text = RECIPE.replace("claims:\n", DIFFERENCES.replace(old, new).lstrip("\n"))
+    with pytest.raises(ConfigError, match=re.escape(what)) as caught:
+        read_recipe(write(tmp_path, text))
+    assert caught.value.fix
+    assert str(caught.value.where).partition("recipe.yaml:")[2]
 
 
 def test_stages_are_repeated_with_the_trainings_that_they_use(tmp_path: Path) -> None:
@@ -353,6 +408,7 @@ def test_the_command_line_decides_conditions_and_prints_json(tmp_path: Path, cap
     page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
     assert "Gains" in page
     assert "again (control)" in page
+    assert ">published<" in page, "the column with published figures is drawn beside them"
 
 
 def test_the_example_of_the_documents_is_a_recipe(tmp_path: Path) -> None:
@@ -377,7 +433,7 @@ def test_the_recipe_of_a_paper_is_whole(paper: str, preset: str) -> None:
     used = {row.stage for table in recipe.tables for row in table.rows}
     used |= {name for spec in recipe.stages.values() for name in spec.uses}
     assert used == {*recipe.stages}, "every stage is used, or measures a row"
-    assert all(any(row.published for row in table.rows) for table in recipe.tables)
+    assert all(any(row.published for row in table.rows) for table in recipe.tables if not table.title.startswith("Control: "))
     if preset != "demo":
         # Each published table that the recipe makes is claimed to say something.
         numbers = {number for table in recipe.tables for number in re.findall(r"Table (\d+)", table.title)}
@@ -385,7 +441,7 @@ def test_the_recipe_of_a_paper_is_whole(paper: str, preset: str) -> None:
     if preset == "demo":
         # Nothing is downloaded.
         corpora = {corpus for _, settings in stages.values() if (corpus := getattr(settings, "corpus", ""))}
-        assert corpora <= {"helpdesk", "friends"}
+        assert corpora <= {"embedded", "helpdesk", "friends"}
         assert all(spec.minutes < 2 for spec in recipe.stages.values())
 
 

@@ -105,6 +105,7 @@ def test_published_figures_agree_with_each_other() -> None:
     assert {name: [attack.advantage for attack in attacks.values()] for name, attacks in ATTACKS.items()} == printed
     for attacks in ATTACKS.values():
         assert all(0.2 < attack.par < 1 for attack in attacks.values())
+        assert all(attack.advantage == round(attack.points[0] - attack.points[1], 2) for attack in attacks.values())
         assert all((attack.agreement == 1) == (row != "none") for row, attack in attacks.items())
     assert ATTACKS["turns"]["reactive-2"] == ATTACKS["rl"]["reactive"], "table 7 is of the RL target, as this row of table 2"
 
