@@ -121,7 +121,7 @@ def typed_triggers(runs: Mapping[str, str], choice: TriggerChoice) -> dict[str, 
         for trigger in _triggers(label, name, choice):
             triggers.setdefault(trigger.source, []).append(trigger)
     if not triggers:
-        fix = "search longer, or take every input: --found all"
+        fix = "search longer; parley search transfer takes every input by --found all"
         raise DataError("there is no trigger to type", where=", ".join(runs.values()), got=f"--found {choice}", fix=fix)
     return triggers
 
