@@ -228,8 +228,8 @@ class ScanTask(Sharded[ScanItem]):
 
     @property
     def computes(self) -> bool:
-        checks = (check for rule in self.policy.all_rules for check in rule.checks)
-        return not self.is_served or any(check.kind in ("classifier", "judge") for check in checks)
+        kinds = {inner.kind for rule in self.policy.all_rules for check in rule.checks for inner in check.nested}
+        return not self.is_served or not kinds.isdisjoint(("classifier", "judge", "rubric", "safety"))
 
     def digest(self, rows: Rows) -> Counts:
         """Count answers, breaches, and answers without a verdict."""
