@@ -37,11 +37,12 @@ def test_one_command_makes_all_tables_beside_the_published_figures(whole: Path) 
     titles = [table["title"] for table in summary["tables"]]
     assert [line.removeprefix("## ") for line in (whole / TABLE_FILE).read_text().splitlines() if line[:3] == "## "] == titles
     assert [title.partition(":")[0] for title in titles[:5]] == ["Table 2", "Table 2", "Table 7", "Table 6", "Control"]
-    shown = {table["key"]: [row["published"] for row in table["rows"] if row["published"]] for table in summary["tables"]}
-    for name, attacks in ATTACKS.items():
-        known = [(attack.advantage, *attack.points, attack.par, attack.agreement) for attack in attacks.values()]
+    shown = {table["key"]: {row["label"]: row["published"] for row in table["rows"]} for table in summary["tables"]}
+    for name, attacks in {"supervised": ATTACKS["sv"], **{key: ATTACKS[key] for key in ("rl", "turns", "hardened")}}.items():
+        known = {(attack.advantage, attack.par, *attack.points, attack.agreement) for attack in attacks.values()}
         # The RL attack of table 6 stands beside the best adversary and beside that of training.
-        assert {tuple(row.values()) for row in shown[name]} == {*known}
+        points = shown[f"points-{name}"]
+        assert {(*gains.values(), *points[row].values()) for row, gains in shown[name].items() if gains} == known
     page = render(collect_run(whole), load_chapters())
     assert all(title in page for title in (*titles, "Rounds"))
 
@@ -52,7 +53,7 @@ def test_rows_are_figures_of_the_forced_end_where_an_attack_searches(whole: Path
     assert metrics["rl.reactive.advantage"] == table["reactive.forced_advantage"]
     assert metrics["rl.reactive.live"] == table["reactive.advantage"]
     assert metrics["rl.rl.advantage"] == metrics["rl.rl.live"] == table["rl.advantage"]
-    assert metrics["rl.plain.repetition"] == RunFolder.load(whole / "plain-rl").metrics()["repetition_target"]
+    assert metrics["language.rl.repetition"] == RunFolder.load(whole / "plain-rl").metrics()["repetition_target"]
     less = metrics["rl.rl.advantage"].value - metrics["hardened.rl.advantage"].value
     assert metrics["differences.rl-hardened.advantage"].value == less
 
