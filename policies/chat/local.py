@@ -3,10 +3,11 @@
 `LocalChatModel` draws an answer token by token from the softmax of the logits alone. Of a `generation_config` it takes the
 ends, and no repetition penalty or top-p: `ChatDecoding.temperature` decides. Each chat has its own generator. With
 `batch_size` 1 no chat is padded and nothing depends on the batch. Larger batches are padded at the left (answers) and at the
-right (scores), and are equal up to rounding. With them chats of like length are answered together, and a chat that goes on
-from one that was read before is read from there (`KeptReadings`). Replies to the same messages share one reading of them.
-Models that cannot share a reading read whole texts; the log says so once (`policies/hugging_face/caches.py`). Thinking
-between marks of the template is parted from the reply (`completions.part_thinking`); thinking without an end counts as cut.
+right (scores), and are equal up to rounding. With them chats of like length are answered together, those that have ended
+leave, and a chat that goes on from one that was read before is read from there (`KeptReadings`). Replies to the same messages
+share one reading of them. Models that cannot share a reading read whole texts; the log says so once
+(`policies/hugging_face/caches.py`). Thinking between marks of the template is parted from the reply
+(`completions.part_thinking`); thinking without an end counts as cut.
 
 `ChatResponder` answers contexts: conversations in which the user has spoken last. A template wants a user's turn first, so
 with an even number of turns the oldest two become one. Texts are written as people write them
@@ -52,10 +53,12 @@ from parley.policies.chat.templates import options_of, prints_date, role_notes, 
 from parley.policies.core.responder import GREEDY, DecoderSettings, ModelReply, Responder, answer, require_known
 from parley.policies.hugging_face.caches import (
     KeptReadings,
+    can_select_rows,
     continues_reading,
     logits_of_last,
     padded_left,
     pads_left,
+    select_rows,
     shares_reading,
 )
 from parley.policies.hugging_face.models import read_placed
@@ -148,6 +151,8 @@ class ChatPrompts:
 
 MOST_AT_ONCE = 64
 """First batch size, in chats, if the memory decides."""
+_LEAVES = 0.75
+"""Share of the chats read at once that still run, from which the ended ones are read no longer."""
 ItemT = TypeVar("ItemT")
 ResultT = TypeVar("ResultT")
 
@@ -238,24 +243,32 @@ class LocalChatModel:
         written: list[list[int]] = [[] for _ in questions]
         ends: list[int | None] = [None] * len(questions)
         first_tokens: list[tuple[tuple[str, float], ...]] = [()] * len(questions)
+        rows = list(range(len(questions)))
         for number in range(max(most)):
-            logits_BV, cache = self._next(ids_BP, mask_BP, cache, num_new)
+            logits_BV, cache = self._next(ids_BP, mask_BP if len(questions) > 1 else None, cache, num_new)
             num_new = 1
             if decoding.first_tokens and number == 0:
                 first_tokens = self._likeliest(logits_BV, decoding.first_tokens)
-            chosen = _chosen(logits_BV.float(), decoding.temperature, generators)
-            for row, token in enumerate(chosen):
+            chosen = _chosen(logits_BV.float(), decoding.temperature, [generators[row] for row in rows])
+            for row, token in zip(rows, chosen, strict=True):
                 if ends[row] is None and len(written[row]) < most[row]:
                     if token in self.prompts.end_ids:
                         ends[row] = token
                     else:
                         written[row].append(token)
-            if all(end is not None or len(ids) == cut for end, ids, cut in zip(ends, written, most, strict=True)):
+            running = [index for index, row in enumerate(rows) if ends[row] is None and len(written[row]) < most[row]]
+            leaving = len(running) <= _LEAVES * len(rows) and can_select_rows(cache)
+            if keeps and (leaving or not running):
+                ended = {index: [*prompts[row], *written[row]] for index, row in enumerate(rows) if index not in running}
+                self._readings.keep(ended, cache, mask_BP)
+            if not running:
                 break
             ids_BP = torch.cat([ids_BP, self._tensor([[token] for token in chosen])], dim=1)
             mask_BP = torch.cat([mask_BP, torch.ones_like(ids_BP[:, :1])], dim=1)
-        if keeps:
-            self._readings.keep([[*ids, *reply] for ids, reply in zip(prompts, written, strict=True)], cache, mask_BP)
+            if leaving:
+                rows = [rows[index] for index in running]
+                ids_BP, mask_BP = ids_BP[running], mask_BP[running]
+                select_rows(cache, running)
         answers = zip(questions, written, ends, first_tokens, strict=True)
         return [replace(self._answer(prompt, ids, end), first_tokens=likeliest) for (prompt, _), ids, end, likeliest in answers]
 
@@ -267,10 +280,10 @@ class LocalChatModel:
             for ids, nats in zip(ids_BK.tolist(), nats_BK.tolist(), strict=True)
         ]
 
-    def _next(self, ids_BP: Tensor, mask_BP: Tensor, cache: Any, num_new: int) -> tuple[Tensor, Any]:
+    def _next(self, ids_BP: Tensor, mask_BP: Tensor | None, cache: Any, num_new: int) -> tuple[Tensor, Any]:
         """Return the logits (B, V) behind texts, and the cache, which lacks the last new tokens; only these are read."""
         given: dict[str, Any] = logits_of_last(self.model, 1)
-        if len(ids_BP) > 1:
+        if mask_BP is not None:
             # A chat that has ended is still read beside the others, and may have no positions left.
             positions_BP = (mask_BP.cumsum(1) - 1).clamp(min=0, max=min(self.prompts.longest, 2**31) - 1)
             given |= {"attention_mask": mask_BP, "position_ids": positions_BP}

@@ -13,8 +13,8 @@ from __future__ import annotations
 import copy
 import inspect
 import logging
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -27,6 +27,8 @@ _PROMPT, _REPLY = 7, 4
 """Tokens of the test: more than a convolution of today's hybrid models looks back."""
 _TOLERANCE, _TOLERANCE_HALF = 1e-2, 0.2
 """Largest difference of logits as a share of their spread, in float32 and in half precision."""
+_WORTH = 16
+"""Tokens from which a beginning that several texts share is read by itself."""
 _abilities: WeakKeyDictionary[Any, dict[str, bool]] = WeakKeyDictionary()
 _UNLIKE = {
     "continues": "what it has read cannot be kept: the whole text is read again for every token",
@@ -199,6 +201,18 @@ def _same(logits: Tensor, wanted: Tensor) -> bool:
     return logits.shape == wanted.shape and difference(logits, wanted) <= share
 
 
+def can_select_rows(cache: Any) -> bool:
+    """Return whether rows can be taken out of a cache: of plain attention, or None where nothing is kept."""
+    layers = getattr(cache, "layers", [])
+    return cache is None or (bool(layers) and all(type(layer).__name__ == "DynamicLayer" for layer in layers))
+
+
+def select_rows(cache: Any, rows: Sequence[int]) -> None:
+    """Leave some rows alone in a cache of plain attention."""
+    if cache is not None:
+        cache.batch_select_indices(torch.tensor(rows, device=cache.layers[0].keys.device))
+
+
 class PaddedTexts(NamedTuple):
     """Texts side by side, known tokens and new ones both padded at the left.
 
@@ -228,7 +242,7 @@ class KeptReadings:
     """Keys and values of texts that a model has read, so that a longer text is read from where it goes on.
 
     The messages of a conversation are so read once, and not again at every turn; what several conversations begin with, such as
-    a system's text, is read once for all, and so is a text that several rows repeat. Only caches of plain attention are kept,
+    a system's text, is read once for them. Only caches of plain attention are kept,
     the newest first, and none of them once a weight has changed.
 
     Args:
@@ -245,24 +259,15 @@ class KeptReadings:
     def begin(self, prompts: Sequence[Sequence[int]]) -> tuple[Any, list[int]]:
         """Return a cache of what is known of some prompts, padded at the left, and the number of tokens known of each.
 
-        A beginning of some length that all of several prompts share is read first. At least one token of each is left to read.
+        Beginnings of some length that several prompts share are read first. At least one token of each is left to read.
         """
         version = self._weights_version()
         if version != self._version:
             self._kept, self._ids, self._version = {}, {}, version
         rows = [np.asarray(prompt[:-1]) for prompt in prompts]
         matches = [self._longest(row) for row in rows]
-        shared = min(_num_common(rows[0], row) for row in rows)
-        if len(prompts) > 1 and shared >= _PROMPT + min(known for _, known in matches):
-            beginning = torch.tensor([rows[0][:shared].tolist()], device=self._model.get_input_embeddings().weight.device)
-            read = self._model(input_ids=beginning, use_cache=True, **logits_of_last(self._model, 1))
-            self.keep([rows[0][:shared].tolist()], read.past_key_values, torch.ones_like(beginning))
-            matches = [self._longest(row) for row in rows]
-        counts, left = Counter(map(tuple, prompts)), {}
-        for prompt, (_, known) in zip(prompts, matches, strict=True):
-            left[tuple(prompt)] = len(prompt) - 1 - known
-        if again := [list(text[:-1]) for text, count in counts.items() if count > 1 and left[text] > _PROMPT]:
-            self._read(again)
+        if beginnings := _beginnings(rows, [known for _, known in matches]):
+            self._read(beginnings)
             matches = [self._longest(row) for row in rows]
         longest = max(known for _, known in matches)
         if not longest:
@@ -293,20 +298,20 @@ class KeptReadings:
             positions_BP = (mask_BP.cumsum(1) - 1).clamp(min=0)
             given |= {"attention_mask": mask_BP, "position_ids": positions_BP[:, -padded.num_new :]}
         read = self._model(input_ids=ids_BP[:, -padded.num_new :], past_key_values=cache, use_cache=True, **given)
-        self.keep(texts, read.past_key_values, mask_BP)
+        self.keep(dict(enumerate(texts)), read.past_key_values, mask_BP)
 
-    def keep(self, texts: Sequence[Sequence[int]], cache: Any, mask_BP: Tensor) -> None:
+    def keep(self, texts: Mapping[int, Sequence[int]], cache: Any, mask_BP: Tensor) -> None:
         """Keep what was read of texts.
 
         Args:
-            texts: tokens of each row that the mask shows; what the mask shows beyond them is left out.
+            texts: by row, its tokens that the mask shows; what the mask shows beyond them is left out.
             cache: behind the reading of P tokens of B rows.
             mask_BP: 1 where a token is of the text.
         """
-        layers = getattr(cache, "layers", [])
-        if not layers or any(type(layer).__name__ != "DynamicLayer" for layer in layers):
+        if cache is None or not can_select_rows(cache):
             return
-        for row, text in enumerate(texts):
+        layers = cache.layers
+        for row, text in texts.items():
             places = mask_BP[row, : layers[0].keys.shape[-2]].nonzero()[: len(text), 0]
             key = tuple(text[: len(places)])
             self._kept.pop(key, None)
@@ -329,6 +334,18 @@ class KeptReadings:
 
     def _weights_version(self) -> int:
         return sum(parameter._version for parameter in self._model.parameters())
+
+
+def _beginnings(rows: Sequence[np.ndarray], known: Sequence[int]) -> list[list[int]]:
+    """Return the longest texts with which several rows begin alike, where they are longer than what is known of those rows."""
+    order = sorted(range(len(rows)), key=lambda row: rows[row].tolist())
+    ends = [0, *(_num_common(rows[first], rows[second]) for first, second in pairwise(order)), 0]
+    beginnings: dict[tuple[int, ...], None] = {}
+    for index, row in enumerate(order):
+        shared = max(ends[index], ends[index + 1])
+        if shared >= known[row] + _WORTH:
+            beginnings[tuple(rows[row][:shared].tolist())] = None
+    return list(map(list, beginnings))
 
 
 def _num_common(first: np.ndarray, second: np.ndarray) -> int:

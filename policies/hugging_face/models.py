@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from parley.envs.core.errors import CheckpointError, ConfigError, ParleyError, how_to_install, sync
 from parley.envs.core.storage.copies import fetched_file, fetched_model
@@ -449,7 +449,14 @@ def read_pretrained(
             got=f"no {', '.join(missing[:5])}",
             fix="save the whole model there with save_pretrained",
         )
+    if isinstance(head := model.get_output_embeddings(), nn.Linear):
+        head.register_forward_pre_hook(_contiguous)
     return tokenizer, model
+
+
+def _contiguous(_layer: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """Give the head the last positions as one block: for a view of them torch 2.13 copies its weight once for each row."""
+    return inputs[0].contiguous(), *inputs[1:]
 
 
 def _class_of(config: Any, kind: Callable[[Any], str], folder: Path) -> str:

@@ -417,9 +417,43 @@ def test_readings_are_forgotten_when_weights_change_and_kept_within_their_room()
     readings = KeptReadings(model, most_bytes=1)
     for text in ("hello there you fool", "oh well how are you"):
         tokens = torch.tensor([ids(text)])
-        readings.keep([ids(text)], model(input_ids=tokens, use_cache=True).past_key_values, torch.ones_like(tokens))
+        readings.keep({0: ids(text)}, model(input_ids=tokens, use_cache=True).past_key_values, torch.ones_like(tokens))
     assert readings.begin([ids("hello there you fool")])[1] == [0], "the oldest is dropped"
     assert readings.begin([ids("oh well how you"), ids("hello")])[1] == [3, 0]
     with torch.no_grad():
         next(model.parameters()).add_(0.1)
     assert readings.begin([ids("oh well how you")])[1] == [0]
+
+
+def test_a_beginning_that_some_chats_share_is_read_once_for_them() -> None:
+    model, _ = tiny_chat(positions=64)
+    readings, reads = KeptReadings(model), []
+    handle = model.register_forward_pre_hook(
+        lambda _model, _inputs, given: reads.append(tuple(given["input_ids"].shape)), with_kwargs=True
+    )
+    first, second = ([number, 3, 4, 5] * 5 for number in (2, 6))
+    _, known = readings.begin([[*first, 5, 6], [*first, 7, 6, 5], [*second, 5, 6], [*second, 8], [9, 9, 9]])
+    handle.remove()
+    assert (known, reads) == ([20, 20, 20, 20, 0], [(2, 20)])
+
+
+def test_chats_that_have_ended_are_read_no_longer_and_change_no_other() -> None:
+    model, alone = (LocalChatModel("tiny", *tiny_chat(positions=64), size) for size in (12, 1))
+    rows: list[int] = []
+    model.model.register_forward_pre_hook(
+        lambda _model, _inputs, given: rows.append(len(given["input_ids"])) if given["input_ids"].shape[1] == 1 else None,
+        with_kwargs=True,
+    )
+    chats = [said(text) for text in ("hello there", "you", "oh well how are you ?", "oh")] * 3
+    drawn = ChatDecoding(temperature=2.0, max_tokens=12)
+    answers = model.answer(chats, decoding=drawn, seeds=range(12))
+    assert answers == [alone.answer([chat], decoding=drawn, seeds=[seed])[0] for seed, chat in enumerate(chats)]
+    lengths = [answer.num_tokens or 0 for answer in answers]
+    assert min(lengths) < max(lengths)
+    assert rows[-1] < 12
+    assert rows[rows.index(12) :] == sorted(rows[rows.index(12) :], reverse=True)
+    # What has left is still known, but for the token that was drawn last.
+    known = set(model._readings._kept)
+    for chat, length in zip(chats, lengths, strict=True):
+        prompt = tuple(model.prompts.ids(chat))
+        assert any(key[: len(prompt)] == prompt and len(prompt) + length - 1 <= len(key) for key in known)
