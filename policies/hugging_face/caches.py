@@ -301,7 +301,7 @@ class KeptReadings:
         self.keep(dict(enumerate(texts)), read.past_key_values, mask_BP)
 
     def keep(self, texts: Mapping[int, Sequence[int]], cache: Any, mask_BP: Tensor) -> None:
-        """Keep what was read of texts.
+        """Keep what was read of texts, in place of what they begin with.
 
         Args:
             texts: by row, its tokens that the mask shows; what the mask shows beyond them is left out.
@@ -314,9 +314,15 @@ class KeptReadings:
         for row, text in texts.items():
             places = mask_BP[row, : layers[0].keys.shape[-2]].nonzero()[: len(text), 0]
             key = tuple(text[: len(places)])
-            self._kept.pop(key, None)
+            ids = np.asarray(key)
+            common = {known: _num_common(self._ids[known], ids) for known in self._kept}
+            if len(ids) in common.values():
+                continue
+            for known, num in common.items():
+                if num == len(known):
+                    del self._kept[known], self._ids[known]
             self._kept[key] = [(layer.keys[row][:, places], layer.values[row][:, places]) for layer in layers]
-            self._ids[key] = np.asarray(key)
+            self._ids[key] = ids
         while (
             len(self._kept) > 1
             and sum(side.nbytes for text in self._kept.values() for sides in text for side in sides) > self._most_bytes

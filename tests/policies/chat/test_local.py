@@ -425,6 +425,16 @@ def test_readings_are_forgotten_when_weights_change_and_kept_within_their_room()
     assert readings.begin([ids("oh well how you")])[1] == [0]
 
 
+def test_a_longer_reading_takes_the_place_of_what_it_begins_with() -> None:
+    model, _ = tiny_chat(positions=64)
+    readings = KeptReadings(model)
+    for number in (5, 3, 9, 9):
+        tokens = torch.tensor([[2, 3, 4] * 4])[:, :number]
+        readings.keep({0: tokens[0].tolist()}, model(input_ids=tokens, use_cache=True).past_key_values, torch.ones_like(tokens))
+    assert list(map(len, readings._kept)) == [9]
+    assert readings.begin([[2, 3, 4, 2, 9]])[1] == [4]
+
+
 def test_a_beginning_that_some_chats_share_is_read_once_for_them() -> None:
     model, _ = tiny_chat(positions=64)
     readings, reads = KeptReadings(model), []
