@@ -49,10 +49,13 @@ from parley.engine.core.verbs.job import Reporter
 from parley.engine.core.verbs.sharded import session
 from parley.engine.secret.verbs.evaluate import EVALUATE_SECRET, SecretConfig
 from parley.envs.core.config import NonNegativeInt, NumItems, PositiveInt
+from parley.envs.core.errors import CheckpointError
 from parley.envs.core.seeds import derive_seed
+from parley.envs.core.storage.copies import fetched_model
 from parley.envs.core.storage.uris import HUGGING_FACE
 from parley.envs.secret.game import SecretRules
 from parley.policies.chat.settings import ChatSeat, LoraSettings
+from parley.policies.core.responder import model_inside
 from parley.policies.core.settings import FitConfig
 
 SCRIPTED = ("harmless", "ask", "claim", "spell", "reverse", "encode", "parts", "oblique", "mix")
@@ -208,7 +211,6 @@ class ChatCampaign(CampaignAdapter[HardenChatConfig]):
         )
 
     def store(self, best: int, folder: Path) -> None:
-        from parley.policies.core.responder import model_inside
         from parley.policies.hugging_face.models import write_aside
 
         def write(aside: Path) -> None:
@@ -322,6 +324,15 @@ class MinMaxChat(CampaignJob[HardenChatConfig]):
     measures, legend = CHAT, CAMPAIGN
     resume_safe = ("env_runners", "workers", "address")
     unhelped = "no round scored better than the start, which is the result"
+
+    def require_models(self, config: HardenChatConfig) -> None:
+        from parley.policies.hugging_face.gguf import is_adapter_alone
+
+        for option, run, role in (("--model", config.model, "defender"), ("--attacker", config.attacker, "attacker")):
+            if run and not is_adapter_alone(model_inside(fetched_model(run))):
+                maker = f"parley train chat --role {role}"
+                got = "no adapter that is finished" if Path(run).is_dir() else "no such folder"
+                raise CheckpointError(f"{option} needs a run of {maker}", where=run, got=got, fix=f"name one; {maker} makes it")
 
     def heading(self, config: HardenChatConfig) -> str:
         return f"defenders on {config.base} hardened against attackers on it"

@@ -344,9 +344,17 @@ class CampaignJob(Job[CampaignConfigT, CampaignConfigT, Summary]):
     def description(self, config: CampaignConfigT, best: int) -> str:
         """Return a description of the result and its measurement; `best` is its round."""
 
-    def prepare(self, config: CampaignConfigT, path: Path, reporter: Reporter) -> CampaignConfigT:
+    def require_models(self, config: CampaignConfigT) -> None:
+        """Check the models that the configuration names.
+
+        Raises:
+            CheckpointError: one is no checkpoint of this campaign's kind.
+        """
         if config.model:
             require_checkpoint(config.model, "--model", self.maker)
+
+    def prepare(self, config: CampaignConfigT, path: Path, reporter: Reporter) -> CampaignConfigT:
+        self.require_models(config)
         campaign = self.campaign(config, path)
         job, settings = next(iter((campaign.begin() or campaign.round(0, ())).values()))
         job.prepare(settings, path, reporter)

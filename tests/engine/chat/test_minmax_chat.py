@@ -156,6 +156,16 @@ def test_a_finished_campaign_is_not_played_again(campaign: Path, base: str) -> N
     assert before == {path: path.stat().st_mtime_ns for path in campaign.rglob("*.parquet")}
 
 
+def test_a_campaign_begins_with_runs_that_are_named(campaign: Path, base: str, tmp_path: Path) -> None:
+    config = HardenChatConfig(base=base, rounds=1, rules=RULES, attack=RULE, defence=RULE, chat=SEAT)
+    named = replace(config, model=str(campaign / "start"), attacker=str(campaign / "attacker"))
+    MINMAX_CHAT.prepare(named, tmp_path / "run", Silent())
+    for option, name in (("--model", "final"), ("--attacker", "nothing")):
+        wrong = replace(named, **{option[2:]: str(campaign / name)})
+        with pytest.raises(CheckpointError, match=rf"{option} needs a run of parley train chat(.|\n)*{name}"):
+            MINMAX_CHAT.prepare(wrong, tmp_path / "wrong", Silent())
+
+
 def test_an_attacker_learns_on_a_player_of_the_users_own(base: str, tmp_path: Path, ray_session: RaySession) -> None:
     code = "class Mute:\n    def speak(self, views):\n        return ['' for _ in views]\n"
     (tmp_path / "own.py").write_text(code, encoding="utf-8")
