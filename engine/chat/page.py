@@ -43,7 +43,7 @@ class HardenedChats(Hardenings):
             f"{certainly(metrics[GAINS[column]], 'more', 'less')}."
             for column, name in (
                 ("plain play", "as much plain play"),
-                ("first attacker", "as much play with the first attacker"),
+                ("frozen attackers", "as much play with attackers that never learn"),
             )
             if column in marks
         ]

@@ -1,12 +1,12 @@
 """Attacker and defender of the secret game are chat models that learn from each other: `parley minmax chat`.
 
 Both are adapters on one frozen base, and learn by reinforcement in RLlib (`parley train chat-rl`). The start of each seat is a
-supervised fit to scripted play (`parley train chat`). A round trains the defender on a mixture of all attackers so far and on
-harmless users, then a fresh attacker on this defender. Every adapter is kept.
+supervised fit to scripted play (`parley train chat`). A round trains the defender on a mixture of all attackers so far, of some
+scripted ones and of harmless users, then a fresh attacker on this defender. Every adapter is kept.
 
 At the end start, controls and result meet all known attackers, scripted and learned, and attackers that learned afresh on each
 of them. Controls: the base, which is only told not to say the word; the start, trained as long with harmless users alone; the
-start, trained as long on the first attacker.
+start, trained as long on attackers that never learn.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from parley.engine.core.verbs.composite import Stage, run_stages
 from parley.engine.core.verbs.job import Reporter
 from parley.engine.core.verbs.sharded import session
 from parley.engine.secret.verbs.evaluate import EVALUATE_SECRET, SecretConfig
-from parley.envs.core.config import NonNegativeInt, NumItems, PositiveInt
+from parley.envs.core.config import NonNegativeInt, NumItems, PositiveInt, Share, check
 from parley.envs.core.errors import CheckpointError
 from parley.envs.core.seeds import derive_seed
 from parley.envs.core.storage.copies import fetched_model
@@ -73,6 +73,10 @@ class HardenChatConfig(CampaignConfig):
     """Causal model that both sides are adapters of: hf:FOLDER or gguf:FILE, with a chat template."""
     attacker: str = ""
     """Run of parley train chat that every attacker begins with; one is trained first when empty."""
+    scripted: str = "ask,spell,parts"
+    """Scripted attackers that defenders learn from, too, between commas; the others measure them alone. Empty for none."""
+    scripted_share: Share = 0.5
+    """Their share of a defender's dialogues with an attacker."""
     dialogues: NumItems = 400
     """Scripted dialogues of the supervised fit of a seat."""
     scenarios: NumItems = 100
@@ -100,6 +104,16 @@ class HardenChatConfig(CampaignConfig):
     chat: ChatSeat = field(default_factory=lambda: ChatSeat(batch_size=32))
     """Settings of chat models."""
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        unknown = [name for name in self.learned_from if name not in SCRIPTED[1:]]
+        check(self, "scripted", not unknown, f"names between commas of {', '.join(SCRIPTED[1:])}")
+
+    @property
+    def learned_from(self) -> list[str]:
+        """Return the scripted attackers that defenders learn from."""
+        return [name.strip() for name in self.scripted.split(",") if name.strip()]
+
 
 class ChatCampaign(CampaignAdapter[HardenChatConfig]):
     """Defenders learn from the attackers so far; a fresh attacker measures each."""
@@ -117,7 +131,7 @@ class ChatCampaign(CampaignAdapter[HardenChatConfig]):
     def round(self, number: int, shares: Sequence[float]) -> dict[str, Stage]:
         planned = dict[str, Stage]()
         if number:
-            met = {self._address(self.attacker(index)): share for index, share in enumerate(shares) if share > 0}
+            met = self._met({self._address(self.attacker(index)): share for index, share in enumerate(shares) if share > 0})
             seed = derive_seed(self.config.seed, "round", number)
             planned[self.trained(number)] = (
                 TRAIN_CHAT_RL,
@@ -133,7 +147,7 @@ class ChatCampaign(CampaignAdapter[HardenChatConfig]):
     def measured(self, number: int) -> dict[str, Estimate]:
         stage = RunFolder.load(self.path / self.match(number))
         known = [self.attacker(index) for index in range(number + 1)]
-        metrics = defence_metrics(stage.rows(), self._label(self.model(number)), [*SCRIPTED, *known], SCRIPTED, known[-1])
+        metrics = defence_metrics(stage.rows(), self._label(self.model(number)), [*SCRIPTED, *known], self._unmet, known[-1])
         return {name: metrics[name] for name in ROUND_METRICS if name in metrics}
 
     def payoffs(self, number: int, run: RunFolder, reporter: Reporter) -> np.ndarray:
@@ -150,8 +164,8 @@ class ChatCampaign(CampaignAdapter[HardenChatConfig]):
         longer = replace(config.defence, updates=max(best, 1) * config.defence.updates)
         if config.control:
             planned[CONTROL] = TRAIN_CHAT_RL, self._defender(self.model(0), {}, longer, seed)
-            first = {self._address(self.attacker(0)): 1.0}
-            planned[FROZEN_CONTROL] = TRAIN_CHAT_RL, self._defender(self.model(0), first, longer, seed)
+            frozen = self._met({}) or {self._address(self.attacker(0)): 1.0}
+            planned[FROZEN_CONTROL] = TRAIN_CHAT_RL, self._defender(self.model(0), frozen, longer, seed)
         fresh = derive_seed(config.seed, "fresh")
         for name, model in self._defenders(best).items():
             if name != PROMPT and (name != AFTER or best):
@@ -168,7 +182,7 @@ class ChatCampaign(CampaignAdapter[HardenChatConfig]):
         metrics: dict[str, Estimate] = {}
         for name, model in defenders.items():
             fresh = "" if name == PROMPT else f"{name if name != AFTER or best else START}-attacker"
-            figures = defence_metrics(rows, self._label(model), known, SCRIPTED, fresh)
+            figures = defence_metrics(rows, self._label(model), known, self._unmet, fresh)
             metrics |= {f"{figure}{endings[name]}": value for figure, value in figures.items()}
         columns = {ending: title for title, ending in COLUMNS.items()}
         after = self._label(defenders[AFTER])
@@ -225,6 +239,23 @@ class ChatCampaign(CampaignAdapter[HardenChatConfig]):
     def match(self, number: int) -> str:
         """Name the stage in which the defender of a round meets the attackers so far."""
         return f"{number:02d}-match"
+
+    @property
+    def _unmet(self) -> list[str]:
+        """Return the scripted attackers that no defender learns from."""
+        return [name for name in SCRIPTED if name not in self.config.learned_from]
+
+    def _met(self, learned: Mapping[str, float]) -> dict[str, float]:
+        """Return the share of each attacker that a defender learns from, scripted ones included.
+
+        Args:
+            learned: of learned attackers, by address.
+        """
+        names = self.config.learned_from
+        part = (self.config.scripted_share if learned else 1.0) if names else 0.0
+        scripted = {name: part / len(names) for name in names if part}
+        total = sum(learned.values())
+        return scripted | {address: (1 - part) * share / total for address, share in learned.items() if part < 1}
 
     @property
     def _first_attacker(self) -> str:
