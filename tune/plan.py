@@ -39,12 +39,6 @@ class Choice:
 
     values: tuple[Value, ...]
 
-    def distribution(self) -> BaseDistribution:
-        """Return the domain as Optuna's distribution."""
-        from optuna.distributions import CategoricalDistribution
-
-        return CategoricalDistribution(self.values)
-
 
 @dataclass(frozen=True)
 class Integer:
@@ -53,12 +47,6 @@ class Integer:
     low: int
     high: int
     log: bool = False
-
-    def distribution(self) -> BaseDistribution:
-        """Return the domain as Optuna's distribution."""
-        from optuna.distributions import IntDistribution
-
-        return IntDistribution(self.low, self.high, log=self.log)
 
 
 @dataclass(frozen=True)
@@ -69,16 +57,20 @@ class Real:
     high: float
     log: bool = False
 
-    def distribution(self) -> BaseDistribution:
-        """Return the domain as Optuna's distribution."""
-        from optuna.distributions import FloatDistribution
-
-        return FloatDistribution(self.low, self.high, log=self.log)
-
 
 Domain = Choice | Integer | Real
 Space = Mapping[str, Domain]
 """The domain of each dotted key."""
+
+
+def distribution(domain: Domain) -> BaseDistribution:
+    """Return a domain as Optuna's distribution."""
+    from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+
+    if isinstance(domain, Choice):
+        return CategoricalDistribution(domain.values)
+    kind = IntDistribution if isinstance(domain, Integer) else FloatDistribution
+    return kind(domain.low, domain.high, log=domain.log)  # type: ignore[arg-type]  # a whole number's ends are whole
 
 
 def corners(domain: Domain) -> tuple[Value, ...]:

@@ -52,7 +52,7 @@ from parley.envs.core.errors import RefusedModelError, RunError
 from parley.envs.core.registry import nearest, require_trust_in
 from parley.envs.core.seeds import derive_seed
 from parley.envs.core.storage.uris import local_copy
-from parley.tune.plan import Plan, Space
+from parley.tune.plan import Plan, Space, distribution
 
 EVERY_S = 2.0
 """Seconds between two lines of a trial."""
@@ -101,7 +101,7 @@ class Study:
 
     def __init__(self, space: Space, direction: Literal["max", "min"], seed: int) -> None:
         self._study = optuna.create_study(direction="maximize" if direction == "max" else "minimize")
-        self._distributions = {key: domain.distribution() for key, domain in space.items()}
+        self._distributions = {key: distribution(domain) for key, domain in space.items()}
         self._seed = seed
         self._running: dict[int, Trial] = {}
 

@@ -16,7 +16,7 @@ from gymnasium import spaces
 
 from parley.envs.core.errors import ConfigError, ScenarioError
 from parley.envs.core.registry import nearest
-from parley.envs.core.rendering import TextRenderedEnv
+from parley.envs.core.rendering import TextRenderedEnv, reset_option
 from parley.envs.core.visible import visible, well_formed
 
 CHARACTERS = string.ascii_letters + string.digits + string.punctuation + " \n"
@@ -181,10 +181,7 @@ class ConversationEnv(TextRenderedEnv[dict[str, Any], str]):
             ConfigError: an unknown option, or one of the wrong type.
         """
         super().reset(seed=seed)
-        remaining = dict(options or {})
-        goal = remaining.pop("goal", None)
-        if remaining or not isinstance(goal, ConversationGoal | None):
-            raise ConfigError("wrong option of reset", got=repr(options), fix='the only one is {"goal": ConversationGoal(...)}')
+        goal = reset_option(options, "goal", ConversationGoal)
         goal = goal or self.goals[int(self.np_random.integers(len(self.goals)))]
         system = [{"role": "system", "content": self.system}] if self.system else []
         self._game, self._score = _Episode(goal, system), 0.0

@@ -29,6 +29,22 @@ def shown_text(text: str) -> str:
     return visible(text, keep="\n").encode("ascii", "replace").decode()[-LONGEST_SEEN:]
 
 
+OptionT = TypeVar("OptionT")
+
+
+def reset_option(options: dict[str, Any] | None, name: str, kind: type[OptionT]) -> OptionT | None:
+    """Return the only option that `reset` of an environment takes; None if it is not given.
+
+    Raises:
+        ConfigError: another option, or one of the wrong type.
+    """
+    given = (options or {}).get(name)
+    if set(options or {}) - {name} or not isinstance(given, kind | None):
+        fix = f'the only one is {{"{name}": {kind.__name__}(...)}}'
+        raise ConfigError("wrong option of reset", got=repr(options), fix=fix)
+    return given
+
+
 ObservedT = TypeVar("ObservedT")
 ActionT = TypeVar("ActionT")
 

@@ -12,7 +12,7 @@ import numpy as np
 from gymnasium import spaces
 
 from parley.envs.core.errors import ConfigError, ScenarioError
-from parley.envs.core.rendering import TextRenderedEnv
+from parley.envs.core.rendering import TextRenderedEnv, reset_option
 from parley.envs.corpora.pairs.turns import Example, format_turns, turn_words
 from parley.envs.corpora.pairs.vocabulary import PAD_ID, PairVocabulary
 from parley.envs.generation.game import RecordedOverlap, ReplyGame, ReplyJudge, ReplyRules
@@ -138,10 +138,7 @@ class ReplyEnv(TextRenderedEnv[dict[str, Any], np.ndarray]):
             ConfigError: an unknown option, or one of the wrong type.
         """
         super().reset(seed=seed)
-        remaining = dict(options or {})
-        example = remaining.pop("example", None)
-        if remaining or not isinstance(example, Example | None):
-            raise ConfigError("wrong option of reset", got=repr(options), fix='the only one is {"example": Example(...)}')
+        example = reset_option(options, "example", Example)
         example = example or self.examples[int(self.np_random.integers(len(self.examples)))]
         self._game = ReplyGame([example], [0], self.vocabulary, self.rules)
         self._show()

@@ -349,17 +349,14 @@ EMBEDDED_FRIENDS = "friends"
 _RELEASE = "github.com/stanfordnlp/cocoa, folder mutualfriends/data"
 _SAMPLES = {split: f"human_sample_{file}" for split, file in PUBLISHED.items()}
 
-friend_corpora.register(EMBEDDED_FRIENDS, "scripted searches for a common friend, generated")(
-    ScriptedChats(
+for _about, _corpus in {
+    "scripted searches for a common friend, generated": ScriptedChats(
         name=EMBEDDED_FRIENDS,
         summary="chats in which two scripted players look for their common friend, generated on this machine",
         licence="Apache-2.0, as Parley itself",
         sizes=(1_000, 100, 100),
-    )
-)
-
-friend_corpora.register("mutualfriends_scripted", "scripted searches with the schema and lexicon of He et al. 2017")(
-    ScriptedChats(
+    ),
+    "scripted searches with the schema and lexicon of He et al. 2017": ScriptedChats(
         name="mutualfriends_scripted",
         summary="as many scripted chats as MutualFriends has, of its schema and lexicon (He et al. 2017)",
         licence="MIT (schema and lexicon)",
@@ -367,11 +364,8 @@ friend_corpora.register("mutualfriends_scripted", "scripted searches with the sc
         obtain=_RELEASE,
         wanted=((SCHEMA_FILE,), (LEXICON_FILE,)),
         shares="mutualfriends",
-    )
-)
-
-friend_corpora.register("mutualfriends_faultless", "the same without guesses and slips")(
-    ScriptedChats(
+    ),
+    "the same without guesses and slips": ScriptedChats(
         name="mutualfriends_faultless",
         summary="scripted chats as mutualfriends_scripted, in which nobody guesses or slips",
         licence="MIT (schema and lexicon)",
@@ -381,11 +375,8 @@ friend_corpora.register("mutualfriends_faultless", "the same without guesses and
         obtain=_RELEASE,
         wanted=((SCHEMA_FILE,), (LEXICON_FILE,)),
         shares="mutualfriends",
-    )
-)
-
-friend_corpora.register("mutualfriends_sample", "15 human searches for a common friend, He et al. 2017")(
-    FileChats(
+    ),
+    "15 human searches for a common friend, He et al. 2017": FileChats(
         name="mutualfriends_sample",
         summary="15 chats of people who look for their common friend (MutualFriends, He et al. 2017)",
         licence="not stated for the chats; MIT (schema and lexicon)",
@@ -393,18 +384,16 @@ friend_corpora.register("mutualfriends_sample", "15 human searches for a common 
         wanted=((SCHEMA_FILE,), (LEXICON_FILE,), *((name,) for name in _SAMPLES.values())),
         splits=_SAMPLES,
         shares="mutualfriends",
-    )
-)
-
-friend_corpora.register("mutualfriends", "11,157 human searches for a common friend, He et al. 2017")(
-    FileChats(
+    ),
+    "11,157 human searches for a common friend, He et al. 2017": FileChats(
         name="mutualfriends",
         summary="11,157 chats of people who look for their common friend (MutualFriends, He et al. 2017)",
         licence="not stated for the chats; MIT (schema and lexicon)",
         obtain=f"{_RELEASE}, and the chats from whoever has the published bundle",
         wanted=((SCHEMA_FILE,), (LEXICON_FILE,), *((name,) for name in PUBLISHED.values())),
-    )
-)
+    ),
+}.items():
+    friend_corpora.register(_corpus.name, _about)(_corpus)
 
 
 COMPILER_VERSION = 1

@@ -16,7 +16,7 @@ from gymnasium import spaces
 
 from parley.envs.core.config import check
 from parley.envs.core.errors import ConfigError, ScenarioError
-from parley.envs.core.rendering import TextRenderedEnv
+from parley.envs.core.rendering import TextRenderedEnv, reset_option
 from parley.envs.corpora.lines import WordList
 from parley.envs.mutual_friends.game import Act, ChatEvent, FriendsAgent, FriendsGame, FriendsRules, FriendsSession
 from parley.envs.mutual_friends.linker import EntityLinker
@@ -314,11 +314,7 @@ class MutualFriendsEnv(TextRenderedEnv[dict[str, Any], dict[str, Any]]):
             ConfigError: an unknown option, one of the wrong type, or a scenario beyond the bounds.
         """
         super().reset(seed=seed)
-        remaining = dict(options or {})
-        scenario = remaining.pop("scenario", None)
-        if remaining or not isinstance(scenario, FriendsScenario | None):
-            fix = 'the only one is {"scenario": FriendsScenario(...)}'
-            raise ConfigError("wrong option of reset", got=repr(options), fix=fix)
+        scenario = reset_option(options, "scenario", FriendsScenario)
         chat_seed = int(self.np_random.integers(2**63))
         if scenario is None:
             scenario = self.task.draw(self.np_random)

@@ -18,7 +18,7 @@ from gymnasium import spaces
 from parley.envs.core.errors import ConfigError, ScenarioError
 from parley.envs.core.play import Utterances
 from parley.envs.core.registry import nearest
-from parley.envs.core.rendering import TextRenderedEnv, shown_text, text_spaces
+from parley.envs.core.rendering import TextRenderedEnv, reset_option, shown_text, text_spaces
 from parley.envs.negotiation.agents import as_agent, require_same_game
 from parley.envs.negotiation.domain import PAD_ID, Domain, Scenario, Vocabulary
 from parley.envs.negotiation.game import OVER, SELECT, SPEAK, NegotiationGame, Rules, render_dialogue
@@ -176,10 +176,7 @@ class OneSide(TextRenderedEnv[SeenT, ActT]):
             ConfigError: an unknown option, or one of the wrong type.
         """
         super().reset(seed=seed)
-        remaining = dict(options or {})
-        scenario = remaining.pop("scenario", None)
-        if remaining or not isinstance(scenario, Scenario | None):
-            raise ConfigError("wrong option of reset", got=repr(options), fix='the only one is {"scenario": Scenario(...)}')
+        scenario = reset_option(options, "scenario", Scenario)
         dialogue_seed = int(self.np_random.integers(2**63))
         if scenario is None:
             scenario = draw_scenario(self.np_random, self.scenarios, self.vocabulary.domain)

@@ -9,7 +9,7 @@ import numpy as np
 from gymnasium import spaces
 
 from parley.envs.core.errors import ConfigError, ScenarioError
-from parley.envs.core.rendering import TextRenderedEnv
+from parley.envs.core.rendering import TextRenderedEnv, reset_option
 from parley.envs.ranking.edit_game import AlikeWords, EditGame, EditRules, PlainSight, Proposer, RankGoal, Scorer, TermOverlap
 from parley.envs.ranking.groups import CandidateGroup
 
@@ -125,10 +125,7 @@ class ResponseRankingEnv(TextRenderedEnv[dict[str, Any], np.int64]):
             ConfigError: an unknown option, or no group with a reply to edit.
         """
         super().reset(seed=seed)
-        remaining = dict(options or {})
-        group = remaining.pop("group", None)
-        if remaining or not isinstance(group, CandidateGroup | None):
-            raise ConfigError("wrong option of reset", got=repr(options), fix='the only one is {"group": CandidateGroup(...)}')
+        group = reset_option(options, "group", CandidateGroup)
         for _ in range(1 if group else _DRAWS):
             drawn = group or self.groups[int(self.np_random.integers(len(self.groups)))]
             seed_of_example = int(self.np_random.integers(2**63))

@@ -14,7 +14,7 @@ import numpy as np
 
 from parley.envs.core.config import check
 from parley.envs.core.errors import ConfigError, ScenarioError
-from parley.envs.core.rendering import TextRenderedEnv, shown_text, text_spaces
+from parley.envs.core.rendering import TextRenderedEnv, reset_option, shown_text, text_spaces
 from parley.envs.secret.game import ATTACKER, DEFENDER, SecretGame, SecretRules, render_secret, spoken
 from parley.envs.secret.players import as_secret_player
 from parley.envs.secret.scenarios import SecretScenario, random_secret
@@ -155,11 +155,7 @@ class SecretEnv(TextRenderedEnv[str, str]):
             ConfigError: an unknown option, or one of the wrong type.
         """
         super().reset(seed=seed)
-        remaining = dict(options or {})
-        scenario = remaining.pop("scenario", None)
-        if remaining or not isinstance(scenario, SecretScenario | None):
-            fix = 'the only one is {"scenario": SecretScenario(...)}'
-            raise ConfigError("wrong option of reset", got=repr(options), fix=fix)
+        scenario = reset_option(options, "scenario", SecretScenario)
         self._game, self._ended = self.task.draw(self.np_random, scenario), False
         self._let_partner_act()
         self._show()

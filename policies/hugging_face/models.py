@@ -450,11 +450,11 @@ def read_pretrained(
             fix="save the whole model there with save_pretrained",
         )
     if isinstance(head := model.get_output_embeddings(), nn.Linear):
-        head.register_forward_pre_hook(_contiguous)
+        head.register_forward_pre_hook(contiguous_inputs)
     return tokenizer, model
 
 
-def _contiguous(_layer: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+def contiguous_inputs(_layer: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     """Give the head the last positions as one block: for a view of them torch 2.13 copies its weight once for each row."""
     return inputs[0].contiguous(), *inputs[1:]
 

@@ -160,14 +160,6 @@ class EncoderFit(FittingLoop[EncoderLearner, EncoderFitConfig, MatcherFitness, M
         if self.config.keep == "best":
             super().take_back(at_end=at_end)
 
-    @property
-    def falling_epochs(self) -> int:
-        """0: the rate stays."""
-        return 0
-
-    def fall(self, epochs: int) -> float:
-        raise AssertionError("there is no epoch at a falling rate")
-
 
 def bi_encoder_loss(ranker: Any, groups: Sequence[CandidateGroup], config: EncoderFitConfig) -> Tensor:
     """Return the contrastive loss of each right reply of some groups among all replies of the batch (P,)."""

@@ -50,6 +50,9 @@ LEARNED = {
     "dialogues_per_s": Metric("dialogues/s", HIGHER, "played and learned from", "number"),
 }
 
+_SAVE_EVERY = 5
+"""Updates between saved training states."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class TrainChatRlConfig(Configuration):
@@ -78,8 +81,6 @@ class TrainChatRlConfig(Configuration):
     """Address of a Ray cluster; a local one when empty."""
     threads: PositiveInt = 1
     """CPU threads that learning, and dialogues played in this process, compute with."""
-    save_every: PositiveInt = 5
-    """Updates between saved training states."""
     rules: SecretRules = field(default_factory=SecretRules)
     """Limits of a dialogue."""
     lora: LoraSettings = field(default_factory=LoraSettings)
@@ -150,7 +151,7 @@ class TrainChatRl(Job[TrainChatRlConfig, PreparedChatRl, Summary]):
     presets = {"rloo": rloo, "quick": quick}
     legend = LEARNED
     files = (CHECKPOINT, SUMMARY)
-    resume_safe = ("env_runners", "address", "save_every")
+    resume_safe = ("env_runners", "address")
     steps = Steps(UPDATE, "updates", lambda config: config["reinforce"]["updates"])
 
     def prepare(self, config: TrainChatRlConfig, path: Path, reporter: Reporter) -> PreparedChatRl:
@@ -221,7 +222,7 @@ class TrainChatRl(Job[TrainChatRlConfig, PreparedChatRl, Summary]):
 
             with built(settings) as algorithm:
                 reporter.stage("learning", rule.updates, "updates")
-                make_updates(algorithm, run, rule.updates, config.save_every, reporter, note)
+                make_updates(algorithm, run, rule.updates, _SAVE_EVERY, reporter, note)
                 algorithm.write(run.path / CHECKPOINT)
         steps = [step for number, step in sorted(history.items()) if number <= rule.updates]
         tail = steps[-max(1, len(steps) // 10) :]

@@ -48,7 +48,7 @@ from parley.engine.core.verbs.composite import Stage, run_stages
 from parley.engine.core.verbs.job import Reporter
 from parley.engine.core.verbs.sharded import session
 from parley.engine.secret.verbs.evaluate import EVALUATE_SECRET, SecretConfig
-from parley.envs.core.config import NonNegativeInt, NumItems, PositiveInt, Share, check
+from parley.envs.core.config import NonNegativeInt, NumItems, PositiveInt, check
 from parley.envs.core.errors import CheckpointError
 from parley.envs.core.seeds import derive_seed
 from parley.envs.core.storage.copies import fetched_model
@@ -75,8 +75,6 @@ class HardenChatConfig(CampaignConfig):
     """Run of parley train chat that every attacker begins with; one is trained first when empty."""
     scripted: str = "ask,spell,parts"
     """Scripted attackers that defenders learn from, too, between commas; the others measure them alone. Empty for none."""
-    scripted_share: Share = 0.5
-    """Their share of a defender's dialogues with an attacker."""
     dialogues: NumItems = 400
     """Scripted dialogues of the supervised fit of a seat."""
     scenarios: NumItems = 100
@@ -103,6 +101,9 @@ class HardenChatConfig(CampaignConfig):
     """The learning rule of a defender in a round."""
     chat: ChatSeat = field(default_factory=lambda: ChatSeat(batch_size=32))
     """Settings of chat models."""
+
+    scripted_share: ClassVar[float] = 0.5
+    """Share of the scripted ones in a defender's dialogues with an attacker."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

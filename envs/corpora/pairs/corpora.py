@@ -236,19 +236,16 @@ def is_path(name: str) -> bool:
     return "/" in name or path.suffix.lower() in KINDS or ("." in name and path.is_file())
 
 
-pair_corpora.register("helpdesk", "scripted help-desk dialogues, generated")(
-    GeneratedPairs(
+for _about, _corpus in {
+    "scripted help-desk dialogues, generated": GeneratedPairs(
         name="helpdesk",
         summary="dialogues of users and agents of a help desk, generated on this machine",
         licence="Apache-2.0, as Parley itself",
         vocabulary=1_000,
         generator=helpdesk_pairs,
         sources=(Path(tokens.__file__), *sorted(Path(helpdesk.__path__[0]).glob("*.py"))),
-    )
-)
-
-pair_corpora.register("ubuntu_irc", "replies in #ubuntu, Kummerfeld et al. 2019")(
-    FilePairs(
+    ),
+    "replies in #ubuntu, Kummerfeld et al. 2019": FilePairs(
         name="ubuntu_irc",
         summary="173 logs of #ubuntu with annotated reply links (Kummerfeld et al. 2019), and replies to a named nick",
         licence="CC BY 4.0",
@@ -256,11 +253,8 @@ pair_corpora.register("ubuntu_irc", "replies in #ubuntu, Kummerfeld et al. 2019"
         vocabulary=30_000,
         wanted=tuple((f"{folder}/*{suffix}",) for folder in FOLDERS.values() for suffix in (LOG, LINKS)),
         reader=read_ubuntu,
-    )
-)
-
-pair_corpora.register("ubuntu_dialogues", "conversations in #ubuntu, Kummerfeld et al. 2019")(
-    FilePairs(
+    ),
+    "conversations in #ubuntu, Kummerfeld et al. 2019": FilePairs(
         name="ubuntu_dialogues",
         summary="conversations of the logs of ubuntu_irc, turn by turn (Kummerfeld et al. 2019)",
         licence="CC BY 4.0",
@@ -269,11 +263,8 @@ pair_corpora.register("ubuntu_dialogues", "conversations in #ubuntu, Kummerfeld 
         wanted=tuple((f"{folder}/*{suffix}",) for folder in FOLDERS.values() for suffix in (LOG, LINKS)),
         reader=read_conversations,
         shares="ubuntu_irc",
-    )
-)
-
-pair_corpora.register("switchboard", "turns of telephone calls, Jurafsky et al. 1997")(
-    FilePairs(
+    ),
+    "turns of telephone calls, Jurafsky et al. 1997": FilePairs(
         name="switchboard",
         summary="1,155 telephone calls, turn by turn (Switchboard with dialogue acts, Jurafsky et al. 1997)",
         licence="not stated for the text; the underlying calls are LDC97S62",
@@ -281,11 +272,8 @@ pair_corpora.register("switchboard", "turns of telephone calls, Jurafsky et al. 
         vocabulary=10_000,
         wanted=(("train/*.txt",), ("val/*.txt",), ("test/*.txt",)),
         reader=read_switchboard,
-    )
-)
-
-pair_corpora.register("opensubtitles", "neighbouring lines of films, Lison & Tiedemann 2016")(
-    FilePairs(
+    ),
+    "neighbouring lines of films, Lison & Tiedemann 2016": FilePairs(
         name="opensubtitles",
         summary="neighbouring lines of films, one file a film or all in one (OpenSubtitles in OPUS, Lison & Tiedemann 2016)",
         licence="as OPUS states for the release you take",
@@ -293,11 +281,8 @@ pair_corpora.register("opensubtitles", "neighbouring lines of films, Lison & Tie
         vocabulary=30_000,
         wanted=(tuple(f"**/*{suffix}" for suffix in SUFFIXES),),
         reader=read_opus,
-    )
-)
-
-pair_corpora.register("opensubtitles_sample", "256 pairs of film lines a split, Li et al. 2017")(
-    FilePairs(
+    ),
+    "256 pairs of film lines a split, Li et al. 2017": FilePairs(
         name="opensubtitles_sample",
         summary="256 pairs of film lines a split, coded in word numbers (Li et al. 2017)",
         licence="MIT (the repository's)",
@@ -305,11 +290,8 @@ pair_corpora.register("opensubtitles_sample", "256 pairs of film lines a split, 
         vocabulary=25_000,
         wanted=((DICTIONARY,), *((name,) for name in SAMPLES.values())),
         reader=read_sample,
-    )
-)
-
-pair_corpora.register("cornell", "lines of films and replies, Danescu-Niculescu-Mizil & Lee 2011")(
-    FilePairs(
+    ),
+    "lines of films and replies, Danescu-Niculescu-Mizil & Lee 2011": FilePairs(
         name="cornell",
         summary="30,000 pairs of film lines in two parallel files (Cornell, Danescu-Niculescu-Mizil & Lee 2011)",
         licence="none stated; the corpus is given for research",
@@ -318,11 +300,8 @@ pair_corpora.register("cornell", "lines of films and replies, Danescu-Niculescu-
         wanted=((SOURCES,), (REPLIES,)),
         reader=read_cornell,
         shares="cornell_test",
-    )
-)
-
-pair_corpora.register("dailydialog", "contexts with five replies each, Sai et al. 2020")(
-    FilePairs(
+    ),
+    "contexts with five replies each, Sai et al. 2020": FilePairs(
         name="dailydialog",
         summary="everyday dialogues with five replies that people wrote to each context (DailyDialog++, Sai et al. 2020)",
         licence="none stated",
@@ -331,9 +310,9 @@ pair_corpora.register("dailydialog", "contexts with five replies each, Sai et al
         wanted=tuple((name,) for name in FILES.values()),
         reader=read_dailydialog_pairs,
         shares="dailydialog_pp",
-    )
-)
-
+    ),
+}.items():
+    pair_corpora.register(_corpus.name, _about)(_corpus)
 pair_corpora.register("kdconv", "Chinese conversations, Zhou et al. 2020", "parley.envs.corpora.pairs.recorded:KDCONV")
 pair_corpora.register(
     "ptb_characters", "words spelled out, He & Glass 2018", "parley.envs.corpora.pairs.vocabulary:PTB_CHARACTERS"

@@ -212,13 +212,13 @@ class FittingLoop(ABC, Generic[ModelT, RecipeT, FiguresT, EpochT]):
         """Return the results of an epoch; `loss` is the mean over its targets, in nats."""
 
     @property
-    @abstractmethod
     def falling_epochs(self) -> int:
         """Largest number of epochs at a falling rate."""
+        return 0
 
-    @abstractmethod
     def fall(self, epochs: int) -> float:
         """Return the rate of the next epoch after so many at a falling one, and set it in the optimiser or a new one."""
+        raise AssertionError("there is no epoch at a falling rate")
 
     def begin_epoch(self, number: int) -> None:  # most have nothing to prepare
         """Prepare an epoch, counted from 0, of which `batches_done` are made already."""

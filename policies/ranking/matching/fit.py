@@ -294,14 +294,6 @@ class MatcherFit(FittingLoop[Matcher, MatcherFitConfig, MatcherFitness, MatcherE
         if self.config.keep == "best":
             super().take_back(at_end=at_end)
 
-    @property
-    def falling_epochs(self) -> int:
-        """0: the rate falls by steps."""
-        return 0
-
-    def fall(self, epochs: int) -> float:
-        raise AssertionError("there is no epoch at a falling rate")
-
     def _set_rate(self, steps: int) -> None:
         config = self.config
         self._rate = config.learning_rate * config.decay ** (steps // config.decay_steps if config.decay_steps else 0)

@@ -211,17 +211,17 @@ def test_an_adapter_of_another_base_is_refused(base: str, campaign: Path, tmp_pa
 
 
 def asked(base: str) -> TrainChatRlConfig:
-    rule = replace(RULE, updates=4)
-    return TrainChatRlConfig(base=base, reinforce=rule, rules=RULES, chat=SEAT, examples=4, save_every=2)
+    rule = replace(RULE, updates=7)
+    return TrainChatRlConfig(base=base, reinforce=rule, rules=RULES, chat=SEAT, examples=4)
 
 
 def die_in_an_update(base: str, path: str, moment: str) -> None:
-    """Trains, and is killed in the fourth update, when one is not saved yet; a process of its own."""
+    """Trains, and is killed in the seventh update, when one is not saved yet; a process of its own."""
     owner, name = {"playing": (ChatRunner, "_played"), "learning": (ChatReinforce, "_learn")}[moment]
     undisturbed = getattr(owner, name)
 
     def dies(*arguments: Any) -> Any:
-        if sum(event["kind"] == UPDATE for event in read_events(Path(path) / "events.jsonl")) == 3:
+        if sum(event["kind"] == UPDATE for event in read_events(Path(path) / "events.jsonl")) == 6:
             os.kill(os.getpid(), signal.SIGKILL)
         return undisturbed(*arguments)
 
@@ -245,10 +245,10 @@ def test_a_driver_that_is_killed_inside_an_update_goes_on_to_the_same_adapter(
     code = f"from {__name__} import die_in_an_update; die_in_an_update(*{[base, str(path), moment]})"
     done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True)
     assert done.returncode == -signal.SIGKILL, done.stderr.decode()
-    assert [event["number"] for event in updates(path)] == [1, 2, 3]
+    assert [event["number"] for event in updates(path)] == [1, 2, 3, 4, 5, 6]
     TRAIN_CHAT_RL.run(asked(base), path, Silent())
-    # The third update was not saved, and is made again with the same figures.
-    assert [event["number"] for event in updates(path)] == [1, 2, 3, 3, 4]
+    # The sixth update was not saved, and is made again with the same figures.
+    assert [event["number"] for event in updates(path)] == [1, 2, 3, 4, 5, 6, 6, 7]
     assert figures(updates(path)) == figures(updates(undisturbed))
     weights = [run / "checkpoint" / "adapter_model.safetensors" for run in (path, undisturbed)]
     assert weights[0].read_bytes() == weights[1].read_bytes()
