@@ -15,8 +15,8 @@ import inspect
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary
+from typing import Any, ClassVar, NamedTuple
+from weakref import WeakKeyDictionary, WeakSet
 
 import numpy as np
 import torch
@@ -238,29 +238,51 @@ def padded_left(prompts: Sequence[Sequence[int]], known: Sequence[int], pad: int
     return PaddedTexts(ids, mask, num_new)
 
 
+class Reading:
+    """Keys and values of a text.
+
+    Args:
+        layers: keys and values (H, P, D) of each layer.
+        used: readings of the model that had begun when it was last used.
+    """
+
+    def __init__(self, layers: list[tuple[Tensor, Tensor]], used: int) -> None:
+        self.layers, self.used = layers, used
+        self.num_bytes = sum(side.nbytes for sides in layers for side in sides)
+
+
 class KeptReadings:
     """Keys and values of texts that a model has read, so that a longer text is read from where it goes on.
 
     The messages of a conversation are so read once, and not again at every turn; what several conversations begin with, such as
-    a system's text, is read once for them. Only caches of plain attention are kept,
-    the newest first, and none of them once a weight has changed.
+    a system's text, is read once for them. Only caches of plain attention are kept, and none of them once a weight has changed.
+    All readers of a model, such as adapters on one base, have room together. Where it is full, what was not used lately goes;
+    if there is nothing of the kind, what is new is not kept, for the next turn needs the old.
 
     Args:
         model: its layers.
-        most_bytes: of all keys and values.
+        most_bytes: of all keys and values of the model's readers.
     """
+
+    _readers: WeakKeyDictionary[Any, WeakSet[KeptReadings]] = WeakKeyDictionary()
+    _begun = 0
+    """Readings that all readers have begun."""
+    _lately: ClassVar[int] = 32
+    """Readings within which a text was used lately: more than a game of a dozen players begins in a turn."""
 
     def __init__(self, model: Any, most_bytes: int = 2**30) -> None:
         self._model, self._most_bytes = model, most_bytes
-        self._kept: dict[tuple[int, ...], list[tuple[Tensor, Tensor]]] = {}
+        self._kept: dict[tuple[int, ...], Reading] = {}
         self._ids: dict[tuple[int, ...], np.ndarray] = {}
         self._version = self._weights_version()
+        self._readers.setdefault(model, WeakSet()).add(self)
 
     def begin(self, prompts: Sequence[Sequence[int]]) -> tuple[Any, list[int]]:
         """Return a cache of what is known of some prompts, padded at the left, and the number of tokens known of each.
 
         Beginnings of some length that several prompts share are read first. At least one token of each is left to read.
         """
+        KeptReadings._begun += 1
         version = self._weights_version()
         if version != self._version:
             self._kept, self._ids, self._version = {}, {}, version
@@ -275,10 +297,10 @@ class KeptReadings:
         from transformers import DynamicCache
 
         cache = DynamicCache()
-        for number in range(len(next(iter(self._kept.values())))):
+        for number in range(len(next(iter(self._kept.values())).layers)):
             sides = []
             for side in (0, 1):
-                parts = [self._kept[key][number][side][:, :known] if known else None for key, known in matches]
+                parts = [self._kept[key].layers[number][side][:, :known] if known else None for key, known in matches]
                 like = next(part for part in parts if part is not None)
                 filled_BHPD = like.new_zeros((len(parts), like.shape[0], longest, like.shape[2]))
                 for row, part in enumerate(parts):
@@ -321,21 +343,27 @@ class KeptReadings:
             for known, num in common.items():
                 if num == len(known):
                     del self._kept[known], self._ids[known]
-            self._kept[key] = [(layer.keys[row][:, places], layer.values[row][:, places]) for layer in layers]
-            self._ids[key] = ids
-        while (
-            len(self._kept) > 1
-            and sum(side.nbytes for text in self._kept.values() for sides in text for side in sides) > self._most_bytes
-        ):
-            oldest = next(iter(self._kept))
-            del self._kept[oldest], self._ids[oldest]
+            parts = [(layer.keys[row][:, places], layer.values[row][:, places]) for layer in layers]
+            self._kept[key], self._ids[key] = Reading(parts, self._begun), ids
+            self._make_room(key)
+
+    def _make_room(self, newest: tuple[int, ...]) -> None:
+        texts = [(reader, key, reading) for reader in self._readers[self._model] for key, reading in reader._kept.items()]
+        texts.sort(key=lambda text: text[2].used)
+        excess = sum(reading.num_bytes for _, _, reading in texts) - self._most_bytes
+        while excess > 0 and len(texts) > 1:
+            reader, key, reading = texts.pop(0)
+            if reading.used > self._begun - self._lately:
+                del self._kept[newest], self._ids[newest]
+                break
+            del reader._kept[key], reader._ids[key]
+            excess -= reading.num_bytes
 
     def _longest(self, row: np.ndarray) -> tuple[tuple[int, ...], int]:
         known = [(_num_common(ids, row), key) for key, ids in self._ids.items()]
         num, key = max(known, key=lambda pair: pair[0], default=(0, ()))
         if num:
-            # Used again, so it is among the newest.
-            self._kept[key] = self._kept.pop(key)
+            self._kept[key].used = self._begun
         return key, num
 
     def _weights_version(self) -> int:

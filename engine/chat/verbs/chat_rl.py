@@ -12,7 +12,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from parley.engine.chat.rl.settings import ChatReinforceConfig
 from parley.engine.core.runs.documents import SUMMARY
@@ -57,6 +57,8 @@ _SAVE_EVERY = 5
 @dataclass(frozen=True, kw_only=True)
 class TrainChatRlConfig(Configuration):
     """The learner, its opponents, and the learning rule."""
+
+    constants: ClassVar[Mapping[str, Any]] = {"save_every": 5}
 
     base: str = ""
     """Causal model that stays as it is: hf:FOLDER or gguf:FILE, with a chat template; that of the start when empty."""

@@ -70,7 +70,8 @@ def test_a_run_of_an_earlier_version_goes_on_only_as_it_was(
         flag: bool = True
         section: EarlierSection = field(default_factory=EarlierSection)
 
-    RunFolder.open(tmp_path / "run", Earlier(section=EarlierSection(height=height)), job="made-up").close()
+    with RunFolder.open(tmp_path / "run", Earlier(section=EarlierSection(height=height)), job="made-up") as begun:
+        begun.event("update", number=1)
     now = Now(meta=meta)
     if error is None:
         with RunFolder.open(tmp_path / "run", now, job="made-up") as run:

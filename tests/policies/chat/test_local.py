@@ -412,17 +412,31 @@ def test_a_text_that_several_chats_repeat_is_read_once() -> None:
     assert [answer.text for answer in answers] == expected
 
 
-def test_readings_are_forgotten_when_weights_change_and_kept_within_their_room() -> None:
+def read(readings: KeptReadings, model: Any, text: str) -> None:
+    tokens = torch.tensor([ids(text)])
+    readings.keep({0: ids(text)}, model(input_ids=tokens, use_cache=True).past_key_values, torch.ones_like(tokens))
+
+
+def test_readings_are_forgotten_when_weights_change() -> None:
     model, _ = tiny_chat(positions=64)
-    readings = KeptReadings(model, most_bytes=1)
-    for text in ("hello there you fool", "oh well how are you"):
-        tokens = torch.tensor([ids(text)])
-        readings.keep({0: ids(text)}, model(input_ids=tokens, use_cache=True).past_key_values, torch.ones_like(tokens))
-    assert readings.begin([ids("hello there you fool")])[1] == [0], "the oldest is dropped"
+    readings = KeptReadings(model)
+    read(readings, model, "oh well how are you")
     assert readings.begin([ids("oh well how you"), ids("hello")])[1] == [3, 0]
     with torch.no_grad():
         next(model.parameters()).add_(0.1)
     assert readings.begin([ids("oh well how you")])[1] == [0]
+
+
+def test_readers_of_a_model_have_room_together_and_what_was_not_used_lately_goes() -> None:
+    model, _ = tiny_chat(positions=64)
+    first, second = (KeptReadings(model, most_bytes=1) for _ in range(2))
+    read(first, model, "hello there you fool")
+    read(second, model, "oh well how are you")
+    assert (first.begin([ids("hello there you fool")])[1], second._kept) == ([3], {}), "what the next turn needs stays"
+    for _ in range(KeptReadings._lately):
+        second.begin([ids("what")])
+    read(second, model, "oh well how are you")
+    assert (first.begin([ids("hello there you fool")])[1], len(second._kept)) == ([0], 1)
 
 
 def test_a_longer_reading_takes_the_place_of_what_it_begins_with() -> None:
