@@ -238,7 +238,7 @@ def padded_left(prompts: Sequence[Sequence[int]], known: Sequence[int], pad: int
     return PaddedTexts(ids, mask, num_new)
 
 
-class Reading:
+class KeptText:
     """Keys and values of a text.
 
     Args:
@@ -272,7 +272,7 @@ class KeptReadings:
 
     def __init__(self, model: Any, most_bytes: int = 2**30) -> None:
         self._model, self._most_bytes = model, most_bytes
-        self._kept: dict[tuple[int, ...], Reading] = {}
+        self._kept: dict[tuple[int, ...], KeptText] = {}
         self._ids: dict[tuple[int, ...], np.ndarray] = {}
         self._version = self._weights_version()
         self._readers.setdefault(model, WeakSet()).add(self)
@@ -344,7 +344,7 @@ class KeptReadings:
                 if num == len(known):
                     del self._kept[known], self._ids[known]
             parts = [(layer.keys[row][:, places], layer.values[row][:, places]) for layer in layers]
-            self._kept[key], self._ids[key] = Reading(parts, self._begun), ids
+            self._kept[key], self._ids[key] = KeptText(parts, self._begun), ids
             self._make_room(key)
 
     def _make_room(self, newest: tuple[int, ...]) -> None:
