@@ -376,7 +376,7 @@ class MinMaxChat(CampaignJob[HardenChatConfig]):
         return {"base": config.base, "model": config.model, "attacker": config.attacker}
 
     def session(self, config: HardenChatConfig) -> AbstractContextManager[Any]:
-        return session(max(config.env_runners, config.workers) + 1, config.address)
+        return session(max(config.env_runners, config.workers), config.address)
 
 
 MINMAX_CHAT = MinMaxChat()

@@ -406,7 +406,7 @@ class CampaignJob(Job[CampaignConfigT, CampaignConfigT, Summary]):
 
     def session(self, config: CampaignConfigT) -> AbstractContextManager[Any]:
         """Return the session of Ray in which all stages run."""
-        return session(1, "")
+        return session(0, "")
 
     def tables(self, run: RunFolder) -> dict[str, EstimateTable]:
         """Return tables of start, controls and result, of the gains of known adversaries, and of the rounds so far."""

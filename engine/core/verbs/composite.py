@@ -468,6 +468,8 @@ def fitting_runners(
     import ray
 
     needed = {"CPU": num_runners + learner["CPU"], "GPU": num_runners * gpus_per_runner + learner["GPU"]}
+    if not any(needed.values()):
+        return num_runners
     deadline = time.monotonic() + wait_s
     while True:
         total = {name: ray.cluster_resources().get(name, 0) for name in needed}

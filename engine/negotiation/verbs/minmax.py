@@ -221,8 +221,8 @@ CHOSEN = "chosen"
 
 def _session_cpus(config: MinMaxConfig) -> int:
     """Return the CPUs of a session on this machine: as many for each training, and as many again for the control."""
-    alone = config.num_learning_cpus
-    return max(alone, config.workers, config.trainers * alone) + config.control * alone
+    alone, beside = config.num_learning_cpus, max(1, config.num_learning_cpus)
+    return max(alone, config.workers, config.trainers * beside) + (config.control and config.trainers > 0) * beside
 
 
 def _outcome(

@@ -9,7 +9,6 @@ cannot work is refused before anything is loaded. Lines of one method may differ
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -238,7 +237,7 @@ class SearchMethods(Composite[MethodsConfig, MethodsConfig, MethodsConfig]):
 
     def work(self, run: RunFolder, prepared: MethodsConfig, reporter: Reporter) -> MethodsConfig:
         """Do the rest of the searches, in one session."""
-        with session(prepared.workers, prepared.address) if prepared.workers else nullcontext():
+        with session(prepared.workers, prepared.address):
             run_stages(self.stages(prepared, run.path), run.path, reporter)
         return prepared
 

@@ -17,7 +17,7 @@ has set (`constants`).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -350,7 +350,7 @@ class MinMaxTriggers(CampaignJob[HardenTriggersConfig]):
         return config
 
     def session(self, config: HardenTriggersConfig) -> AbstractContextManager[Any]:
-        return session(config.workers, config.address) if config.workers else nullcontext()
+        return session(config.workers, config.address)
 
     def heading(self, config: HardenTriggersConfig) -> str:
         return f"{config.model} hardened against triggers"

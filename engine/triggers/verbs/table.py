@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -213,7 +212,7 @@ class SearchTable(Composite[SearchTableConfig, SearchTableConfig, SearchTableCon
 
     def work(self, run: RunFolder, prepared: SearchTableConfig, reporter: Reporter) -> SearchTableConfig:
         """Do the rest of the searches, in one session."""
-        with session(prepared.workers, prepared.address) if prepared.workers else nullcontext():
+        with session(prepared.workers, prepared.address):
             run_stages(self.stages(prepared, run.path), run.path, reporter)
         return prepared
 
