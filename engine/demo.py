@@ -15,9 +15,10 @@ The stages:
     replies pass for a person's.
   * MutualFriends: two scripted bots look for their common friend, with clean names and with misheard ones.
 
-Ray actors run the stages of the replying models ahead, and the matches while the target is hardened; this process then finds
-them finished. The sizes are below those of the presets, so that all of it takes some minutes of two cores. The last screen is
-one table; `--all` shows every figure.
+One Ray actor runs the stages of the replying models ahead, then the matches while the target is hardened; another one trains
+the control. This process then finds them finished. There are no more actors: each starts for seconds, and two cores are busy
+with these. The sizes are below those of the presets, so that all of it takes minutes of two cores. The last screen is one
+table; `--all` shows every figure.
 """
 
 from __future__ import annotations
@@ -66,9 +67,12 @@ from parley.envs.core.config import Configuration, NonNegativeInt, NumItems, Num
 from parley.envs.core.storage.uris import display_path
 
 GAIN = "advantage_gain"
-EPOCHS = {"model": 14, "lm": 8}
-"""Epochs of the replying model and of the one that judges inputs; their last ones change little. A target of five agrees in
-0.39 of its dialogues, and is not worth an attack."""
+TARGET_FIT: dict[str, Any] = {"max_epochs": 7, "learning_rate": 6e-3}
+"""The preset has 8 epochs at 4e-3. A target of five of those agrees in 0.38 of its dialogues, and is not worth an attack."""
+EPOCHS = {"model": 10, "lm": 6}
+"""Epochs of the replying model and of the one that judges inputs; their last ones change little."""
+SIDE_BY_SIDE = 125
+"""Dialogues of a match that are played side by side: a match takes seconds, so little is lost if it is killed."""
 BUDGET = 2_560
 """Dialogues of the training of every adversary: its gain has stopped rising by then. The target learns from twice as many."""
 LEAST_AGREEMENT = 0.5
@@ -242,7 +246,7 @@ STAGES = (
 BESIDE = STAGES[STAGES.index("model") :]
 """Stages that need none before them, and run beside them."""
 BESIDE_HARDENING = STAGES[STAGES.index("selfplay") : STAGES.index("model")]
-"""Stages that need the same as hardening, and run beside it."""
+"""Stages that need the same as hardening, and run beside it when the others are done."""
 
 _NOTE_SECONDS = (
     "Seconds on the wall, from where the stage's run begins, what it reads found, to its summary. Stages that are done side by "
@@ -312,16 +316,19 @@ class Demo(Composite[DemoConfig, DemoConfig, DemoConfig]):
         """Return the stages of all systems."""
         target, adversary = display_path(path / "target"), display_path(path / "adversary")
         whole = minmax.demo()
-        fitted = replace(negotiator.demo(), seed=config.seed)
+        fitted = negotiator.demo()
+        fitted = replace(fitted, fit=replace(fitted.fit, **TARGET_FIT), seed=config.seed)
         rule = replace(reinforce.demo().reinforce, dialogues=BUDGET)
         trained = replace(reinforce.demo(), target=target, corpus=fitted.corpus, reinforce=rule, seed=config.seed)
         hardening = replace(
             whole,
             target=target,
             adversary=adversary,
+            # With one round and a given adversary a mixture would train one more against the same target.
+            adversaries="continued",
             rounds=1,
             num_adversaries=1,
-            num_final_adversaries=2,
+            num_final_adversaries=1,
             budget=trained.reinforce.dialogues,
             dialogues=min(config.dialogues, 300),
             choosing=min(config.dialogues, 100),
@@ -329,7 +336,8 @@ class Demo(Composite[DemoConfig, DemoConfig, DemoConfig]):
             corpus=fitted.corpus,
             seed=config.seed,
             workers=config.workers,
-            trainers=2 * config.side_by_side,
+            shard_size=SIDE_BY_SIDE,
+            trainers=int(config.side_by_side),
             attack=trained.reinforce,
         )
         model, lm = (
@@ -342,6 +350,7 @@ class Demo(Composite[DemoConfig, DemoConfig, DemoConfig]):
             "limit": config.triggers,
         }
         searching = replace(search.demo(), **searched, seed=config.seed, workers=config.workers)
+        searching = replace(searching, search=replace(searching.search, restarts=1))
         strategies = f"{SWAP},{ANTONYM}"
         against = replace(
             adversarial.demo(),
@@ -362,7 +371,7 @@ class Demo(Composite[DemoConfig, DemoConfig, DemoConfig]):
         ranked["model"] = f"{TERMS},{display_path(path / MATCHER)}"
         attacked = min(config.contexts or ATTACKS, ATTACKS)
         matched: dict[str, Any] = {"dialogues": config.dialogues, "workers": config.workers, "seed": config.seed}
-        matched["judge"] = target
+        matched |= {"judge": target, "shard_size": SIDE_BY_SIDE}
         return {
             "target": (negotiator.TRAIN_NEGOTIATOR, fitted),
             "adversary": (reinforce.TRAIN_ADVERSARY, trained),
@@ -371,7 +380,7 @@ class Demo(Composite[DemoConfig, DemoConfig, DemoConfig]):
             "attack": (ATTACK_RL, AttackConfig(speaker=adversary, target=target, **matched)),
             "reactive": (
                 ATTACK_REACTIVE,
-                FixedTurnConfig(speaker=target, target=target, **{**matched, "dialogues": config.searches}),
+                FixedTurnConfig(speaker=target, target=target, **matched | {"dialogues": config.searches, "shard_size": None}),
             ),
             "model": (seq2seq.TRAIN_SEQ2SEQ, model),
             "lm": (seq2seq.TRAIN_LM, lm),
@@ -409,16 +418,13 @@ class Demo(Composite[DemoConfig, DemoConfig, DemoConfig]):
     def work(self, run: RunFolder, prepared: DemoConfig, reporter: Reporter) -> DemoConfig:
         """Run the rest of the stages."""
         planned = self.stages(prepared, run.path)
-        # CPUs for models and matches, the control and two trainers; actors of a match come and go on either side.
-        num_cpus = 5 + 2 * prepared.workers
+        # CPUs for models and matches, and for the control; actors of a match come and go on either side.
+        num_cpus = 3 + 2 * prepared.workers
         most, needs = int(prepared.side_by_side), dict.fromkeys(BESIDE_HARDENING, ("adversary",))
-        models, matches = (
-            BackgroundStages({name: planned[name] for name in names}, run.path, most, needs=needs, num_cpus=num_cpus)
-            for names in (BESIDE, BESIDE_HARDENING)
-        )
+        beside = {name: planned[name] for name in (*BESIDE, *BESIDE_HARDENING)}
         # More threads than cores would slow down all of them.
-        with threads(1), models, matches:
-            run_stages(planned, run.path, reporter, background=(models, matches))
+        with threads(1), BackgroundStages(beside, run.path, most, needs=needs, num_cpus=num_cpus) as background:
+            run_stages(planned, run.path, reporter, background=(background,))
         return prepared
 
     def measure(self, run: RunFolder, config: DemoConfig) -> Summary:

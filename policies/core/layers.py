@@ -223,7 +223,7 @@ ROWS = 128
 """Number of rows for which a weight is laid out."""
 FEW_OPERATIONS = 12_000_000 if has_narrow_vectors() else 800_000
 """Multiplications below which MKL forms a product: oneDNN is up to twice as fast but starts some 15 microseconds later."""
-NEW_OPERATIONS = 50_000_000
+NEW_OPERATIONS = math.inf if has_narrow_vectors() else 50_000_000
 """Multiplications above which oneDNN forms a product of a new size: making a kernel takes up to half a millisecond."""
 MOST_SIZES = 64
 """Number of rows up to which each number has a kernel of its own."""
