@@ -423,7 +423,7 @@ class Demo(Composite[DemoConfig, DemoConfig, DemoConfig]):
         most, needs = int(prepared.side_by_side), dict.fromkeys(BESIDE_HARDENING, ("adversary",))
         beside = {name: planned[name] for name in (*BESIDE, *BESIDE_HARDENING)}
         # More threads than cores would slow down all of them.
-        with threads(1), BackgroundStages(beside, run.path, most, needs=needs, num_cpus=num_cpus) as background:
+        with threads(1), BackgroundStages(beside, run.path, most, needs=needs, num_cpus=num_cpus, ahead=True) as background:
             run_stages(planned, run.path, reporter, background=(background,))
         return prepared
 

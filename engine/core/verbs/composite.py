@@ -241,6 +241,7 @@ class BackgroundStages:
         num_cpus: logical CPUs of the Ray session if there is none yet; at least those of this machine.
         address: address of a Ray cluster.
         least: the number of those actors that must fit, or there are none.
+        ahead: begin the Ray session in a thread, while this process works. If it cannot start, this process runs all.
         spare: resources to leave for the work of this process.
         after: called with the name of each stage that an actor has finished, never twice at a time.
 
@@ -262,11 +263,12 @@ class BackgroundStages:
         num_cpus: int = 0,
         address: str = "",
         least: int = 1,
+        ahead: bool = False,
         spare: Share = NOTHING,
         after: Callable[[str], None] = lambda name: None,
     ) -> None:
         self._planned, self._path, self._needs, self._after = _plan_of(planned), path, needs, after
-        self._address, self._least, self._spare = address, least, spare
+        self._address, self._least, self._ahead, self._spare = address, least, ahead, spare
         stages = self._planned()
         self.names = [name for name in stages if not self._is_done(name)]
         self._whole = [name for name in self.names if name not in pooled]
@@ -293,7 +295,11 @@ class BackgroundStages:
 
     def __enter__(self) -> BackgroundStages:
         if self.num_asked >= self._least or self._size is not None:
-            self._start(self._session.enter_context(connect(self._address or None, num_cpus=self._num_cpus)))
+            groups = None if self._ahead else self._reserve()
+            if groups is None or self._open:
+                # A daemon: an interrupted process must not wait for the stages.
+                self._thread = Thread(target=self._work, args=(groups,), daemon=True)
+                self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -302,7 +308,9 @@ class BackgroundStages:
             self._thread.join(_CLOSING_S)
         self._session.close()
 
-    def _start(self, ray_session: RaySession) -> None:
+    def _reserve(self) -> list[Any]:
+        """Begin the session and reserve the actors' places in it."""
+        ray_session = self._session.enter_context(connect(self._address or None, num_cpus=self._num_cpus))
         machine, stages = driver_of_several(), self._planned()
         if self.num_asked >= self._least:
             self._share = share_of([stages[name][1] for name in self._whole], machine)
@@ -312,11 +320,8 @@ class BackgroundStages:
         groups = reserve(self._share, self.num_at_once)
         self._placing = {group.ready(): group for group in groups}
         self._open = [name for name in self.names if name not in self._whole or groups]
-        if self._open:
-            self._patience_s, self._up_at = ray_session.start_timeout_s, time.monotonic()
-            # A daemon: an interrupted process must not wait for the stages.
-            self._thread = Thread(target=self._work, args=(groups,), daemon=True)
-            self._thread.start()
+        self._patience_s, self._up_at = ray_session.start_timeout_s, time.monotonic()
+        return groups
 
     def wait(self, reporter: Reporter, title: str = "") -> None:
         """Wait until all stages have been tried.
@@ -335,7 +340,12 @@ class BackgroundStages:
     def _is_done(self, name: str) -> bool:
         return (self._path / name / SUMMARY).exists()
 
-    def _work(self, groups: Sequence[Any]) -> None:
+    def _work(self, groups: list[Any] | None) -> None:
+        try:
+            groups = self._reserve() if groups is None else groups
+        except ClusterError as error:
+            logger.warning("%s; all stages are run by this process", error.what)
+            return
         try:
             if self._size is not None:
                 gpus = self._size.gpus_per_worker
