@@ -22,7 +22,7 @@ import signal
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -133,6 +133,31 @@ def connect(address: str | None = None, *, num_cpus: int | None = None, timeout_
 
 
 _beginning = threading.Lock()
+
+
+@contextmanager
+def begun_ahead(num_cpus: int, address: str) -> Iterator[None]:
+    """Begin the session of a `with` block in a thread; a `connect` in the block waits for it, and meets its errors itself.
+
+    Args:
+        num_cpus: as for `connect`; 0 begins none.
+        address: as for `connect`.
+    """
+    if not num_cpus:
+        yield
+        return
+    with ExitStack() as ending:
+
+        def begin() -> None:
+            with suppress(Exception):
+                ending.enter_context(connect(address or None, num_cpus=None if address else num_cpus))
+
+        thread = threading.Thread(target=begin, name="session", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            thread.join()
 
 
 def _begun(address: str | None, num_cpus: int | None, timeout_s: float) -> RaySession:

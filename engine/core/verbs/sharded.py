@@ -72,6 +72,11 @@ class ShardedConfig(Configuration):
             raise ConfigError("a cluster is named and no work would go there", where="--address", got=self.address, fix=fix)
 
     @property
+    def session_cpus(self) -> int:
+        """CPUs of the Ray session of the work; 0 for none."""
+        return max(self.workers, os.cpu_count() or 1) if self.workers else 0
+
+    @property
     def device(self) -> str:
         """The torch device of a worker."""
         return "cuda" if self.gpus_per_worker > 0 else "cpu"
