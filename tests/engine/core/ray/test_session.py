@@ -369,3 +369,38 @@ def test_workers_import_the_code_of_this_checkout(ray_session: RaySession) -> No
     found: list[Any] = []
     run_sharded(Environment, (), shards_of(1, 1), num_workers=1, on_result=lambda shard, result: found.append(result))
     assert Path(found[0]["module"]) == ROOT / "tests" / "engine" / "core" / "ray" / "workers.py"
+
+
+@pytest.mark.ray
+def test_a_session_begun_ahead_is_that_of_the_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun = []
+
+    def slow(*_: Any) -> RaySession:
+        begun.append(threading.current_thread().name)
+        return RaySession("local")
+
+    monkeypatch.setattr("ray.is_initialized", lambda: bool(begun))
+    monkeypatch.setattr("ray.shutdown", lambda: begun.append("ended"))
+    monkeypatch.setattr(session, "_begun", slow)
+    with session.begun_ahead(2, ""):
+        while not begun:
+            pass
+        with connect() as met:
+            assert met.is_local
+        assert begun == ["session"], "it outlives the inner block"
+    assert begun == ["session", "ended"]
+    with session.begun_ahead(0, ""):
+        pass
+    assert len(begun) == 2
+
+
+@pytest.mark.ray
+def test_an_error_of_a_session_begun_ahead_is_raised_where_it_is_wanted() -> None:
+    with (
+        session.begun_ahead(2, closed_address()),
+        pytest.raises(ClusterError, match="no Ray cluster answers"),
+        connect(closed_address()),
+    ):
+        pass
+    with session.begun_ahead(2, closed_address()):
+        pass
