@@ -136,6 +136,13 @@ _beginning = threading.Lock()
 
 
 @contextmanager
+def without_actors() -> Iterator[RaySession]:
+    """Provide the session that this process has, for work that makes no actors; none is begun."""
+    with logs.quiet(_CHATTY, logging.ERROR):
+        yield _current or RaySession("local")
+
+
+@contextmanager
 def begun_ahead(num_cpus: int, address: str) -> Iterator[None]:
     """Begin the session of a `with` block in a thread; a `connect` in the block waits for it, and meets its errors itself.
 
