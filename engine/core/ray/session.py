@@ -136,35 +136,24 @@ _beginning = threading.Lock()
 
 
 @contextmanager
-def without_actors() -> Iterator[RaySession]:
-    """Provide the session that this process has, for work that makes no actors; none is begun."""
-    with logs.quiet(_CHATTY, logging.ERROR):
-        yield _current or RaySession("local")
-
-
-@contextmanager
 def begun_ahead(num_cpus: int, address: str) -> Iterator[None]:
     """Begin the session of a `with` block in a thread; a `connect` in the block waits for it, and meets its errors itself.
 
     Args:
-        num_cpus: as for `connect`; 0 begins none.
+        num_cpus: CPUs of the actors; 0 begins none, and keeps Ray's libraries quiet.
         address: as for `connect`.
     """
-    if not num_cpus:
-        yield
-        return
-    with ExitStack() as ending:
+    with logs.quiet(_CHATTY, logging.ERROR), ExitStack() as ending:
 
         def begin() -> None:
             with suppress(Exception):
-                ending.enter_context(connect(address or None, num_cpus=None if address else num_cpus))
+                ending.enter_context(connect(address or None, num_cpus=max(num_cpus, os.cpu_count() or 1)))
 
-        thread = threading.Thread(target=begin, name="session", daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            thread.join()
+        if num_cpus:
+            thread = threading.Thread(target=begin, name="session", daemon=True)
+            thread.start()
+            ending.callback(thread.join)
+        yield
 
 
 def _begun(address: str | None, num_cpus: int | None, timeout_s: float) -> RaySession:
