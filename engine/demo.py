@@ -5,20 +5,15 @@ The stages:
     best of all known adversaries measures the gain before and after. In the matches, target against itself and adversary
     against target, scenarios and seeds are the same and side 1 alone chooses, so the adversary's gain is not a gain of the
     rule. A white-box attack reads the target's networks.
-  * Trigger search: fit a sequence-to-sequence model to the help desk, and search inputs that make it say its usual replies (a
-    working search finds them) and rude sentences (which nobody taught it).
-  * Perturbation: train that model against one perturbation that should not change its replies and one that should, and measure
-    both models.
-  * Ranking: a matching model and TF-IDF choose the right one of ten replies, clean and under fixed rules; searches lift wrong
-    replies to the top.
-  * Generation: train the model against a discriminator that rewards each of its words (REGS); a judge measures how often its
-    replies pass for a person's.
+  * Trigger search: fit a model to the help desk, and search inputs that make it say its usual replies, and rude sentences.
+  * Perturbation: train that model against one perturbation that should not change its replies and one that should.
+  * Ranking: a matching model and TF-IDF choose the right one of ten replies; rules and searches lift wrong replies.
+  * Generation: train the model by a discriminator's rewards (REGS); a judge measures how often it passes for a person.
   * MutualFriends: two scripted bots look for their common friend, with clean names and with misheard ones.
 
 One Ray actor runs the stages of the replying models ahead, then the matches while the target is hardened; another one trains
-the control. This process then finds them finished. There are no more actors: each starts for seconds, and two cores are busy
-with these. The sizes are below those of the presets, so that all of it takes minutes of two cores. The last screen is one
-table; `--all` shows every figure.
+the control. More actors would take seconds each to start, and two cores are busy with these. The sizes are below those of the
+presets, so that all of it takes minutes of two cores. The last screen is one table; `--all` shows every figure.
 """
 
 from __future__ import annotations
@@ -67,13 +62,8 @@ from parley.envs.core.config import Configuration, NonNegativeInt, NumItems, Num
 from parley.envs.core.storage.uris import display_path
 
 GAIN = "advantage_gain"
-FITS: dict[str, dict[str, Any]] = {
-    "target": {"max_epochs": 7, "learning_rate": 6e-3},
-    "model": {"max_epochs": 10},
-    "lm": {"max_epochs": 6},
-}
-"""What differs from the recipes of the presets. Later epochs of the two models change little. A target of five epochs agrees in
-0.38 to 0.48 of its dialogues, and is not worth an attack; at the preset's rate it needs one more than here."""
+FITS = {"target": {"max_epochs": 7, "learning_rate": 6e-3}, "model": {"max_epochs": 10}, "lm": {"max_epochs": 6}}
+"""Changes of the presets' recipes. A target of five epochs agrees in less than half of its dialogues: not worth an attack."""
 SIDE_BY_SIDE = 125
 """Dialogues of a match that are played side by side: a match takes seconds, so little is lost if it is killed."""
 BUDGET = 2_560
@@ -120,15 +110,12 @@ SOURCES = {
     "friend_found": ("collaboration", of(COMPLETION, MODEL, NORMAL)),
     "friend_found_confused": ("collaboration", of(COMPLETION, MODEL, CONFUSING)),
 }
-"""Stage and name there of each metric. A generator of random replies is seldom told from people: so `ADVERSUC` is always shown
-with the share of random replies that the judge tells. `measure` turns changed replies to an antonym into those that stayed."""
+"""Stage and name there of each metric; `measure` turns changed replies to an antonym into those that stayed."""
 _HIGHER, _LOWER = "higher: better", "lower: better"
 _SWAPPED = "share of contexts in which words changed places and the reply changed"
 _STAYED = "share of contexts in which a word became its opposite and the reply stayed the same"
-_FIRST, _EDITED = (
-    "the reply that was given is ranked first, ties by chance",
-    f"the same under rule {RULE}, which edits wrong replies",
-)
+_FIRST = "the reply that was given is ranked first, ties by chance"
+_EDITED = f"the same under rule {RULE}, which edits wrong replies"
 _LIFTED = f"random edits of three words at most lift it with {QUERIES} queries at most"
 _TAKEN = "replies that a judge of words takes for a person's"
 _TOLD = "replies, the generator's and people's to other contexts, that a judge of words tells right"
@@ -221,20 +208,17 @@ def story(metrics: Mapping[str, Estimate], comparison: Comparison | None) -> Est
 
 logger = logging.getLogger(__name__)
 
-STAGES = (
-    *("target", "adversary", "minmax", "selfplay", "attack", "reactive"),
+BESIDE = (
     *("model", "lm", "normal", "mal", "adversarial", "robustness"),
     *("matcher", "ranking", "searches", "generation", "collaboration"),
 )
-"""Names of the stages and of their folders, in the order of execution."""
-BESIDE = STAGES[STAGES.index("model") :]
 """Stages that need none before them, and run beside them."""
-BESIDE_HARDENING = STAGES[STAGES.index("selfplay") : STAGES.index("model")]
+BESIDE_HARDENING = ("selfplay", "attack", "reactive")
 """Stages that need the same as hardening, and run beside it when the others are done."""
-
+STAGES = ("target", "adversary", "minmax", *BESIDE, *BESIDE_HARDENING)
+"""Names of the stages and of their folders, in the order of execution."""
 _NOTE_SECONDS = (
-    "Seconds on the wall, from where the stage's run begins, what it reads found, to its summary. Stages that are done side by "
-    "side slow each other down; --no-side-by-side does one after the other."
+    "Of a stage's run, on the wall. Stages side by side slow each other down; --no-side-by-side does one after the other."
 )
 
 
@@ -271,14 +255,13 @@ def _constants() -> dict[str, Any]:
         "generation": minmax_config.helpdesk().learning,
         "matcher": matcher_config.demo().fit,
     }
-    constants = {f"{name}.{key}": value for name, recipe in recipes.items() for key, value in flat(to_dict(recipe)).items()}
-    return {key: value for name, recipe in recipes.items() for key, value in constants_of(type(recipe), f"{name}.").items()} | {
-        "attacks": ATTACKS,
-        **constants,
+    settings = {f"{name}.{key}": value for name, recipe in recipes.items() for key, value in flat(to_dict(recipe)).items()}
+    return settings | {
+        key: value for name, kind in recipes.items() for key, value in constants_of(type(kind), f"{name}.").items()
     }
 
 
-DemoConfig.constants = _constants()
+DemoConfig.constants = {"attacks": ATTACKS, **_constants()}
 
 
 def embedded() -> DemoConfig:
@@ -339,9 +322,6 @@ class Demo(Composite[DemoConfig, DemoConfig, DemoConfig]):
             "target": (negotiator.TRAIN_NEGOTIATOR, fitted("target", negotiator.demo())),
             "adversary": (reinforce.TRAIN_ADVERSARY, replace(trained, reinforce=rule, **learned)),
             "minmax": (minmax.MINMAX, hardening),
-            "selfplay": (SELFPLAY, MatchConfig(adversary=folders["target"], complementary=True, **matched)),
-            "attack": (ATTACK_RL, AttackConfig(speaker=folders["adversary"], **matched)),
-            "reactive": (ATTACK_REACTIVE, FixedTurnConfig(speaker=folders["target"], **reactive)),
             "model": (seq2seq.TRAIN_SEQ2SEQ, fitted("model", seq2seq.demo())),
             "lm": (seq2seq.TRAIN_LM, fitted("lm", seq2seq.demo_lm())),
             "normal": (search.SEARCH, searched),
@@ -353,6 +333,9 @@ class Demo(Composite[DemoConfig, DemoConfig, DemoConfig]):
             "searches": (attack.ATTACK_RANKING, lifting),
             "generation": (generation.MINMAX_REPLIES, rewarded),
             "collaboration": (evaluate.EVALUATE_MUTUAL_FRIENDS, replace(evaluate.demo(), **seeded)),
+            "selfplay": (SELFPLAY, MatchConfig(adversary=folders["target"], complementary=True, **matched)),
+            "attack": (ATTACK_RL, AttackConfig(speaker=folders["adversary"], **matched)),
+            "reactive": (ATTACK_REACTIVE, FixedTurnConfig(speaker=folders["target"], **reactive)),
         }
 
     def finished(self, config: DemoConfig, path: Path, weights: Mapping[str, str]) -> bool:
@@ -369,9 +352,9 @@ class Demo(Composite[DemoConfig, DemoConfig, DemoConfig]):
         # CPUs for models and matches, and for the control; actors of a match come and go on either side.
         num_cpus = 3 + 2 * prepared.workers
         most, needs = int(prepared.side_by_side), dict.fromkeys(BESIDE_HARDENING, ("adversary",))
-        beside = {name: planned[name] for name in (*BESIDE, *BESIDE_HARDENING)}
+        beside = {name: stage for name, stage in planned.items() if name in (*BESIDE, *BESIDE_HARDENING)}
         # More threads than cores would slow down all of them.
-        with threads(1), BackgroundStages(beside, run.path, most, needs=needs, num_cpus=num_cpus, ahead=True) as background:
+        with threads(1), BackgroundStages(beside, run.path, most, needs=needs, num_cpus=num_cpus) as background:
             run_stages(planned, run.path, reporter, background=(background,))
         return prepared
 
@@ -416,7 +399,6 @@ class Demo(Composite[DemoConfig, DemoConfig, DemoConfig]):
         return (
             *(shlex.join(["parley", "play", display_path(path / name)]) for name in ("target", "adversary", "minmax")),
             shlex.join(["parley", "search", "--model", model, "--lm", lm]),
-            shlex.join(["parley", "evaluate", "robustness", "demo", "--model", model, "--strategies", "add-negation"]),
             shlex.join(["parley", "play", "ranking", "--model", f"{display_path(path / MATCHER)},{TERMS}"]),
             "parley minmax --help",
         )

@@ -210,10 +210,9 @@ def _cpuinfo() -> str:
 
 
 def has_narrow_vectors() -> bool:
-    """Return whether MKL, which uses half of an AVX-512 vector of AMD's processors, uses all that this one of theirs computes.
+    """Return whether this is a processor of AMD that computes AVX-512 in halves, of which MKL uses one: all before family 26.
 
-    Processors before family 26 compute AVX-512 in two halves. On an AMD EPYC of family 25 MKL and oneDNN form large products at
-    85 to 100 GFLOP a second; 32 rows with a weight of 96 x 288 take MKL 23 and oneDNN 34 microseconds.
+    On one of family 25 MKL and oneDNN are equal at large products; 32 rows by 96 x 288 take MKL 23 and oneDNN 34 microseconds.
     """
     family = re.search(r"AuthenticAMD\ncpu family\s*: (\d+)", _cpuinfo())
     return family is not None and int(family[1]) < 26

@@ -20,7 +20,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 from types import MappingProxyType
 from typing import Any
 
@@ -167,17 +167,10 @@ def run_stages(
 
     if most > 1 or pooled:
         least = 1 if pooled else 2
-        stages = BackgroundStages(plan, path, most, needs=needs, pooled=pooled, address=address, least=least, after=finish)
-        try:
-            with stages:
-                if stages.num_at_once < stages.num_asked:
-                    reporter.say(f"{max(1, stages.num_at_once)} of {len(pending)} at a time: there is no room for more")
-                stages.wait(reporter, title)
-        except ClusterError as error:
-            if address or pooled:
-                raise
-            # The cause may be a machine too busy to start actors in time. Hours of work must not wait for a person to read it.
-            reporter.say(f"{error.what}; what is left is done in this process")
+        with BackgroundStages(
+            plan, path, most, needs=needs, pooled=pooled, address=address, least=least, after=finish
+        ) as stages:
+            stages.wait(reporter, title)
         failed |= stages.failures
         # Stages whose progress was shown need not be reported as finished.
         is_brief = is_brief or (bool(stages.names) and all((path / name / SUMMARY).exists() for name in names))
@@ -226,9 +219,6 @@ class BackgroundStages:
     processes, is left for this process, which reports errors; so are the stages that need it. If there is too little room, this
     process runs all. They are no Ray tasks, because a task outlives a killed driver for some time, and writes to its run.
 
-    A stage is submitted once all that it needs is finished, and not before with references to their results. Its placement
-    group would hold learners idle meanwhile, and a finished stage may change the configuration of later ones.
-
     Pooled stages have a thread each in this process, and their shards run over one pool of actors. So a slow or nearly finished
     stage keeps no actor from the others.
 
@@ -241,7 +231,6 @@ class BackgroundStages:
         num_cpus: logical CPUs of the Ray session if there is none yet; at least those of this machine.
         address: address of a Ray cluster.
         least: the number of those actors that must fit, or there are none.
-        ahead: begin the Ray session in a thread, while this process works. If it cannot start, this process runs all.
         spare: resources to leave for the work of this process.
         after: called with the name of each stage that an actor has finished, never twice at a time.
 
@@ -263,12 +252,11 @@ class BackgroundStages:
         num_cpus: int = 0,
         address: str = "",
         least: int = 1,
-        ahead: bool = False,
         spare: Share = NOTHING,
         after: Callable[[str], None] = lambda name: None,
     ) -> None:
         self._planned, self._path, self._needs, self._after = _plan_of(planned), path, needs, after
-        self._address, self._least, self._ahead, self._spare = address, least, ahead, spare
+        self._address, self._least, self._spare = address, least, spare
         stages = self._planned()
         self.names = [name for name in stages if not self._is_done(name)]
         self._whole = [name for name in self.names if name not in pooled]
@@ -279,7 +267,7 @@ class BackgroundStages:
             # Whole stages leave room for at least one actor of the pool.
             num_cpus, self._spare = max(num_cpus, self._size.workers), Share((1.0, self._size.gpus_per_worker))
         self._num_cpus = max(num_cpus, most, os.cpu_count() or 1)
-        self._open: list[str] = []
+        self._open, self._reserved = list[str](), Event()
         self._board, self._pool = ProgressBoard(), SharedPool()
         self._progress: JointProgress | None = None
         self._session = ExitStack()
@@ -295,11 +283,9 @@ class BackgroundStages:
 
     def __enter__(self) -> BackgroundStages:
         if self.num_asked >= self._least or self._size is not None:
-            groups = None if self._ahead else self._reserve()
-            if groups is None or self._open:
-                # A daemon: an interrupted process must not wait for the stages.
-                self._thread = Thread(target=self._work, args=(groups,), daemon=True)
-                self._thread.start()
+            # The session starts while this process works. A daemon: an interrupted process must not wait for the stages.
+            self._thread = Thread(target=self._work, daemon=True)
+            self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -328,25 +314,30 @@ class BackgroundStages:
 
         Raises:
             RefusedModelError: a stage met it, so another try here is of no use.
-            ClusterError: the pool has ended with it.
+            ClusterError: the pool has ended with it, or the cluster at the address.
         """
-        if self._thread is not None and self._thread.is_alive():
-            self._progress = JointProgress(reporter, self.names, title)
-            self._thread.join()
-            self._hear(self._progress)
-        if error := self._error or self._unexpected:
+        if self._thread is not None:
+            self._reserved.wait()
+            if self._error is None and self.num_at_once < self.num_asked:
+                reporter.say(f"{max(1, self.num_at_once)} of {len(self.names)} at a time: there is no room for more")
+            if self._thread.is_alive():
+                self._progress = JointProgress(reporter, self.names, title)
+                self._thread.join()
+                self._hear(self._progress)
+        if isinstance(self._error, ClusterError) and not self._address and self._size is None:
+            # The cause may be a machine too busy to start actors in time. Hours of work must not wait for a person to read it.
+            reporter.say(f"{self._error.what}; what is left is done in this process")
+        elif error := self._error or self._unexpected:
             raise error
 
     def _is_done(self, name: str) -> bool:
         return (self._path / name / SUMMARY).exists()
 
-    def _work(self, groups: list[Any] | None) -> None:
+    def _work(self) -> None:
+        groups: list[Any] = []
         try:
-            groups = self._reserve() if groups is None else groups
-        except ClusterError as error:
-            logger.warning("%s; all stages are run by this process", error.what)
-            return
-        try:
+            groups = self._reserve()
+            self._reserved.set()
             if self._size is not None:
                 gpus = self._size.gpus_per_worker
                 self._pool.serve(
@@ -359,6 +350,7 @@ class BackgroundStages:
         except Exception:
             logger.warning("no stage is run beside this process", exc_info=True)
         finally:
+            self._reserved.set()
             # The pool has told the threads why it ended; they close their runs.
             deadline = time.monotonic() + _CLOSING_S
             for thread in self._threads.values():
