@@ -18,7 +18,6 @@ presets, so that all of it takes minutes of two cores. The last screen is one ta
 
 from __future__ import annotations
 
-import logging
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -62,7 +61,7 @@ from parley.envs.core.config import Configuration, NonNegativeInt, NumItems, Num
 from parley.envs.core.storage.uris import display_path
 
 GAIN = "advantage_gain"
-FITS = {"target": {"max_epochs": 7, "learning_rate": 6e-3}, "model": {"max_epochs": 10}, "lm": {"max_epochs": 6}}
+FIT: dict[str, Any] = {"target": {"max_epochs": 7, "learning_rate": 6e-3}, "model": {"max_epochs": 10}, "lm": {"max_epochs": 6}}
 """Changes of the presets' recipes. A target of five epochs agrees in less than half of its dialogues: not worth an attack."""
 SIDE_BY_SIDE = 125
 """Dialogues of a match that are played side by side: a match takes seconds, so little is lost if it is killed."""
@@ -206,8 +205,6 @@ def story(metrics: Mapping[str, Estimate], comparison: Comparison | None) -> Est
     return EstimateTable(("system", "what", "first", "second", "n"), tuple(rows), _NOTE_STORY, ("what",))
 
 
-logger = logging.getLogger(__name__)
-
 BESIDE = (
     *("model", "lm", "normal", "mal", "adversarial", "robustness"),
     *("matcher", "ranking", "searches", "generation", "collaboration"),
@@ -294,7 +291,7 @@ class Demo(Composite[DemoConfig, DemoConfig, DemoConfig]):
         ranked = worked | {"model": f"{TERMS},{folders[MATCHER]}"}
 
         def fitted(name: str, preset: Any) -> Any:
-            return replace(preset, fit=replace(preset.fit, **FITS.get(name, {})), **seeded)
+            return replace(preset, fit=replace(preset.fit, **FIT.get(name, {})), **seeded)
 
         hardening = replace(
             hardened,

@@ -50,7 +50,7 @@ def _small_corpus(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     small: dict[str, Any] = {"corpus": CORPUS, "data_root": root}
     short: dict[str, Any] = {"dialogues_per_update": 4, "max_turns": 4}
     monkeypatch.setattr(demo, "BUDGET", 8)
-    monkeypatch.setattr(demo, "FITS", {name: {"max_epochs": 1} for name in demo.FITS})
+    monkeypatch.setattr(demo, "FIT", {name: {"max_epochs": 1} for name in demo.FIT})
     brief(monkeypatch, negotiator, fit={"sizes": TINY, "max_epochs": 1}, **small)
     brief(monkeypatch, reinforce, reinforce=short, data_root=root)
     brief(monkeypatch, minmax, defence=short, data_root=root)
@@ -188,7 +188,7 @@ def test_the_demonstration_is_that_of_the_presets_and_reads_runs_that_had_settin
     rule = dataclasses.replace(reinforce.demo().reinforce, dialogues=BUDGET)
     assert planned["minmax"].attack == planned["adversary"].reinforce == rule
     assert planned["adversary"].reinforce.complementary
-    changed = {**to_dict(negotiator.demo().fit), **demo.FITS["target"]}
+    changed = {**to_dict(negotiator.demo().fit), **demo.FIT["target"]}
     assert to_dict(planned["target"].fit) == changed
     recipe = to_dict(negotiator.demo().fit)
     assert from_dict(DemoConfig, {"seed": 3, "fit": recipe}) == DemoConfig(seed=3)
