@@ -232,7 +232,7 @@ class DemoConfig(Configuration):
     contexts: NumItemsOrAll = 200
     """Contexts that are perturbed and answered, and as many in which replies are ranked, 100 at most attacked; 0 for all."""
     side_by_side: bool = True
-    """Two cores: work in Ray actors on the models that reply while negotiators are trained, and on adversaries side by side."""
+    """Two cores: work in Ray actors on the models that reply, and on the control, while other negotiators are trained."""
     workers: NonNegativeInt = 0
     """Ray actors that play the matches, search and answer; 0 does all of it in the process that the stage is in."""
     seed: NonNegativeInt = 1
