@@ -24,6 +24,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Generic, Protocol, TypeVar, cast, overload
 
 from parley.engine.core.ray import logs, session
+from parley.engine.core.stats.rows import PackedTexts
 from parley.envs.core.errors import ClusterError, RefusedModelError
 from parley.envs.core.registry import worker_variables
 
@@ -57,33 +58,6 @@ class Shard(Generic[ItemT]):
 
 
 OtherT = TypeVar("OtherT")
-
-
-class _PackedTexts(Sequence[str]):
-    """Texts as bytes, a third of the memory of a list.
-
-    Args:
-        texts: the texts.
-    """
-
-    def __init__(self, texts: Iterable[str]) -> None:
-        self._content, self._ends = bytearray(), array("Q", [0])
-        for text in texts:
-            self._content += text.encode("utf-8", "surrogatepass")
-            self._ends.append(len(self._content))
-
-    def __len__(self) -> int:
-        return len(self._ends) - 1
-
-    @overload
-    def __getitem__(self, index: int) -> str: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[str]: ...
-    def __getitem__(self, index: int | slice) -> str | list[str]:
-        if isinstance(index, slice):
-            return [self[number] for number in range(*index.indices(len(self)))]
-        number = range(len(self))[index]
-        return self._content[self._ends[number] : self._ends[number + 1]].decode("utf-8", "surrogatepass")
 
 
 NameT = TypeVar("NameT")
@@ -120,7 +94,7 @@ class _MadeWhenAsked(Sequence[OtherT], Generic[NameT, OtherT]):
 
 
 class IndexedItems(Mapping[str, ItemT]):
-    """Items that are made each time they are asked for, so that only their keys are in memory, as bytes.
+    """Items that are made each time they are asked for, so that a dozen bytes of each are in memory.
 
     Args:
         keys: different keys, in the order of the items.
@@ -128,8 +102,9 @@ class IndexedItems(Mapping[str, ItemT]):
     """
 
     def __init__(self, keys: Iterable[str], make: Callable[[int], ItemT]) -> None:
-        self._keys, self._make = _PackedTexts(keys), make
+        self._keys, self._make = PackedTexts(keys), make
         self._sorted = array("i", sorted(range(len(self._keys)), key=self._keys.__getitem__))
+        self._next = 0
 
     def mapped(self, change: Callable[[ItemT], OtherT]) -> IndexedItems[OtherT]:
         """Return what a function makes of each item, under the same keys."""
@@ -141,9 +116,13 @@ class IndexedItems(Mapping[str, ItemT]):
         return self._keys[index]
 
     def __getitem__(self, key: str) -> ItemT:
-        position = bisect_left(self._sorted, key, key=self._key)
+        # Rows come in the order of their keys.
+        position = self._next
+        if position >= len(self._sorted) or self._key(self._sorted[position]) != key:
+            position = bisect_left(self._sorted, key, key=self._key)
         if position == len(self._sorted) or self._key(self._sorted[position]) != key:
             raise KeyError(key)
+        self._next = position + 1
         return self._make(self._sorted[position])
 
     def __iter__(self) -> Iterator[str]:

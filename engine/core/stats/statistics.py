@@ -31,8 +31,9 @@ from __future__ import annotations
 
 import logging
 import math
+from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
@@ -168,7 +169,7 @@ def clustered_rate(
         The estimate; n is the number of clusters that have a trial.
     """
     values = np.asarray(hits, dtype=np.float64)
-    tops, sizes = _sum_by_cluster(values, np.ones_like(values) if trials is None else trials, clusters)
+    tops, sizes = _sum_by_cluster(values, np.broadcast_to(1.0, values.shape) if trials is None else trials, clusters)
     num, total = len(tops), float(sizes.sum())
     if not total:
         return NOTHING
@@ -415,15 +416,25 @@ def _sum_by_cluster(
     """Return both sums within each cluster, (G,) and (G,), in sorted order; clusters without a trial or a sum are left out."""
     top, bottom = np.asarray(numerators, dtype=np.float64), np.asarray(denominators, dtype=np.float64)
     assert top.shape == bottom.shape == (len(top),), f"one list of pairs is wanted, got {top.shape} and {bottom.shape}"
-    assert np.isfinite([top, bottom]).all(), "every number must be finite"
+    assert all(np.isfinite(numbers).all() for numbers in (top, bottom)), "every number must be finite"
     assert (bottom >= 0).all(), "denominators are counts, not below 0"
     if clusters is not None:
         labels = np.asarray(clusters)
         assert labels.shape == top.shape, f"one cluster per value, got {labels.shape} for {top.shape}"
-        names, index = np.unique(labels, return_inverse=True)
-        top, bottom = (np.asarray(np.bincount(index, sums, len(names)), dtype=np.float64) for sums in (top, bottom))
+        codes, num = cluster_codes(labels)
+        top, bottom = (np.asarray(np.bincount(codes, sums, num), dtype=np.float64) for sums in (top, bottom))
     has_trials = (bottom > 0) | (top != 0)
     return top[has_trials], bottom[has_trials]
+
+
+def cluster_codes(labels: np.ndarray) -> tuple[np.ndarray, int]:
+    """Return the place of each label among the sorted labels (V,), and their number; numbers in order take less memory."""
+    if labels.dtype.kind not in "iu" or (labels[1:] < labels[:-1]).any():
+        names, codes = np.unique(labels, return_inverse=True)
+        return codes, len(names)
+    codes = np.zeros(len(labels), dtype=np.intp)
+    np.cumsum(labels[1:] != labels[:-1], out=codes[1:])
+    return codes, int(codes[-1]) + 1 if len(codes) else 0
 
 
 def _resampled_totals(values: np.ndarray, num_resamples: int, rng: np.random.Generator) -> np.ndarray:
@@ -500,28 +511,22 @@ Points = list[tuple[int, Estimate]]
 logger = logging.getLogger(__name__)
 
 
-def perplexity(
-    whose: str, nats: Sequence[float | None], words: Sequence[int], clusters: Sequence[str] | None = None
-) -> Estimate:
+def perplexity(whose: str, nats: np.ndarray, words: np.ndarray, clusters: ArrayLike | None = None) -> Estimate:
     """Return exp of the negative log likelihood per token over some texts.
 
     Args:
         whose: name of the texts in a warning.
-        nats: negative log likelihood of each text; None leaves out a text that was not scored.
-        words: tokens of each text.
-        clusters: the dialogue of each text; every text is its own cluster if not given.
+        nats: negative log likelihood of each text (V,).
+        words: tokens of each text (V,).
+        clusters: the dialogue of each text (V,); every text is its own cluster if not given.
 
     Returns:
         The estimate; NaN, with a warning, if a likelihood is not finite.
     """
-    scored = [i for i, value in enumerate(nats) if value is not None]
-    likelihoods = np.array([nats[i] for i in scored], dtype=np.float64)
-    broken = int(np.count_nonzero(~np.isfinite(likelihoods)))
-    if broken:
-        logger.warning("%d of %d likelihoods of %s are not finite: no perplexity", broken, len(scored), whose)
-        return count(math.nan, len(scored))
-    groups = None if clusters is None else [clusters[i] for i in scored]
-    return ratio_of_sums(likelihoods, [words[i] for i in scored], groups, transform=np.exp)
+    if broken := int(np.count_nonzero(~np.isfinite(nats))):
+        logger.warning("%d of %d likelihoods of %s are not finite: no perplexity", broken, len(nats), whose)
+        return count(math.nan, len(nats))
+    return ratio_of_sums(nats, words, clusters, transform=np.exp)
 
 
 NEAR = "nearer to the recorded"
@@ -606,7 +611,7 @@ def is_no_reply(row: Row) -> bool:
 
 
 def no_reply_metrics(
-    kinds: Sequence[Mapping[str, int]], answers: Sequence[int], clusters: ArrayLike | None = None
+    kinds: Iterable[Mapping[str, int]], answers: ArrayLike, clusters: ArrayLike | None = None
 ) -> dict[str, Estimate]:
     """Return the share of answers that are no replies, and counts by kind.
 
@@ -615,16 +620,17 @@ def no_reply_metrics(
         answers: for each unit, the number of answers.
         clusters: the cluster of each unit; every unit is its own cluster if not given.
     """
-    totals = Counter[str]()
+    totals, lost, num = Counter[str](), array("i"), int(np.sum(answers))
     for of_unit in kinds:
         totals.update(of_unit)
-    metrics = {NO_REPLY: clustered_rate([sum(of_unit.values()) for of_unit in kinds], clusters, answers)}
-    return metrics | {_count_name(kind): count(totals[kind], sum(answers)) for kind in NO_REPLY_KINDS if totals[kind]}
+        lost.append(sum(of_unit.values()))
+    metrics = {NO_REPLY: clustered_rate(lost, clusters, answers)}
+    return metrics | {_count_name(kind): count(totals[kind], num) for kind in NO_REPLY_KINDS if totals[kind]}
 
 
-def kinds_of_rows(rows: Iterable[Row]) -> list[Counter[str]]:
-    """Return the kinds that `no_reply_metrics` counts, for each row or entry that holds one answer."""
-    return [Counter([row["kind"]] if is_no_reply(row) else []) for row in rows]
+def kinds_of_rows(rows: Iterable[Row]) -> Iterator[Counter[str]]:
+    """Yield the kinds that `no_reply_metrics` counts, for each row or entry that holds one answer."""
+    return (Counter([row["kind"]] if is_no_reply(row) else []) for row in rows)
 
 
 def kinds_told(metrics: Mapping[str, Estimate]) -> str:

@@ -29,7 +29,8 @@ from typing import Any
 
 import numpy as np
 
-from parley.engine.core.stats.pairs import ItemFigures, ItemMetrics, RowMetric
+from parley.engine.core.stats.pairs import ItemFigures, ItemMetrics, RowFigures, RowMetric
+from parley.engine.core.stats.rows import Units
 from parley.engine.core.stats.statistics import (
     FOR_ADVERSARY,
     LOWER_FOR_ADVERSARY,
@@ -234,30 +235,30 @@ def is_hit(entry: Row | Restart, kind: str) -> bool:
     return hit
 
 
-def clusters_of(rows: Sequence[Row]) -> list[str]:
-    """Return the cluster of each row: its prompt; the row's own key if all rows share one prompt, or have none."""
-    column = "prompt" if len({row.get("prompt") for row in rows}) > 1 else "item_key"
-    return [str(row[column]) for row in rows]
-
-
-class _Units:
-    """The clusters of `clusters_of`, as numbers, of rows that come one by one in the order of their keys."""
+class PromptUnits:
+    """The independent units of rows that come one by one: see `units_of`."""
 
     def __init__(self) -> None:
-        self._prompts: dict[Any, int] = {}
-        self._codes = array("i")
+        self._prompts, self._numbers = Units(), array("i")
 
     def add(self, row: Row) -> None:
-        self._codes.append(self._prompts.setdefault(row.get("prompt"), len(self._prompts)))
+        self._numbers.append(self._prompts.add(prompt_of(row)))
 
     @property
     def numbers(self) -> np.ndarray:
-        """The cluster of each row (V,)."""
-        if len(self._prompts) < 2:
-            return np.arange(len(self._codes))
-        ranks = np.argsort(np.argsort(list(map(str, self._prompts))))
-        numbers: np.ndarray = ranks[np.array(self._codes)]
-        return numbers
+        """The unit of each row (V,)."""
+        return units_of(self._prompts.numbers()[np.asarray(self._numbers)])
+
+
+def units_of(prompts: np.ndarray, rows: np.ndarray | None = None) -> np.ndarray:
+    """Return the independent unit of each row (V,): its prompt; each row is its own if all share one prompt, or have none.
+
+    Args:
+        prompts: number of the prompt of each row (V,).
+        rows: number of each row (V,), if one may stand there several times.
+    """
+    own = np.arange(len(prompts)) if rows is None else rows
+    return prompts if (prompts != prompts[:1]).any() else own
 
 
 def shared_note(num_targets: int, estimate: Estimate) -> str:
@@ -283,7 +284,7 @@ def search_metrics(rows: Iterable[Row], candidates_per_s: Estimate, num_skipped:
         num_skipped: sentences that were left out of the list.
     """
     num_rows = candidates = refused = 0
-    units, judged, kinds = _Units(), Counter[str](), list[Counter[str]]()
+    units, judged, kinds = PromptUnits(), Counter[str](), list[Counter[str]]()
     hits: dict[str, array[int]] = {}
     of_least: dict[str, array[int]] = {}
     losses, searched, sweeps = array("d"), array("i"), array("i")
@@ -316,7 +317,6 @@ def search_metrics(rows: Iterable[Row], candidates_per_s: Estimate, num_skipped:
                 sampled.append(row["sampled"])
                 samples.append(row["samples"])
     num_targets, clusters = len(losses), units.numbers
-
     if num_targets < num_rows:
         logger.warning("%d of %d targets failed and are left out of the metrics", num_rows - num_targets, num_rows)
     costs = {
@@ -359,7 +359,8 @@ def target_figures(rows: Sequence[Row], config: Mapping[str, Any]) -> dict[str, 
             lambda row: sum(restart["sweeps"] for restart in row["restarts"]), "count", lambda row: len(row["restarts"])
         ),
     }
-    return {name: figures for name, metric in metrics.items() if len((figures := metric.figures(rows)).rows)}
+    figures = RowFigures(metrics, rows)
+    return {name: figures[name] for name in metrics if len(figures[name].rows)}
 
 
 def _is_typed(row: Row) -> bool:
@@ -372,8 +373,8 @@ def target_task(row: Row) -> tuple[Any, ...]:
 
 
 def prompt_of(row: Row) -> str:
-    """Return the independent unit of a row, as `clusters_of` does for rows of several prompts."""
-    return str(row["prompt"])
+    """Return the prompt of a row; the same for all rows without one."""
+    return str(row.get("prompt"))
 
 
 TARGET_ITEMS = ItemMetrics("prompts", target_figures, describe, prompt_of, target_task, unit_alone="targets")
@@ -389,7 +390,7 @@ def hits_by_restarts(rows: Iterable[Row], wanted: Sequence[str]) -> dict[str, Po
         rows: finished rows of one search.
         wanted: types of hit that were read.
     """
-    units, most = _Units(), 0
+    units, most = PromptUnits(), 0
     lengths, hits = array("i"), {kind: array("b") for kind in wanted}
     for row in rows:
         units.add(row)
@@ -415,7 +416,7 @@ def loss_by_sweep(rows: Iterable[Row]) -> Points:
     Args:
         rows: finished rows of one search.
     """
-    units, most = _Units(), 0
+    units, most = PromptUnits(), 0
     of_row, lengths, losses = array("i"), array("i"), array("d")
     for number, row in enumerate(rows):
         units.add(row)
