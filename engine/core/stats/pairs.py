@@ -105,10 +105,10 @@ class RowMetric:
         tops, bottoms = figures.tops, figures.bottoms
         if self.form == "perplexity":
             return perplexity(name, tops, bottoms, units)
-        if self.bottom is None:
-            if self.form == "share":
-                return rate(int(tops.sum()), len(tops)) if units is None else clustered_rate(tops, units)
-            return mean_count(tops, units) if self.form == "count" else mean(tops, units)
+        if self.form == "count":
+            return mean_count(tops, units, bottoms)
+        if self.form == "share" and self.bottom is None and units is None:
+            return rate(int(tops.sum()), len(tops))
         return clustered_rate(tops, units, bottoms) if self.form == "share" else ratio_of_sums(tops, bottoms, units)
 
 

@@ -40,8 +40,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from parley.engine.core.stats.rows import StoredRows
-from parley.envs.core.seeds import stream
+from parley.engine.core.stats.rows import Columns, StoredRows
+from parley.envs.core.seeds import stable_hash, stream
 from parley.envs.corpora.pairs.vocabulary import EOT, EOU, UNK
 from parley.policies.chat.model import NO_REPLIES, AnswerKind
 
@@ -282,19 +282,20 @@ def mean(values: ArrayLike, clusters: ArrayLike | None = None) -> Estimate:
         clusters: (V,) the dialogue of each value; every value is its own cluster if not given.
     """
     numbers = np.asarray(values, dtype=np.float64)
-    return ratio_of_sums(numbers, np.ones_like(numbers), clusters)
+    return ratio_of_sums(numbers, np.broadcast_to(1.0, numbers.shape), clusters)
 
 
-def mean_count(values: ArrayLike, clusters: ArrayLike | None = None) -> Estimate:
+def mean_count(values: ArrayLike, clusters: ArrayLike | None = None, trials: ArrayLike | None = None) -> Estimate:
     """Estimate a mean of numbers that cannot be negative, such as words or queries; its interval stays in that range.
 
     Args:
-        values: (V,) finite numbers, at least 0.
+        values: (V,) finite numbers, at least 0; sums over trials if there are several.
         clusters: (V,) as in `mean`.
+        trials: (V,) number of trials behind each value; one if not given.
     """
     numbers = np.asarray(values, dtype=np.float64)
     assert (numbers >= 0).all(), "counts are not below 0"
-    estimate = mean(numbers, clusters)
+    estimate = ratio_of_sums(numbers, np.broadcast_to(1.0, numbers.shape) if trials is None else trials, clusters)
     return replace(estimate, low=max(0.0, estimate.low)) if estimate.low < 0 else estimate
 
 
@@ -547,32 +548,31 @@ REPLIES = {
 """Figures of `reply_metrics`."""
 
 
-def reply_metrics(
-    replies: Sequence[Sequence[str]], recorded: Sequence[Sequence[str]], limit: int | None = None
-) -> Mapping[str, Estimate]:
+def reply_metrics(pairs: Iterable[tuple[Sequence[str], Sequence[str]]], limit: int | None = None) -> Mapping[str, Estimate]:
     """Return figures of replies and of the recorded replies to the same contexts: length, variety, `<unk>`, limits.
 
     Args:
-        replies: words of each reply.
-        recorded: words of each recorded reply, in equal number.
+        pairs: words of each reply and of the recorded one; gone through once.
         limit: largest number of words that the model can say; None if it has no limit in words.
     """
-    num, times = len(replies), Counter(map(tuple, replies))
-    figures = {
-        "reply_words": mean_count([len(words) for words in replies]),
-        "recorded_words": mean_count([len(words) for words in recorded]),
-    }
-    for length in (1, 2):
-        figures[f"distinct_{length}"] = distinct(replies, length)
-        figures[f"recorded_distinct_{length}"] = distinct(recorded, length)
-    shares = {
-        "commonest_share": max(times.values(), default=0),
-        "unknown_share": sum(UNK in words for words in replies),
-        "empty_share": sum(not has_word(words) for words in replies),
-    }
+    columns, shares = Columns(), dict.fromkeys(("commonest_share", "unknown_share", "empty_share"), 0)
+    for reply, recorded in pairs:
+        for words, prefix, side in ((reply, "", "reply"), (recorded, "recorded_", "recorded")):
+            columns.add(f"{side}_words", "i", (len(words),))
+            for length in (1, 2):
+                columns.add(f"{prefix}distinct_{length}", "Q", _grams(words, length))
+        columns.add("reply", "Q", (stable_hash(*reply),))
+        shares["unknown_share"] += UNK in reply
+        shares["empty_share"] += not has_word(reply)
+    _, times = np.unique(columns.get("reply", "Q"), return_counts=True)
+    shares["commonest_share"] = int(times.max(initial=0))
+    lengths = columns.get("reply_words", "i")
     if limit is not None:
-        shares["limit_share"] = sum(len(words) >= limit for words in replies)
-    return figures | {name: rate(hits, num) for name, hits in shares.items()}
+        shares["limit_share"] = int((lengths >= limit).sum())
+    figures = {name: mean_count(columns.get(name, "i")) for name in ("reply_words", "recorded_words")}
+    for name in (f"{prefix}distinct_{length}" for length in (1, 2) for prefix in ("", "recorded_")):
+        figures[name] = _different(columns.get(name, "Q"))
+    return figures | {name: rate(hits, len(lengths)) for name, hits in shares.items()}
 
 
 def has_word(reply: Sequence[str]) -> bool:
@@ -580,11 +580,19 @@ def has_word(reply: Sequence[str]) -> bool:
     return any(word not in (EOU, EOT) for word in reply)
 
 
-def distinct(replies: Sequence[Sequence[str]], length: int) -> Estimate:
+def distinct(replies: Iterable[Sequence[str]], length: int) -> Estimate:
     """Return the share of different n-grams of `length` words; it falls with the number of replies, so it has no interval."""
-    runs = Counter(tuple(words[start : start + length]) for words in replies for start in range(len(words) - length + 1))
-    total = sum(runs.values())
-    return count(len(runs) / total if total else 0.0, total)
+    return _different(array("Q", (gram for words in replies for gram in _grams(words, length))))
+
+
+def _grams(words: Sequence[str], length: int) -> Iterator[int]:
+    """Yield the digests of the n-grams of a text."""
+    return (stable_hash(*words[start : start + length]) for start in range(len(words) - length + 1))
+
+
+def _different(digests: ArrayLike) -> Estimate:
+    num = len(np.asarray(digests))
+    return count(len(np.unique(digests)) / max(num, 1), num)
 
 
 NO_REPLY = "no_reply"
