@@ -31,7 +31,7 @@ import numpy as np
 
 from parley.engine.core.stats.judged import agreement
 from parley.engine.core.stats.pairs import ItemFigures, ItemMetrics
-from parley.engine.core.stats.rows import Columns, StoredRows, Units, selected
+from parley.engine.core.stats.rows import Columns, StoredRows, UnitNumbers, selected
 from parley.engine.core.stats.statistics import (
     NEITHER,
     NOTHING,
@@ -89,7 +89,7 @@ class AnswerColumns:
         self.is_attacked, self.num_failed = False, 0
         """True if rows are attacks under a budget; the number of rows that failed."""
         self._columns, self._num = Columns(), 0
-        prompts = Units()
+        prompts = UnitNumbers()
         for row in rows:
             if row.get("status", "ok") != "ok":
                 self.num_failed += 1

@@ -42,12 +42,12 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Literal, overload
+from typing import Any, Literal
 
 import numpy as np
 import yaml
 
-from parley.engine.core.stats.rows import PackedTexts
+from parley.engine.core.stats.rows import LazySequence, PackedTexts
 from parley.envs.core.config import JsonObject, read_yaml
 from parley.envs.core.errors import ConfigError, DataError
 from parley.envs.core.registry import nearest
@@ -158,7 +158,7 @@ class PolicyPrompt:
 _DECODER = json.JSONDecoder()
 
 
-class PackedPrompts(Sequence[PolicyPrompt]):
+class PackedPrompts(LazySequence[int, PolicyPrompt]):
     """Prompts in a temporary file, each made when it is asked for; equal to a tuple of them.
 
     Args:
@@ -179,24 +179,15 @@ class PackedPrompts(Sequence[PolicyPrompt]):
 
         self._texts = PackedTexts(texts())
         self.kinds = list(numbers)
+        super().__init__(self._prompt, range(len(self._texts)))
 
-    def __len__(self) -> int:
-        return len(self._texts)
-
-    @overload
-    def __getitem__(self, index: int) -> PolicyPrompt: ...
-    @overload
-    def __getitem__(self, index: slice) -> PackedPrompts: ...
-    def __getitem__(self, index: int | slice) -> PolicyPrompt | PackedPrompts:
-        if isinstance(index, slice):
-            chosen = range(*index.indices(len(self)))
-            return self if chosen == range(len(self)) else PackedPrompts(self[number] for number in chosen)
-        (key, messages, kind, goal), _ = _DECODER.raw_decode(self._texts[index])
+    def _prompt(self, number: int) -> PolicyPrompt:
+        (key, messages, kind, goal), _ = _DECODER.raw_decode(self._texts[number])
         rules, tags = self.kinds[kind]
         return PolicyPrompt(key, tuple(Message(role, content) for role, content in messages), rules, tags, goal)
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Sequence) and tuple(self) == tuple(other)
+    def __reduce__(self) -> tuple[Any, ...]:
+        return PackedPrompts, (tuple(self),)
 
     def __repr__(self) -> str:
         return "".join(self.representation())

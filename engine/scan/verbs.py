@@ -639,7 +639,8 @@ def load_policy(config: ScanConfig) -> Policy:
         policy = read_policy(Path(config.policy).expanduser())
     more = tuple(DefenceSpec(name, name) for name in map(str.strip, config.defences.split(",")) if name)
     defences = {spec.name: spec for spec in (*more, *policy.defences)}
-    return replace(policy, prompts=policy.prompts[: config.limit or None], defences=tuple(defences.values()))
+    prompts = policy.prompts[: config.limit] if config.limit else policy.prompts
+    return replace(policy, prompts=prompts, defences=tuple(defences.values()))
 
 
 @dataclass(frozen=True)

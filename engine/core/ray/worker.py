@@ -21,10 +21,10 @@ from bisect import bisect_left
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, ValuesView
 from dataclasses import dataclass, replace
-from typing import Any, Generic, Protocol, TypeVar, cast, overload
+from typing import Any, Generic, Protocol, TypeVar, cast
 
 from parley.engine.core.ray import logs, session
-from parley.engine.core.stats.rows import PackedTexts
+from parley.engine.core.stats.rows import LazySequence, PackedTexts
 from parley.envs.core.errors import ClusterError, RefusedModelError
 from parley.envs.core.registry import worker_variables
 
@@ -58,39 +58,6 @@ class Shard(Generic[ItemT]):
 
 
 OtherT = TypeVar("OtherT")
-
-
-NameT = TypeVar("NameT")
-
-
-class _MadeWhenAsked(Sequence[OtherT], Generic[NameT, OtherT]):
-    """Keys or items that are made each time; sent and copied as a tuple.
-
-    Args:
-        make: returns one of them by its name.
-        names: keys, or indices (V,).
-    """
-
-    def __init__(self, make: Callable[[NameT], OtherT], names: Sequence[NameT]) -> None:
-        self._make, self._names = make, names
-
-    def __len__(self) -> int:
-        return len(self._names)
-
-    @overload
-    def __getitem__(self, index: int) -> OtherT: ...
-    @overload
-    def __getitem__(self, index: slice) -> _MadeWhenAsked[NameT, OtherT]: ...
-    def __getitem__(self, index: int | slice) -> OtherT | _MadeWhenAsked[NameT, OtherT]:
-        if isinstance(index, slice):
-            return _MadeWhenAsked(self._make, self._names[index])
-        return self._make(self._names[index])
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Sequence) and tuple(self) == tuple(other)
-
-    def __reduce__(self) -> tuple[type[tuple[OtherT, ...]], tuple[tuple[OtherT, ...]]]:
-        return tuple, (tuple(self),)
 
 
 class IndexedItems(Mapping[str, ItemT]):
@@ -133,11 +100,11 @@ class IndexedItems(Mapping[str, ItemT]):
 
     def values(self) -> ValuesView[ItemT]:
         """Return the items in their order, of which none is looked up by its key."""
-        return cast("ValuesView[ItemT]", _MadeWhenAsked(self._make, range(len(self))))
+        return cast("ValuesView[ItemT]", LazySequence(self._make, range(len(self))))
 
     def by_key(self) -> tuple[Sequence[str], Sequence[ItemT]]:
         """Return the keys in rising order and their items."""
-        return _MadeWhenAsked(self._key, self._sorted), _MadeWhenAsked(self._make, self._sorted)
+        return LazySequence(self._key, self._sorted), LazySequence(self._make, self._sorted)
 
 
 def make_shards(items: Mapping[str, ItemT], size: int) -> list[Shard[ItemT]]:
@@ -154,7 +121,7 @@ def make_shards(items: Mapping[str, ItemT], size: int) -> list[Shard[ItemT]]:
         keys, sorted_items = items.by_key()
     else:
         keys = tuple(sorted(items))
-        sorted_items = _MadeWhenAsked(items.__getitem__, keys)
+        sorted_items = LazySequence(items.__getitem__, keys)
     digits = max(5, len(str(len(keys) // size)))
     return [
         Shard(f"{number:0{digits}d}", keys[start : start + size], sorted_items[start : start + size])

@@ -23,7 +23,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from parley.engine.core.stats.rows import Columns, Units
+from parley.engine.core.stats.rows import Columns, UnitNumbers
 from parley.engine.core.stats.statistics import (
     NOTHING,
     Estimate,
@@ -129,7 +129,7 @@ class RowFigures:
     def __init__(
         self, metrics: Mapping[str, RowMetric], rows: Iterable[Row], cluster: Callable[[Row], str] | None = None
     ) -> None:
-        self._metrics, self._columns, units, number = metrics, Columns(), Units(), -1
+        self._metrics, self._columns, units, number = metrics, Columns(), UnitNumbers(), -1
         for number, row in enumerate(rows):
             for name, metric in metrics.items():
                 if metric.among is None or metric.among(row):

@@ -166,7 +166,37 @@ class StoredRows(Sequence[dict[str, Any]]):
         return self._chunks.read(part, self._columns, self._worked, chunk)[position]
 
 
-class PickedRows(Sequence[Mapping[str, Any]]):
+class LazySequence(Sequence[ValueT], Generic[KeyT, ValueT]):
+    """Values that are made each time they are asked for; sent and copied as a tuple.
+
+    Args:
+        make: returns one of them by its name.
+        names: names of the values in their order, such as indices (V,).
+    """
+
+    def __init__(self, make: Callable[[KeyT], ValueT], names: Sequence[KeyT]) -> None:
+        self._make, self.names = make, names
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    @overload
+    def __getitem__(self, index: int) -> ValueT: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[ValueT]: ...
+    def __getitem__(self, index: int | slice) -> ValueT | Sequence[ValueT]:
+        if isinstance(index, slice):
+            return LazySequence(self._make, self.names[index])
+        return self._make(self.names[index])
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and tuple(self) == tuple(other)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return tuple, (tuple(self),)
+
+
+class PickedRows(LazySequence[int, Mapping[str, Any]]):
     """Some of the rows of a sequence, in an order of their own; those of a run are read when they are asked for.
 
     Args:
@@ -175,25 +205,14 @@ class PickedRows(Sequence[Mapping[str, Any]]):
     """
 
     def __init__(self, rows: Sequence[Mapping[str, Any]], numbers: Iterable[int]) -> None:
-        self.rows, self.numbers = rows, array("i", numbers)
-
-    def __len__(self) -> int:
-        return len(self.numbers)
-
-    @overload
-    def __getitem__(self, index: int) -> Mapping[str, Any]: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[Mapping[str, Any]]: ...
-    def __getitem__(self, index: int | slice) -> Mapping[str, Any] | list[Mapping[str, Any]]:
-        if isinstance(index, slice):
-            return [self.rows[number] for number in self.numbers[index]]
-        return self.rows[self.numbers[index]]
+        super().__init__(rows.__getitem__, array("i", numbers))
+        self.rows = rows
 
 
 def selected(rows: Sequence[Mapping[str, Any]], *columns: str) -> Sequence[Mapping[str, Any]]:
     """Return rows with at least these columns and their status; those of a run are read in less time."""
     if isinstance(rows, PickedRows):
-        return PickedRows(selected(rows.rows, *columns), rows.numbers)
+        return PickedRows(selected(rows.rows, *columns), rows.names)
     return rows.select(*columns) if isinstance(rows, StoredRows) else rows
 
 
@@ -269,7 +288,7 @@ class Columns:
         return np.frombuffer(b"".join([*pieces, waiting.tobytes()]), dtype=waiting.typecode)
 
 
-class Units:
+class UnitNumbers:
     """Numbers of independent units in the order in which they come; their names are not kept.
 
     Rows of one unit mostly follow each other.
@@ -292,7 +311,7 @@ class Units:
         return numbers
 
 
-class PackedTexts(Sequence[str]):
+class PackedTexts(LazySequence[int, str]):
     """Texts of which all but the last few lie in a temporary file; each takes 8 bytes of memory.
 
     Args:
@@ -312,22 +331,13 @@ class PackedTexts(Sequence[str]):
                 self._file.append(waiting)
                 waiting.clear()
         self._last, self._num_stored = bytes(waiting), self._ends[-1] - len(waiting)
+        super().__init__(self._text, range(len(self._ends) - 1))
 
-    def __len__(self) -> int:
-        return len(self._ends) - 1
-
-    @overload
-    def __getitem__(self, index: int) -> str: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[str]: ...
-    def __getitem__(self, index: int | slice) -> str | list[str]:
-        if isinstance(index, slice):
-            return [self[number] for number in range(*index.indices(len(self)))]
-        number = range(len(self))[index]
+    def _text(self, number: int) -> str:
         start, end = self._ends[number : number + 2]
         is_stored, behind = start < self._num_stored, start - self._num_stored
         content = self._file.read(start, end - start) if is_stored else self._last[behind : end - self._num_stored]
         return content.decode("utf-8", "surrogatepass")
 
-    def __reduce__(self) -> tuple[type[PackedTexts], tuple[list[str]]]:
+    def __reduce__(self) -> tuple[Any, ...]:
         return PackedTexts, (list(self),)

@@ -268,14 +268,14 @@ def negotiation_metrics(rows: Sequence[Row]) -> dict[str, Estimate]:
     dialogues = finished(rows)
     if len(dialogues) < len(rows):
         logger.warning("%d of %d dialogues failed and are left out of the metrics", len(rows) - len(dialogues), len(rows))
-    said = Columns()
+    utterances = Columns()
 
     def noted() -> Iterator[Row]:
         for row in dialogues:
             for turn in row["turns"]:
                 # `<selection>` alone is no utterance.
                 if turn["words"] != _SELECTION:
-                    said.add(turn["side"], "Q", (stable_hash(turn["words"]),))
+                    utterances.add(turn["side"], "Q", (stable_hash(turn["words"]),))
             yield row
 
     estimates = RowFigures({**ROW_METRICS, **PERPLEXITIES}, noted()).estimates()
@@ -288,7 +288,7 @@ def negotiation_metrics(rows: Sequence[Row]) -> dict[str, Estimate]:
             what = "the %s repeats itself, in %.0f %% of the 4-grams of its utterances: it may have lost its language"
             logger.warning(what, side, 100 * estimates[f"repetition_{side}"].value)
     for number, side in enumerate(SIDES):
-        digests = said.get(number, "Q")
+        digests = utterances.get(number, "Q")
         distinct, total = len(np.unique(digests)), len(digests)
         estimates[f"distinct_{side}"] = count(distinct, total)
         estimates[f"distinct_share_{side}"] = count(distinct / total, total) if total else NOTHING

@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 
 from parley.engine.core.stats.pairs import ItemFigures, ItemMetrics, RowFigures, RowMetric
-from parley.engine.core.stats.rows import Units, selected
+from parley.engine.core.stats.rows import UnitNumbers, selected
 from parley.engine.core.stats.statistics import (
     FOR_ADVERSARY,
     LOWER_FOR_ADVERSARY,
@@ -239,9 +239,10 @@ class PromptUnits:
     """The independent units of rows that come one by one: see `units_of`."""
 
     def __init__(self) -> None:
-        self._prompts, self._numbers = Units(), array("i")
+        self._prompts, self._numbers = UnitNumbers(), array("i")
 
     def add(self, row: Row) -> None:
+        """Add the next row."""
         self._numbers.append(self._prompts.add(prompt_of(row)))
 
     @property

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from parley.engine.scan.policy import Policy, ReplyCheck, read_policy
+from parley.engine.scan.policy import PackedPrompts, Policy, ReplyCheck, read_policy
 from parley.envs.core.errors import ParleyError
 from parley.policies.chat.model import Message
 
@@ -145,7 +145,7 @@ def test_packed_prompts_are_those_of_a_tuple_in_a_dozen_bytes_each(tmp_path: Pat
     assert (len(whole), whole[1].messages[0].content) == (5_002, "\u00e4 \U0001f600")
     assert read.prompts == whole
     assert (repr(read.prompts), replace(read, prompts=whole)) == (repr(whole), read)
-    assert repr(read.prompts[:1]) == repr(whole[:1])
+    assert repr(PackedPrompts(read.prompts[:1])) == repr(whole[:1])
     assert (tuple(read.prompts[1:3]), read.prompts[-1]) == (whole[1:3], whole[-1])
     assert [rule.name for rule in read.all_rules] == ["r"]
     goals = [read.attacker, read.budget, [prompt.goal for prompt in whole]]
