@@ -6,6 +6,7 @@ The viewer shows chats: both tables, and every utterance as said beside the utte
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from heapq import nsmallest
 from typing import ClassVar
 
 from markupsafe import Markup
@@ -15,6 +16,7 @@ from parley.engine.core.page.markup import badges, joined, line, marked, sides
 from parley.engine.core.page.page import SHARE, certain_sign, number
 from parley.engine.core.page.trainings import Hardenings, certainly
 from parley.engine.core.stats.known import EXPLOITABILITY
+from parley.engine.core.stats.rows import selected
 from parley.engine.core.stats.statistics import NOTHING, Row
 from parley.engine.core.tables.table import EstimateTable
 from parley.engine.mutual_friends.metrics.chats import BELIEVED, CHANGE, MODEL, NORMAL, by_condition, completed_by, of
@@ -122,7 +124,7 @@ class MutualFriendsChapter(Chapter):
             "Completion by strategy": {at.strategy: at for at in chats if at.pair == MODEL and not at.one_sided},
             "Completion by who plays": {pairs[at.pair]: at for at in chats if at.strategy == NORMAL},
         }
-        most = max(len(row["events"]) for rows in chats.values() for row in rows)
+        most = max(len(row["events"]) for rows in chats.values() for row in selected(rows, "events"))
         budgets = range(0, most + 1, -(-most // _MOST_POINTS))
         for title, chosen in drawn.items():
             if len(chosen) > 1:
@@ -146,8 +148,8 @@ class MutualFriendsChapter(Chapter):
     def items(self, run: Run) -> Iterable[tuple[str, Iterator[Item]]]:
         """Return chats by condition, those without agreement first, then in a fixed shuffle."""
         for condition, rows in _chats(run).items() if run.metrics else ():
-            order = sorted(rows, key=lambda row: (bool(row["agreed"]), stable_hash("report", row["scenario"])))
-            shown = order[: NUM_SHOWN if condition.pair == MODEL else _FEW_SHOWN]
+            num = NUM_SHOWN if condition.pair == MODEL else _FEW_SHOWN
+            shown = nsmallest(num, rows, lambda row: (bool(row["agreed"]), stable_hash("report", row["scenario"])))
             link = "an example" * condition.at_a_glance
             yield _title(run, condition), (_item(row, link * (not i)) for i, row in enumerate(shown))
 
@@ -156,7 +158,7 @@ def _conditions(run: Run) -> list[Condition]:
     return [Condition(*names) for names in run.summary.get(CONDITIONS, [])]
 
 
-def _chats(run: Run) -> dict[Condition, list[Row]]:
+def _chats(run: Run) -> dict[Condition, Sequence[Row]]:
     return {Condition(*names): rows for names, rows in by_condition(run.rows).items() if rows}
 
 

@@ -9,6 +9,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from heapq import nsmallest
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -18,6 +19,7 @@ from parley.engine.core.page.content import Chapter, CurveSource, Figure, Item, 
 from parley.engine.core.page.markup import badges, joined, line
 from parley.engine.core.page.page import MINUS, MOST_MARKS, POINTS, SHARE, brief_name, certain_sign, first_marks, listed, number
 from parley.engine.core.stats.known import EXPLOITABILITY, MEAN_FRESH
+from parley.engine.core.stats.rows import selected
 from parley.engine.core.stats.statistics import NOTHING, Estimate, Metric, Points, Row, has_lost
 from parley.engine.core.tables.table import (
     Column,
@@ -260,10 +262,10 @@ class Negotiations(Chapter):
             return
         best, worst = extremes(rows)
         taken = {str(row["item_key"]) for row in (*best, *worst)}
-        left = [row for row in rows if str(row["item_key"]) not in taken]
-        left.sort(key=lambda row: stable_hash("report", str(row["item_key"])))
+        others = (row for row in rows if str(row["item_key"]) not in taken)
+        left = nsmallest(BEST_AND_WORST, others, lambda row: stable_hash("report", str(row["item_key"])))
         links = ["best for the adversary", *["worst for the adversary"] * bool(worst)]
-        chosen = [*best[:1], *worst[:1], *best[1:], *worst[1:], *left[:BEST_AND_WORST]]
+        chosen = [*best[:1], *worst[:1], *best[1:], *worst[1:], *left]
         yield "", (dialogue(row, links[index] if index < len(links) else "") for index, row in enumerate(chosen))
 
 
@@ -289,15 +291,16 @@ def _without_effect(matches: Sequence[Run]) -> list[str]:
     played = [(run, rows) for run in matches if (rows := _dialogues(run))]
     unchanged = []
     for run, rows in played:
-        edits = [(row, attempt) for row in rows for attempt in row.get("attempts", ())]
+        edits = ((row, attempt) for row in rows for attempt in row.get("attempts", ()))
         is_edited = any(row["turns"][attempt["turn"]]["words"] != attempt["base"] for row, attempt in edits)
         if run.job != PLAIN and any("attempts" in row for row in rows) and not is_edited:
             unchanged.append(run.heading)
     sentences = [f"No word was changed by: {listed(unchanged)}."] if unchanged else []
-    by_points: dict[tuple[tuple[str, int, int], ...], list[Run]] = {}
+    by_points: dict[int, list[Run]] = {}
     for run, rows in played:
-        points = sorted((str(row["item_key"]), row["points_adversary"], row["points_target"]) for row in rows)
-        by_points.setdefault(tuple(points), []).append(run)
+        shown = selected(rows, "item_key", "points_adversary", "points_target")
+        digests = (stable_hash(str(row["item_key"]), row["points_adversary"], row["points_target"]) for row in shown)
+        by_points.setdefault(sum(digests), []).append(run)
     alike = [runs for runs in by_points.values() if len(runs) > 1 and any(run.job != PLAIN for run in runs)]
     return sentences + [f"The same points in every dialogue have: {listed([run.heading for run in runs])}." for runs in alike]
 
@@ -350,12 +353,11 @@ def draw_outcomes(rows: Sequence[Row], axes: Axes) -> None:
     """
     from parley.engine.core.page.plots import DULL, GOOD, INK, MUTED, PAPER, TINT
 
-    points = [(int(row["points_adversary"]), int(row["points_target"])) for row in rows]
-    layers = {
-        TINT: Counter(point for point, row in zip(points, rows, strict=True) if row["agreed"]),
-        GOOD: Counter(point for point, row in zip(points, rows, strict=True) if row["pareto"]),
-        DULL: Counter(point for point, row in zip(points, rows, strict=True) if not row["agreed"]),
-    }
+    layers = {colour: Counter[tuple[int, int]]() for colour in (TINT, GOOD, DULL)}
+    for row in selected(rows, "points_adversary", "points_target", "agreed", "pareto"):
+        point = int(row["points_adversary"]), int(row["points_target"])
+        layers[TINT if row["agreed"] else DULL][point] += 1
+        layers[GOOD].update([point] * bool(row["pareto"]))
     best = _domain(rows[0]).best
     scale = _LARGEST_BUBBLE / max(count for counts in layers.values() for count in counts.values())
     axes.grid(True)
@@ -365,7 +367,8 @@ def draw_outcomes(rows: Sequence[Row], axes: Axes) -> None:
             x, y = np.array(cells).T
             sizes = [scale * counts[cell] for cell in cells]
             axes.scatter(x, y, s=sizes, color=colour, edgecolors=PAPER, linewidths=0.8, zorder=order)
-    mean_x, mean_y = np.mean(points, axis=0)
+    points = layers[TINT] + layers[DULL]
+    mean_x, mean_y = np.average(list(points), axis=0, weights=list(points.values()))
     for colour, width, size in ((PAPER, 4.5, 13), (INK, 2.0, 11)):
         axes.plot(mean_x, mean_y, marker="+", markersize=size, markeredgewidth=width, color=colour, zorder=5)
     limits, ticks = (-1, best + 1), range(0, best + 1, best // 5)
@@ -387,16 +390,16 @@ def extremes(rows: Sequence[Row], limit: int = BEST_AND_WORST) -> tuple[list[Row
         The best, best first, and the worst, worst first.
     """
 
-    def ordered(some: Sequence[Row], sign: int) -> list[Row]:
+    def first(some: Iterable[Row], sign: int, num: int) -> list[Row]:
         def rank(row: Row) -> tuple[int, int, bool, str]:
             points, other = int(row["points_adversary"]), int(row["points_target"])
             return sign * (other - points), -sign * points, not row.get("attempts"), str(row["item_key"])
 
-        return sorted(some, key=rank)
+        return nsmallest(num, some, rank)
 
-    order = ordered(rows, 1)
-    best = order[: min(limit, (len(order) + 1) // 2)]
-    return best, ordered(order[len(best) :], -1)[: min(limit, len(order) // 2)]
+    best = first(rows, 1, min(limit, (len(rows) + 1) // 2))
+    taken = {row["item_key"] for row in best}
+    return best, first((row for row in rows if row["item_key"] not in taken), -1, min(limit, len(rows) // 2))
 
 
 def dialogue(row: Row, link: str = "") -> Item:

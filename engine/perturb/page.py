@@ -7,7 +7,9 @@ changed words marked and labels.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from heapq import nsmallest
 from pathlib import PurePath
 from typing import ClassVar
 
@@ -125,11 +127,11 @@ class Perturbations(Chapter):
         """Return what was not scored, and by strategy the reaction of a good model and how often the base reacted otherwise."""
         yield from super().notes(run)
         for strategy in strategy_names(run):
-            rows, expectation = touched(run, strategy), run.summary.get(STRATEGIES, {}).get(strategy, "")
-            otherwise = sum(_reply(row, BASE, strategy)["same"] is False for row in rows)
+            expectation = run.summary.get(STRATEGIES, {}).get(strategy, "")
+            outcomes = Counter(_reply(row, BASE, strategy)["same"] is False for row in touched(run, strategy))
             wanted = f"a good model {_ANSWERS[expectation]}; " if expectation in _ANSWERS else ""
-            counted = f"{len(rows):,} of {len(run.done):,} contexts were changed"
-            yield f"{strategy}: {wanted}{counted}; the base answers {otherwise:,} of these otherwise."
+            counted = f"{outcomes.total():,} of {len(run.done):,} contexts were changed"
+            yield f"{strategy}: {wanted}{counted}; the base answers {outcomes[True]:,} of these otherwise."
 
     def figures(self, run: Run) -> Iterable[Figure]:
         """Return the changes of F1 and of replies by each strategy, before and after training."""
@@ -158,9 +160,12 @@ class Perturbations(Chapter):
         """Return changed examples of each strategy: failures of the base first, in a fixed shuffle."""
         for strategy in strategy_names(run):
             expectation = run.summary.get(STRATEGIES, {}).get(strategy, "")
-            rows = touched(run, strategy)
-            rows.sort(key=lambda row: (_is_good(row, strategy, expectation), stable_hash("report", str(row["item_key"]))))
-            yield strategy, [example(row, strategy, expectation, not index) for index, row in enumerate(rows[:NUM_SHOWN])]
+
+            def rank(row: Row, strategy: str = strategy, expectation: str = expectation) -> tuple[bool, int]:
+                return _is_good(row, strategy, expectation), stable_hash("report", str(row["item_key"]))
+
+            rows = nsmallest(NUM_SHOWN, touched(run, strategy), rank)
+            yield strategy, [example(row, strategy, expectation, not index) for index, row in enumerate(rows)]
 
 
 def strategy_names(run: Run) -> list[str]:
@@ -168,9 +173,9 @@ def strategy_names(run: Run) -> list[str]:
     return [str(entry["strategy"]) for row in run.done[:1] for entry in row["perturbations"]]
 
 
-def touched(run: Run, strategy: str) -> list[Row]:
-    """Return the examples that a strategy changed."""
-    return [row for row in run.done if _of(row["perturbations"], strategy)["changed"]]
+def touched(run: Run, strategy: str) -> Iterator[Row]:
+    """Yield the examples that a strategy changed."""
+    return (row for row in run.done if _of(row["perturbations"], strategy)["changed"])
 
 
 def trained_title(model: str) -> str:

@@ -487,9 +487,9 @@ class RankerAttacks(_OfContexts):
         searched, budget = run.read(SearchedRows), run.summary.get(BUDGET, 1)
         steps = sorted({*points_of(budget), *(step for step in _STEPS if step < budget)})
         # Methods on all rankers come first, so that a method has one colour in all drawings.
-        num_rankers = Counter(method for _, method in searched.searches)
+        num_rankers = Counter(method for _, method in searched.attacks)
         for model in searched.models:
-            methods = sorted((method for of, method in searched.searches if of == model), key=lambda name: -num_rankers[name])
+            methods = sorted((method for of, method in searched.attacks if of == model), key=lambda name: -num_rankers[name])
             curves = {method: searched.curve(model, method, steps) for method in methods}
             series = {method: points for method, points in curves.items() if points[0][1].n}
             goal = run.summary.get(GOAL, "")
@@ -503,7 +503,7 @@ class RankerAttacks(_OfContexts):
             "of the successes on the ranker of the line the share that reach the goal on that of the column; on the "
             "diagonal success itself; n: dialogues"
         )
-        for method in dict.fromkeys(method for _, method in searched.searches) if len(searched.models) > 1 else ():
+        for method in dict.fromkeys(method for _, method in searched.attacks) if len(searched.models) > 1 else ():
             cells = [[_transfer(run, method, attacked, other) for other in searched.models] for attacked in searched.models]
             labels = "shown to", "found on"
             yield plots.heat(f"Transfer of {method}", caption, searched.models, searched.models, cells, labels)
@@ -511,11 +511,14 @@ class RankerAttacks(_OfContexts):
     def items(self, run: Run) -> Iterable[tuple[str, Iterable[Item]]]:
         """Return contexts whose reply a method edited, those with success first."""
         searched = run.read(SearchedRows)
-        for model, method in searched.searches if run.metrics else ():
-            tried = [(searched.rows[number], search) for number, search in searched.tried(model, method)]
-            edited = [(row, search) for row, search in tried if search["num_changed"]]
-            edited.sort(key=lambda pair: (pair[1]["status"] != "success", stable_hash("report", pair[0]["item_key"])))
-            yield f"{method} on {model}", _with_example([search_item(*pair) for pair in edited[:NUM_SEARCHED]])
+        ranks = np.fromiter((stable_hash("report", row["item_key"]) for row in selected(searched.rows, "item_key")), np.uint64)
+        for attack in searched.attacks if run.metrics else ():
+            tried = searched.tried(*attack)
+            contexts, lost = (numbers[tried.words > 0].astype(np.int64) for numbers in (tried.contexts, 1 - tried.won))
+            shown = contexts[np.lexsort((ranks[contexts], lost))][:NUM_SEARCHED].tolist()
+            pairs = ((row, search) for row in map(searched.rows.__getitem__, shown) for search in row["searches"])
+            items = [search_item(row, search) for row, search in pairs if (search["model"], search["method"]) == attack]
+            yield f"{attack[1]} on {attack[0]}", _with_example(items)
 
 
 def _reached(run: Run, model: str, method: str, queries: int) -> Estimate:

@@ -22,6 +22,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+import numpy as np
 from tyro import conf
 
 from parley.engine.core.cli.flags import parse
@@ -29,8 +30,8 @@ from parley.engine.core.cli.main import Verb
 from parley.engine.core.cli.screen import StandardTerminal, Terminal, make_console, show_lines, watching
 from parley.engine.core.ray.record import Counts, Rows
 from parley.engine.core.ray.worker import Shard
-from parley.engine.core.runs.documents import SUMMARY, write_whole
-from parley.engine.core.runs.parts import ANSWERED, OK, answer_columns, ok_row, row_schema
+from parley.engine.core.runs.documents import SUMMARY, whole_file
+from parley.engine.core.runs.parts import ANSWERED, answer_columns, ok_row, row_schema
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.stats.statistics import (
     NO_REPLY,
@@ -351,19 +352,18 @@ class ReplyJob(ItemsJob[ReplyConfig, ReplyTask, Example]):
 
     def measure(self, run: RunFolder, prepared: PreparedReplies) -> Summary:
         """Write the files of replies and compute the metrics."""
-        rows = sorted((row for row in run.rows() if row["status"] == OK), key=lambda row: row["item_key"])
-        contexts = [parse_turns(row["context"]) for row in rows]
-        for file, column in ((MACHINE_FILE, "reply"), (HUMAN_FILE, "truth")):
-            _write(run.path / file, zip(contexts, (row[column] for row in rows), strict=True))
+        # Rows lie in the order of their keys.
+        rows = finished(run.rows())
         after = {example.key: format_turns((example.after,)) for example in prepared.items.values() if example.after}
-        _write(run.path / NEXT_FILE, zip(contexts, (after.get(row["item_key"], "") for row in rows), strict=True))
-        config, facts = prepared.task.config, prepared.facts
-        replied = [row for row in rows if not is_no_reply(row)]
-        replies, recorded = ([row[side].split() for row in replied] for side in ("reply", "truth"))
-        what = f"{len(rows):,} {config.split} contexts, replies by {config.decoder}, seed {config.seed}."
-        metrics = dict(reply_metrics(replies, recorded, facts["longest"]))
+        for file, column in ((MACHINE_FILE, "reply"), (HUMAN_FILE, "truth")):
+            _write(run.path / file, ((row["context"], row[column]) for row in rows))
+        _write(run.path / NEXT_FILE, ((row["context"], after.get(row["item_key"], "")) for row in rows))
+        config, facts, num = prepared.task.config, prepared.facts, len(rows)
+        what = f"{num:,} {config.split} contexts, replies by {config.decoder}, seed {config.seed}."
+        replied = ((row["reply"].split(), row["truth"].split()) for row in rows if not is_no_reply(row))
+        metrics = dict(reply_metrics(replied, facts["longest"]))
         if any(row["kind"] for row in rows):
-            metrics |= no_reply_metrics(kinds_of_rows(rows), [1] * len(rows))
+            metrics |= no_reply_metrics(kinds_of_rows(rows), np.ones(num))
         without = without_line(metrics)
         return Summary(
             f"replies of {config.model} on {facts['corpus']}",
@@ -417,15 +417,16 @@ def tabbed_line(context: Turns, reply: str) -> str:
     return "\t".join([*(format_turns((turn,)) for turn in context), " ".join(words)]) if has_word(words) else ""
 
 
-def _write(path: Path, replies: Iterable[tuple[Turns, str]]) -> None:
+def _write(path: Path, replies: Iterable[tuple[str, str]]) -> None:
     """Write one file of contexts and their replies, a line each.
 
     Raises:
         RunError: the disk refuses.
     """
-    lines = (tabbed_line(context, reply) for context, reply in replies)
+    lines = (tabbed_line(parse_turns(context), reply) for context, reply in replies)
     try:
-        write_whole(path, "".join(f"{line}\n" for line in lines if line).encode())
+        with whole_file(path) as file:
+            file.writelines(f"{line}\n".encode() for line in lines if line)
     except OSError as error:
         fix = "free some space, then the same command writes it"
         raise RunError("the replies cannot be written", where=path, got=error.strerror, fix=fix) from None

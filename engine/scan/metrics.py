@@ -21,10 +21,9 @@ Answers without a verdict are in no rate but `undecided`. Intervals are 95 %; an
 
 from __future__ import annotations
 
-import hashlib
 import math
 from array import array
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -32,13 +31,14 @@ import numpy as np
 
 from parley.engine.core.stats.judged import agreement
 from parley.engine.core.stats.pairs import ItemFigures, ItemMetrics
-from parley.engine.core.stats.rows import StoredRows, selected
+from parley.engine.core.stats.rows import Columns, StoredRows, UnitNumbers, selected
 from parley.engine.core.stats.statistics import (
     NEITHER,
     NOTHING,
     Estimate,
     Metric,
     Row,
+    cluster_codes,
     clustered_rate,
     finished,
     mean,
@@ -48,6 +48,7 @@ from parley.engine.core.stats.statistics import (
 from parley.engine.core.tables.table import PERCENT, Column, EstimateTable, TableRow, metric_table, num_measured, with_interval
 from parley.engine.scan.attacks import CONTROLS, NONE, REPEAT
 from parley.engine.scan.defence_metrics import DEFENDED, describe_defence
+from parley.envs.core.seeds import stable_hash
 
 BREACH, BROKEN, UNDECIDED, ABOVE, RULE = "breach", "broken", "undecided", "above", "rule"
 CORRECTED = "corrected"
@@ -83,45 +84,41 @@ class AnswerColumns:
     def __init__(self, rows: Iterable[Row]) -> None:
         self.attacks, self.rules = dict[str, int](), dict[str, int]()
         """Names, each with its index."""
-        # Prompts may be as many as answers, so their names are not kept.
-        prompts = array("Q")
         self.defences = {"": 0}
         """Names of defences; an empty one for none."""
         self.is_attacked, self.num_failed = False, 0
         """True if rows are attacks under a budget; the number of rows that failed."""
-        outcomes = {name: array("b") for name in ("breach", "adaptive", "harmful", "unmet", "stopped")}
-        codes = {name: array("i") for name in ("attack", "repeat", "defence", "model_queries", "refusals", "thoughts")}
-        spent = {name: array("d") for name in (*_SPENT, *(f"first_{name}" for name in _SPENT))}
-        verdicts = {"row": array("i"), "rule": array("i"), "broken": array("b")}
+        self._columns, self._num = Columns(), 0
+        prompts = UnitNumbers()
         for row in rows:
             if row.get("status", "ok") != "ok":
                 self.num_failed += 1
                 continue
-            prompts.append(int.from_bytes(hashlib.blake2b(row["prompt"].encode(), digest_size=8).digest()))
-            codes["attack"].append(self.attacks.setdefault(row["attack"], len(self.attacks)))
-            codes["defence"].append(self.defences.setdefault(row.get("defence") or "", len(self.defences)))
+            self._add("i", prompt=prompts.add(row["prompt"]))
+            self._add("b", breach=_outcome(row["breach"]))
+            self._add("H", attack=self.attacks.setdefault(row["attack"], len(self.attacks)), repeat=row.get("repeat") or 0)
             for verdict in row["rules"]:
-                verdicts["row"].append(len(outcomes["breach"]))
-                verdicts["rule"].append(self.rules.setdefault(verdict["rule"], len(self.rules)))
-                verdicts["broken"].append(_outcome(verdict["broken"]))
-            for name in ("breach", "adaptive", "harmful", "unmet"):
-                outcomes[name].append(_outcome(row.get(name)))
-            outcomes["stopped"].append(bool(row.get("refused_by")))
-            codes["repeat"].append(row.get("repeat") or 0)
-            codes["model_queries"].append(row.get("model_queries") or 0)
+                self._add("i", of=self._num)
+                self._add("H", rule=self.rules.setdefault(verdict["rule"], len(self.rules)))
+                self._add("b", broken=_outcome(verdict["broken"]))
+            if "defence" in row:
+                self._add("H", defence=self.defences.setdefault(row["defence"] or "", len(self.defences)))
+                self._add("b", **{name: _outcome(row[name]) for name in ("adaptive", "harmful", "unmet")})
+                self._add("b", stopped=bool(row["refused_by"]))
+                self._add("i", model_queries=row["model_queries"])
             if "turns" in row:
                 self.is_attacked = True
                 first: Row = next((turn for turn in row["turns"] if turn["breach"]), {})
                 for name in _SPENT:
-                    spent[name].append(row[name])
-                    spent[f"first_{name}"].append(first.get(name, math.inf))
-                codes["refusals"].append(len(row["refusals"]))
-                codes["thoughts"].append(sum(bool(turn["thought"]) for turn in row["turns"]))
-        self.columns = {name: np.frombuffer(values, values.typecode) for name, values in (outcomes | codes | spent).items()}
-        """By name, (V,) each."""
-        _, of_prompts = np.unique(np.frombuffer(prompts, np.uint64), return_inverse=True)
-        self.columns["prompt"] = of_prompts.astype(np.int32)
-        self._verdicts = {name: np.frombuffer(values, values.typecode) for name, values in verdicts.items()}
+                    self._add("d", **{name: row[name], f"first_{name}": first.get(name, math.inf)})
+                self._add("i", refusals=len(row["refusals"]), thoughts=sum(bool(turn["thought"]) for turn in row["turns"]))
+            self._num += 1
+        self._prompts = prompts.numbers()
+
+    def _add(self, code: str, **numbers: float) -> None:
+        """Add a number to columns."""
+        for name, number in numbers.items():
+            self._columns.add(name, code, (number,))
 
     @classmethod
     def of(cls, rows: Answers) -> AnswerColumns:
@@ -133,11 +130,18 @@ class AnswerColumns:
             return cls(rows.select(*_COLUMNS, "model_queries", *turns))
         return cls(rows)
 
+    def _verdicts(self) -> Iterator[np.ndarray]:
+        """Return the verdicts of all rules: the answer, the rule, the outcome; (B,) each."""
+        return (self._columns.get(name, "i") for name in ("of", "rule", "broken"))
+
     def __len__(self) -> int:
-        return len(self.columns["breach"])
+        return self._num
 
     def __getitem__(self, name: str) -> np.ndarray:
-        return self.columns[name]
+        if name not in self._columns:
+            return np.zeros(self._num, dtype=np.int8)
+        numbers = self._columns.get(name)
+        return self._prompts[numbers] if name == "prompt" else numbers
 
     def names(self, kind: str, among: np.ndarray) -> list[str]:
         """Return the attacks or defences of some answers, in the order in which they come.
@@ -172,7 +176,10 @@ class AnswerColumns:
         Args:
             answers: whether each answer is one of them (V,) bool, or their indices (n,).
         """
-        _, first, inverse = np.unique(self["prompt"][answers], return_index=True, return_inverse=True)
+        prompts = self["prompt"][answers]
+        if (prompts[1:] >= prompts[:-1]).all():
+            return cluster_codes(prompts)[0]
+        _, first, inverse = np.unique(prompts, return_index=True, return_inverse=True)
         rank = np.empty_like(first)
         rank[np.argsort(first)] = np.arange(len(first))
         numbers: np.ndarray = rank[inverse]
@@ -186,14 +193,25 @@ class AnswerColumns:
 
     def of_rule(self, rule: str, answers: np.ndarray) -> Estimate:
         """Return the share of some answers that break a rule, of those that it decides (V,) bool."""
-        of, broken = self._verdicts["row"], self._verdicts["broken"]
-        counts = (self._verdicts["rule"] == self.rules[rule]) & (broken != _UNDECIDED) & answers[of]
+        of, rules, broken = self._verdicts()
+        counts = (rules == self.rules[rule]) & (broken != _UNDECIDED) & answers[of]
         return clustered_rate(broken[counts], self.units(of[counts])) if counts.any() else NOTHING
+
+    def breaches(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return the first breach of each rule by each prompt and attack: answer, rule, and number of all; (B,) each."""
+        of, rules, broken = self._verdicts()
+        is_broken = (broken == 1) & (self["breach"][of] == 1)
+        of, rules = of[is_broken], rules[is_broken]
+        codes = self["prompt"][of].astype(np.int64) * len(self.attacks) + self["attack"][of]
+        _, first, times = np.unique(codes * len(self.rules) + rules, return_index=True, return_counts=True)
+        order = np.argsort(first)
+        return of[first[order]], rules[first[order]], times[order]
 
     def rules_of(self, answers: np.ndarray) -> list[str]:
         """Return the rules that some answers were judged by (V,) bool, in the order in which they come."""
         names = list(self.rules)
-        codes, first = np.unique(self._verdicts["rule"][answers[self._verdicts["row"]]], return_index=True)
+        of, rules, _ = self._verdicts()
+        codes, first = np.unique(rules[answers[of]], return_index=True)
         return [names[code] for code in codes[np.argsort(first)]]
 
     def pairs(self, answers: np.ndarray, others: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -203,12 +221,15 @@ class AnswerColumns:
             answers: whether each answer is one of them (V,) bool; this and the other in the order of the answers.
             others: whether each answer is one of the others (V,) bool.
         """
-        keys = self["prompt"].astype(np.int64) * (int(self["repeat"].max(initial=0)) + 1) + self["repeat"]
+        prompts, repeats = self["prompt"], self["repeat"]
         here, there = np.flatnonzero(answers), np.flatnonzero(others)
-        there = there[np.argsort(keys[there], kind="stable")]
-        index = np.searchsorted(keys[there], keys[here], side="right") - 1
+        num_repeats = int(repeats.max(initial=0)) + 1
+        wanted, keys = (prompts[of].astype(np.int64) * num_repeats + repeats[of] for of in (here, there))
+        order = np.argsort(keys, kind="stable")
+        there, keys = there[order], keys[order]
+        index = np.searchsorted(keys, wanted, side="right") - 1
         is_pair = index >= 0
-        is_pair[is_pair] = keys[there][index[is_pair]] == keys[here][is_pair]
+        is_pair[is_pair] = keys[index[is_pair]] == wanted[is_pair]
         return here[is_pair], there[index[is_pair]]
 
 
@@ -460,21 +481,22 @@ def scan_tables(metrics: Mapping[str, Estimate]) -> dict[str, EstimateTable]:
 
 def breaches_table(rows: Iterable[Row], num: int = NUM_SHOWN) -> EstimateTable:
     """Return the first breaches with their texts, one of each prompt and attack, those without an attack first."""
-    broken: dict[str, set[str]] = {}
-    firsts: list[Row] = []
+    shown: dict[str, set[str]] = {}
+    firsts, pairs = list[Row](), array("Q")
     for row in rows:
-        if row["breach"] and row["prompt"] not in (of_attack := broken.setdefault(row["attack"], set())):
-            of_attack.add(row["prompt"])
+        if row["breach"]:
+            pairs.append(stable_hash(row["attack"], row["prompt"]))
+            of_attack = shown.setdefault(row["attack"], set())
             # Of an attack no more are shown.
-            if len(of_attack) <= num:
+            if len(of_attack) < num and row["prompt"] not in of_attack:
+                of_attack.add(row["prompt"])
                 firsts.append(row)
     ordered = sorted(firsts, key=lambda row: (row["attack"] != NONE, row["attack"] in CONTROLS))
     lines = tuple(
         (row["prompt"], _title(row["attack"]), brief(row["asked"]), brief(row["reply"]), "; ".join(broken_rules(row)))
         for row in _one_of_each(ordered)[:num]
     )
-    num_broken = sum(map(len, broken.values()))
-    note = f"{len(lines)} of {num_broken:,} broken pairs of prompt and attack; all are on the page."
+    note = f"{len(lines)} of {len(np.unique(pairs)):,} broken pairs of prompt and attack; all are on the page."
     columns = ("prompt", "attack", "asked", "reply", "rule")
     return EstimateTable(columns, lines, note, texts=columns[1:])
 
@@ -591,9 +613,8 @@ def panel_metrics(rows: Sequence[Row], panels: Iterable[str]) -> dict[str, Estim
     metrics = {}
     for rule in panels:
         judged = ((row["prompt"], verdict) for row in finished(selected(rows, "prompt", "rules")) for verdict in row["rules"])
-        verdicts = ((prompt, verdict["evidence"]) for prompt, verdict in judged if verdict["rule"] == rule)
-        ballots = [(prompt, votes) for prompt, evidence in verdicts if (votes := votes_of(evidence))]
-        metrics[f"{AGREEMENT}.{rule}"] = agreement([votes for _, votes in ballots], [prompt for prompt, _ in ballots])
+        ballots = ((prompt, votes_of(verdict["evidence"])) for prompt, verdict in judged if verdict["rule"] == rule)
+        metrics[f"{AGREEMENT}.{rule}"] = agreement(ballots)
     return metrics
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import BinaryIO, NamedTuple
 from xml.etree import ElementTree
@@ -18,7 +17,7 @@ import numpy as np
 
 from parley.engine.core.stats.rows import selected
 from parley.engine.core.stats.statistics import Row
-from parley.engine.scan.metrics import LimitVerdict, brief, broken_rules
+from parley.engine.scan.metrics import AnswerColumns, LimitVerdict, brief, broken_rules
 from parley.engine.scan.policy import Policy
 from parley.envs.core.visible import visible
 
@@ -38,30 +37,31 @@ class ScanCase(NamedTuple):
 
 
 class _Cases:
-    """The prompts of a suite: numbers for each, and where the text of what went wrong first lies in a file (P,)."""
+    """The prompts of a suite: numbers for each, and where the text of its first breach or loss lies in a file (P,)."""
 
     def __init__(self, num_prompts: int, texts: BinaryIO) -> None:
-        self.answers, self.breaches, self.lost = (np.zeros(num_prompts, dtype=np.int32) for _ in range(3))
-        self._starts = np.zeros((2, num_prompts), dtype=np.int64)
+        self.answers, self.breaches, self.lost = (np.zeros(num_prompts, dtype=np.uint16) for _ in range(3))
+        self._starts = np.zeros(num_prompts, dtype=np.int64)
         self._texts = texts
 
     def add(self, prompt: int, row: Row) -> None:
-        is_lost = row["status"] != "ok" or row["breach"] is None
         self.answers[prompt] += 1
-        for counts, starts, holds in ((self.breaches, self._starts[0], row["breach"]), (self.lost, self._starts[1], is_lost)):
-            if holds and not counts[prompt]:
-                starts[prompt] = self._texts.seek(0, os.SEEK_END)
-                reason = row["error"] or f"no verdict: {row['kind']}"
-                broken = "" if is_lost else f"{', '.join(broken_rules(row))}\nasked: {row['asked']}\nreply: {row['reply']}"
-                self._texts.write(json.dumps(reason if is_lost else broken).encode() + b"\n")
-            counts[prompt] += bool(holds)
+        is_lost = row["status"] != "ok" or row["breach"] is None
+        if not (row["breach"] or is_lost):
+            return
+        if not self.breaches[prompt] and not (is_lost and self.lost[prompt]):
+            self._starts[prompt] = self._texts.seek(0, os.SEEK_END)
+            reason = row["error"] or f"no verdict: {row['kind']}"
+            broken = "" if is_lost else f"{', '.join(broken_rules(row))}\nasked: {row['asked']}\nreply: {row['reply']}"
+            self._texts.write(json.dumps(reason if is_lost else broken).encode() + b"\n")
+        (self.lost if is_lost else self.breaches)[prompt] += 1
 
     def outcome(self, prompt: int) -> tuple[str, str]:
         """Return the kind of a case's element, empty for a pass, and its text."""
         num, breaches, lost = (int(counts[prompt]) for counts in (self.answers, self.breaches, self.lost))
         if not breaches and not lost:
             return "", ""
-        self._texts.seek(self._starts[0 if breaches else 1, prompt])
+        self._texts.seek(self._starts[prompt])
         text = json.loads(self._texts.readline())
         if breaches:
             return "failure", f"{breaches} of {num} answers break {text}"
@@ -137,19 +137,21 @@ def _opening(element: ElementTree.Element, level: int) -> bytes:
     return _text(element, level).replace(b" />\n", b">\n")
 
 
-def write_sarif(file: BinaryIO, policy: Policy, rows: Sequence[Row], policy_file: str, version: str) -> None:
-    """Write the breaches of a scan as SARIF 2.1.0; the rows are gone through twice.
+def write_sarif(
+    file: BinaryIO, policy: Policy, rows: Sequence[Row], answers: AnswerColumns, policy_file: str, version: str
+) -> None:
+    """Write the breaches of a scan as SARIF 2.1.0.
 
     Args:
         file: to write to.
         policy: the policy.
         rows: the rows that worked.
+        answers: their columns.
         policy_file: name of the policy's file, the place of each result.
         version: of Parley.
     """
     rules = {rule.name: rule for rule in policy.all_rules}
     tags = policy.tags_by_part
-    times = Counter(broken for row in selected(rows, "breach", "rules", "attack", "prompt") for broken in _broken(row))
     driver = {
         "name": "Parley",
         "version": version,
@@ -165,29 +167,21 @@ def write_sarif(file: BinaryIO, policy: Policy, rows: Sequence[Row], policy_file
     document = {"$schema": _SCHEMA, "version": "2.1.0", "runs": [{"tool": {"driver": driver}, "results": []}]}
     before, _, after = json.dumps(document, ensure_ascii=False, indent=1).rpartition("[]")
     file.write(f"{before}[".encode("utf-8", "backslashreplace"))
-    joint = "\n"
-    for row in rows if times else ():
-        for name, attack, prompt in _broken(row):
-            # Counted once, at the first of them.
-            if not (num := times.pop((name, attack, prompt), 0)):
-                continue
-            text = f"Prompt {prompt} under {attack}: {num} answers break the rule. Asked: {row['asked']} "
-            text += f"Reply: {row['reply']}"
-            result = {
-                "ruleId": visible(name),
-                "level": "error",
-                "message": {"text": visible(text, keep="\n")},
-                "locations": [{"physicalLocation": {"artifactLocation": {"uri": policy_file}, "region": {"startLine": 1}}}],
-                "properties": {"tags": [*map(visible, tags["prompts"].get(prompt, ()))]},
-                "partialFingerprints": {"parley/v1": visible(f"{name}/{attack}/{prompt}")},
-            }
-            lines = json.dumps(result, ensure_ascii=False, indent=1).replace("\n", f"\n{_DEEP}")
-            file.write(f"{joint}{_DEEP}{lines}".encode("utf-8", "backslashreplace"))
-            joint = ",\n"
+    joint, names, shown = "\n", list(answers.rules), selected(rows, "attack", "prompt", "asked", "reply")
+    for number, rule, num in zip(*answers.breaches(), strict=True):
+        name, row = names[rule], shown[number]
+        attack, prompt = row["attack"], row["prompt"]
+        text = f"Prompt {prompt} under {attack}: {num} answers break the rule. Asked: {row['asked']} Reply: {row['reply']}"
+        result = {
+            "ruleId": visible(name),
+            "level": "error",
+            "message": {"text": visible(text, keep="\n")},
+            "locations": [{"physicalLocation": {"artifactLocation": {"uri": policy_file}, "region": {"startLine": 1}}}],
+            "properties": {"tags": [*map(visible, tags["prompts"].get(prompt, ()))]},
+            "partialFingerprints": {"parley/v1": visible(f"{name}/{attack}/{prompt}")},
+        }
+        lines = json.dumps(result, ensure_ascii=False, indent=1).replace("\n", f"\n{_DEEP}")
+        file.write(f"{joint}{_DEEP}{lines}".encode("utf-8", "backslashreplace"))
+        joint = ",\n"
     end = "]" if joint == "\n" else f"\n{_DEEP[1:]}]"
     file.write(f"{end}{after}\n".encode("utf-8", "backslashreplace"))
-
-
-def _broken(row: Row) -> list[tuple[str, str, str]]:
-    """Return the rules that an answer breaks, each with its attack and its prompt."""
-    return [(name, row["attack"], row["prompt"]) for name in broken_rules(row)] if row["breach"] else []

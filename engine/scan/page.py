@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from parley.engine.core.page.content import Chapter, Figure, Item, Run, Verdict
+from parley.engine.core.page.content import MOST_ITEMS, Chapter, Figure, Item, Run, Verdict
 from parley.engine.core.page.markup import ARROW, facts, line
 from parley.engine.core.page.page import SHARE, first_marks, number
 from parley.engine.core.stats.rows import selected
@@ -81,10 +81,10 @@ class Scans(Chapter):
 
     def items(self, run: Run) -> Iterable[tuple[str, Iterator[Item]]]:
         order, tags = list(_STATES), tags_of_run(run.summary)
-        places = [
-            2 * order.index(row["breach"]) + (row["attack"] in CONTROLS) for row in selected(run.done, "breach", "attack")
-        ]
-        indices = np.argsort(places, kind="stable").tolist()
+        shown = selected(run.done, "breach", "attack")
+        places = np.fromiter((2 * order.index(row["breach"]) + (row["attack"] in CONTROLS) for row in shown), np.int8)
+        # A page takes no more.
+        indices = np.argsort(places, kind="stable")[: MOST_ITEMS + 1].tolist()
         yield "", (_item(row, row_tags(tags, row)) for row in map(run.done.__getitem__, indices))
 
 

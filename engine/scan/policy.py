@@ -42,13 +42,16 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Literal, overload
+from typing import Any, Literal
 
+import numpy as np
 import yaml
 
+from parley.engine.core.stats.rows import LazySequence, PackedTexts
 from parley.envs.core.config import JsonObject, read_yaml
 from parley.envs.core.errors import ConfigError, DataError
 from parley.envs.core.registry import nearest
+from parley.envs.core.seeds import stable_hash
 from parley.envs.corpora.lines import FileLine, utf8_text
 from parley.envs.corpora.own_files import KINDS, RecordKind, behind_context, read_records, record_kind, value_text
 from parley.policies.chat.model import ROLES, Message
@@ -155,8 +158,8 @@ class PolicyPrompt:
 _DECODER = json.JSONDecoder()
 
 
-class PackedPrompts(Sequence[PolicyPrompt]):
-    """Prompts as bytes, each made when it is asked for: a tenth of the memory of a tuple, whose equal it is.
+class PackedPrompts(LazySequence[int, PolicyPrompt]):
+    """Prompts in a temporary file, each made when it is asked for; equal to a tuple of them.
 
     Args:
         prompts: the prompts.
@@ -166,34 +169,25 @@ class PackedPrompts(Sequence[PolicyPrompt]):
     """
 
     def __init__(self, prompts: Iterable[PolicyPrompt]) -> None:
-        self._content, self._ends = bytearray(), array("Q", [0])
         numbers: dict[tuple[tuple[PolicyRule, ...], tuple[str, ...]], int] = {}
-        for prompt in prompts:
-            number = numbers.setdefault((prompt.rules, prompt.tags), len(numbers))
-            messages = [(message.role, message.content) for message in prompt.messages]
-            self._content += json.dumps((prompt.key, messages, number, prompt.goal)).encode()
-            self._ends.append(len(self._content))
+
+        def texts() -> Iterator[str]:
+            for prompt in prompts:
+                number = numbers.setdefault((prompt.rules, prompt.tags), len(numbers))
+                messages = [(message.role, message.content) for message in prompt.messages]
+                yield json.dumps((prompt.key, messages, number, prompt.goal))
+
+        self._texts = PackedTexts(texts())
         self.kinds = list(numbers)
+        super().__init__(self._prompt, range(len(self._texts)))
 
-    def __len__(self) -> int:
-        return len(self._ends) - 1
-
-    @overload
-    def __getitem__(self, index: int) -> PolicyPrompt: ...
-    @overload
-    def __getitem__(self, index: slice) -> PackedPrompts: ...
-    def __getitem__(self, index: int | slice) -> PolicyPrompt | PackedPrompts:
-        if isinstance(index, slice):
-            chosen = range(*index.indices(len(self)))
-            return self if chosen == range(len(self)) else PackedPrompts(self[number] for number in chosen)
-        number = range(len(self))[index]
-        text = self._content[self._ends[number] : self._ends[number + 1]].decode()
-        (key, messages, kind, goal), _ = _DECODER.raw_decode(text)
+    def _prompt(self, number: int) -> PolicyPrompt:
+        (key, messages, kind, goal), _ = _DECODER.raw_decode(self._texts[number])
         rules, tags = self.kinds[kind]
         return PolicyPrompt(key, tuple(Message(role, content) for role, content in messages), rules, tags, goal)
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Sequence) and tuple(self) == tuple(other)
+    def __reduce__(self) -> tuple[Any, ...]:
+        return PackedPrompts, (tuple(self),)
 
     def __repr__(self) -> str:
         return "".join(self.representation())
@@ -333,8 +327,8 @@ class Policy:
         """A digest of everything that answers and verdicts depend on."""
         # Parts that policies of earlier versions did not have count only where they are used.
         later: list[Any] = [*self.defences, *(attack.behind for attack in self.attacks if attack.behind)]
-        goals = [prompt.goal for prompt in self.prompts]
-        later += [self.attacker, self.budget, goals] if self.attacker or self.budget or any(goals) else []
+        if self.attacker or self.budget or any(prompt.goal for prompt in self.prompts):
+            later += [self.attacker, self.budget, [prompt.goal for prompt in self.prompts]]
         assert isinstance(self.prompts, PackedPrompts), "packed at the start"
         # The digest of `repr(self)`, piece by piece.
         before = f"Policy(name={self.name!r}, prompts="
@@ -457,19 +451,20 @@ def _prompts(entries: Sequence[Any], path: Path) -> PackedPrompts:
     version = repr((path, entries, stamps))
     if version in _read:
         return _read[version]
-    keys = set[str]()
+    digests = array("Q")
 
     def noted() -> Iterator[PolicyPrompt]:
         for prompt in _unpacked_prompts(entries, path):
-            keys.add(prompt.key)
+            digests.append(stable_hash(prompt.key))
             yield prompt
 
     prompts = PackedPrompts(noted())
     if not prompts:
         raise DataError("the policy has no prompts", where=path, fix="write prompts: with at least one text, or a file:")
-    if len(keys) < len(prompts):
-        twice = Counter(prompt.key for prompt in prompts).most_common(1)[0][0]
-        raise ConfigError("two prompts have one id", where=path, got=twice, fix="give each an id of its own")
+    if len(np.unique(digests)) < len(digests):
+        twice, times = Counter(prompt.key for prompt in prompts).most_common(1)[0]
+        if times > 1:
+            raise ConfigError("two prompts have one id", where=path, got=twice, fix="give each an id of its own")
     _read.clear()
     _read[version] = prompts
     return prompts

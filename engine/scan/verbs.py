@@ -639,7 +639,8 @@ def load_policy(config: ScanConfig) -> Policy:
         policy = read_policy(Path(config.policy).expanduser())
     more = tuple(DefenceSpec(name, name) for name in map(str.strip, config.defences.split(",")) if name)
     defences = {spec.name: spec for spec in (*more, *policy.defences)}
-    return replace(policy, prompts=policy.prompts[: config.limit or None], defences=tuple(defences.values()))
+    prompts = policy.prompts[: config.limit] if config.limit else policy.prompts
+    return replace(policy, prompts=prompts, defences=tuple(defences.values()))
 
 
 @dataclass(frozen=True)
@@ -710,16 +711,12 @@ def _items(policy: Policy, attacks: Sequence[str], adapted: Collection[tuple[str
     num_prompts, num_attacks = len(policy.prompts), len(attacks)
     num = num_prompts * num_attacks * policy.repeats
     # Of each question behind a defence: the question without it, the number of the defence, and whether it is adaptive.
-    behind = np.array(
-        [
-            (index, number, adaptive)
-            for number, spec in enumerate(policy.defences)
-            for index in range(num)
-            for adaptive in (False, True)
-            if not adaptive or (attacks[index % num_attacks], spec.name) in adapted
-        ],
-        dtype=np.int32,
-    ).reshape(-1, 3)
+    behind = np.empty((0, 3), dtype=np.int32)
+    for number, spec in enumerate(policy.defences):
+        times = [1 + ((attack, spec.name) in adapted) for attack in attacks]
+        questions = np.repeat(np.arange(num, dtype=np.int32), np.tile(times, num // num_attacks))
+        is_adaptive = np.append(False, questions[1:] == questions[:-1])
+        behind = np.concatenate([behind, np.stack([questions, np.full_like(questions, number), is_adaptive], axis=1)])
 
     def keys() -> Iterator[str]:
         for repeat in range(policy.repeats):
@@ -801,7 +798,7 @@ class Scan(Job[ScanConfig, ScanPlan, ScanPlan]):
         with _written(run.path / JUNIT) as file:
             write_junit(file, policy, rows, plan.cases, limits)
         with _written(run.path / SARIF) as file:
-            write_sarif(file, policy, finished(rows), config.policy, version("parley-redteam"))
+            write_sarif(file, policy, finished(rows), answers, config.policy, version("parley-redteam"))
         num, behind = len(policy.prompts), f"{len(policy.defences)} defences, " if policy.defences else ""
         return Summary(
             f"{policy.name} on {target_name(config.model)}",

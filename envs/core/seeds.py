@@ -20,7 +20,7 @@ def stable_hash(*key: Key) -> int:
     message = b""
     for part in key:
         # Any integer type names the same stream; a number and its digits as text do not.
-        text = f"str:{part}".encode() if isinstance(part, str) else f"int:{int(part)}".encode()
+        text = f"str:{part}".encode("utf-8", "surrogatepass") if isinstance(part, str) else f"int:{int(part)}".encode()
         message += len(text).to_bytes(4, "little") + text
     return int.from_bytes(hashlib.blake2b(message, digest_size=8).digest(), "little")
 

@@ -24,6 +24,7 @@ import json
 import os
 import re
 import threading
+from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -33,6 +34,7 @@ import numpy as np
 
 from parley.envs.core.errors import ConfigError, ModelError, RunError
 from parley.envs.core.registry import TimedCalls, own_code, own_start
+from parley.envs.core.seeds import stable_hash
 from parley.envs.core.storage.uris import locked
 from parley.policies.chat.addresses import chat_models
 from parley.policies.chat.completions import part_thinking
@@ -40,6 +42,7 @@ from parley.policies.chat.limits import RequestLimits
 from parley.policies.chat.model import (
     ANSWERS,
     ANSWERS_FOLDER,
+    LEAST_WORDS,
     Access,
     Answer,
     Chat,
@@ -227,31 +230,28 @@ class _LineStarts:
         self._recent = dict[int, int]()
         self._digests, self._starts = np.empty(0, dtype=np.uint64), np.empty(0, dtype=np.int64)
 
-    def get(self, key: bytes) -> int | None:
+    def get(self, key: str) -> int | None:
         """Return the start of a key's newest line; None if it has none."""
-        digest = _digest(key)
+        digest = stable_hash(key)
         if (start := self._recent.get(digest)) is not None:
             return start
         place = int(np.searchsorted(self._digests, np.uint64(digest)))
         return int(self._starts[place]) if place < len(self._digests) and int(self._digests[place]) == digest else None
 
-    def put(self, key: bytes, start: int) -> None:
+    def put(self, key: str, start: int) -> None:
         """Set the start of a key's newest line."""
-        self._recent[_digest(key)] = start
+        self._recent[stable_hash(key)] = start
         if len(self._recent) < _MOST_RECENT:
             return
-        num = len(self._recent)
-        digests = np.concatenate([self._digests, np.fromiter(self._recent, np.uint64, num)])
-        starts = np.concatenate([self._starts, np.fromiter(self._recent.values(), np.int64, num)])
-        order = np.argsort(digests, kind="stable")
-        digests, starts = digests[order], starts[order]
-        is_newest = np.append(digests[1:] != digests[:-1], True)
-        self._digests, self._starts = digests[is_newest], starts[is_newest]
+        digests, starts = np.array(sorted(self._recent.items()), dtype=np.uint64).T
+        places = np.searchsorted(self._digests, digests)
+        is_known = places < len(self._digests)
+        is_known[is_known] = self._digests[places[is_known]] == digests[is_known]
+        self._starts[places[is_known]] = starts[is_known]
+        places, is_new = places[~is_known], ~is_known
+        self._digests = np.insert(self._digests, places, digests[is_new])
+        self._starts = np.insert(self._starts, places, starts[is_new])
         self._recent = {}
-
-
-def _digest(key: bytes) -> int:
-    return int.from_bytes(hashlib.blake2b(key, digest_size=8).digest())
 
 
 class ChatAnswers:
@@ -281,14 +281,13 @@ class ChatAnswers:
         with self._lock:
             try:
                 self._read_on()
-                starts = [self._lines.get(key.encode()) for key in keys]
+                starts = [self._lines.get(key) for key in keys]
                 if not any(start is not None for start in starts):
                     return [None] * len(keys)
                 with self._path.open("rb") as file:
                     lines = [b"" if start is None else next(_lines_from(file, start), (0, b""))[1] for start in starts]
                     kept = [
-                        _kept(line) if line and _key_of(line) == key.encode() else None
-                        for key, line in zip(keys, lines, strict=True)
+                        _kept(line) if line and _key_of(line) == key else None for key, line in zip(keys, lines, strict=True)
                     ]
                 return [None if line is None else line[0] for line in kept]
             except OSError as error:
@@ -321,13 +320,13 @@ class ChatAnswers:
             except OSError as error:
                 raise self._broken(error) from error
             if whole and num_written == len(line):
-                self._lines.put(key.encode(), start)
+                self._lines.put(key, start)
                 self._read_to += num_written * (self._read_to == start)
 
     def usage(self) -> dict[str, ChatUsage]:
         """Return what the answers took when they were given, by the model's address."""
         usages: dict[str, ChatUsage] = {}
-        first: dict[tuple[str, str], str] = {}
+        drawn: dict[str, tuple[array[int], ...]] = {}
         try:
             self._read_on()
             with self._path.open("rb") as file:
@@ -339,11 +338,14 @@ class ChatAnswers:
                     usage.count([replace(answer, known=False)])
                     usage.failed_attempts += answer.failed_attempts
                     if question and answer.is_reply:
-                        if (model, question) in first:
-                            usage.count_redrawn(answer.text, first[model, question])
-                        first.setdefault((model, question), answer.text)
+                        columns = drawn.setdefault(model, (array("Q"), array("Q"), array("b")))
+                        columns[0].append(stable_hash(question))
+                        columns[1].append(stable_hash(answer.text))
+                        columns[2].append(len(answer.text.split()) >= LEAST_WORDS)
         except OSError as error:
             raise self._broken(error) from error
+        for model, columns in drawn.items():
+            usages[model].count_redrawn(*map(np.asarray, columns))
         return usages
 
     def _read_on(self) -> None:
@@ -368,10 +370,10 @@ class ChatAnswers:
 _KEY = re.compile(rb'\{"key": "([^"\\]+)"')
 
 
-def _key_of(line: bytes) -> bytes:
+def _key_of(line: bytes) -> str:
     """Return the key of a line; empty if it has none."""
     match = _KEY.match(line)
-    return match[1] if match else b""
+    return match[1].decode(errors="replace") if match else ""
 
 
 def _lines_from(file: BinaryIO, start: int) -> Iterator[tuple[int, bytes]]:

@@ -21,6 +21,8 @@ from dataclasses import dataclass, field, fields
 from enum import IntEnum, StrEnum
 from typing import Any, Protocol
 
+import numpy as np
+
 from parley.envs.core.config import Configuration, NonNegativeFloat, NonNegativeInt, PositiveInt
 from parley.envs.core.errors import ConfigError
 from parley.envs.core.play import AgentError
@@ -425,12 +427,21 @@ class ChatUsage:
             self.tokens_in += answer.num_prompt_tokens or 0
             self.tokens_out += answer.num_tokens or 0
 
-    def count_redrawn(self, reply: str, first: str) -> None:
-        """Count a reply that was drawn for a question beside the first reply to it."""
-        equal = reply == first
-        if not equal or len(reply.split()) >= LEAST_WORDS:
-            self.redrawn += 1
-            self.equal_redrawn += equal
+    def count_redrawn(self, questions: np.ndarray, replies: np.ndarray, are_long: np.ndarray) -> None:
+        """Count replies that were drawn for a question beside the first reply to it.
+
+        Args:
+            questions: digest of the question of each reply (V,), in the order of the replies.
+            replies: digest of each (V,).
+            are_long: whether it has so many words that chance does not repeat it (V,).
+        """
+        order = np.argsort(questions, kind="stable")
+        is_first = np.append(True, questions[order][1:] != questions[order][:-1])
+        firsts = order[is_first][np.cumsum(is_first) - 1]
+        is_equal = replies[order] == replies[firsts]
+        counts = ~is_first & (~is_equal | (are_long[order] > 0))
+        self.redrawn += int(counts.sum())
+        self.equal_redrawn += int((counts & is_equal).sum())
 
     @property
     def draws_nothing(self) -> bool:

@@ -366,6 +366,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             stack.enter_context(logs.debugging())
         debug = logs.is_debug()
         _drop_zero_sizes()
+        # Arrow and Python then use each other's freed memory; read when pyarrow is imported.
+        os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
         try:
             arguments, in_json = _take_log([argument for argument in arguments if argument not in (DEBUG, TRUST_CODE)])
             if in_json:

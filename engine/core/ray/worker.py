@@ -21,9 +21,10 @@ from bisect import bisect_left
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, ValuesView
 from dataclasses import dataclass, replace
-from typing import Any, Generic, Protocol, TypeVar, cast, overload
+from typing import Any, Generic, Protocol, TypeVar, cast
 
 from parley.engine.core.ray import logs, session
+from parley.engine.core.stats.rows import LazySequence, PackedTexts
 from parley.envs.core.errors import ClusterError, RefusedModelError
 from parley.envs.core.registry import worker_variables
 
@@ -59,68 +60,8 @@ class Shard(Generic[ItemT]):
 OtherT = TypeVar("OtherT")
 
 
-class _PackedTexts(Sequence[str]):
-    """Texts as bytes, a third of the memory of a list.
-
-    Args:
-        texts: the texts.
-    """
-
-    def __init__(self, texts: Iterable[str]) -> None:
-        self._content, self._ends = bytearray(), array("Q", [0])
-        for text in texts:
-            self._content += text.encode("utf-8", "surrogatepass")
-            self._ends.append(len(self._content))
-
-    def __len__(self) -> int:
-        return len(self._ends) - 1
-
-    @overload
-    def __getitem__(self, index: int) -> str: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[str]: ...
-    def __getitem__(self, index: int | slice) -> str | list[str]:
-        if isinstance(index, slice):
-            return [self[number] for number in range(*index.indices(len(self)))]
-        number = range(len(self))[index]
-        return self._content[self._ends[number] : self._ends[number + 1]].decode("utf-8", "surrogatepass")
-
-
-NameT = TypeVar("NameT")
-
-
-class _MadeWhenAsked(Sequence[OtherT], Generic[NameT, OtherT]):
-    """Keys or items that are made each time; sent and copied as a tuple.
-
-    Args:
-        make: returns one of them by its name.
-        names: keys, or indices (V,).
-    """
-
-    def __init__(self, make: Callable[[NameT], OtherT], names: Sequence[NameT]) -> None:
-        self._make, self._names = make, names
-
-    def __len__(self) -> int:
-        return len(self._names)
-
-    @overload
-    def __getitem__(self, index: int) -> OtherT: ...
-    @overload
-    def __getitem__(self, index: slice) -> _MadeWhenAsked[NameT, OtherT]: ...
-    def __getitem__(self, index: int | slice) -> OtherT | _MadeWhenAsked[NameT, OtherT]:
-        if isinstance(index, slice):
-            return _MadeWhenAsked(self._make, self._names[index])
-        return self._make(self._names[index])
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Sequence) and tuple(self) == tuple(other)
-
-    def __reduce__(self) -> tuple[type[tuple[OtherT, ...]], tuple[tuple[OtherT, ...]]]:
-        return tuple, (tuple(self),)
-
-
 class IndexedItems(Mapping[str, ItemT]):
-    """Items that are made each time they are asked for, so that only their keys are in memory, as bytes.
+    """Items that are made each time they are asked for, so that a dozen bytes of each are in memory.
 
     Args:
         keys: different keys, in the order of the items.
@@ -128,8 +69,9 @@ class IndexedItems(Mapping[str, ItemT]):
     """
 
     def __init__(self, keys: Iterable[str], make: Callable[[int], ItemT]) -> None:
-        self._keys, self._make = _PackedTexts(keys), make
+        self._keys, self._make = PackedTexts(keys), make
         self._sorted = array("i", sorted(range(len(self._keys)), key=self._keys.__getitem__))
+        self._next = 0
 
     def mapped(self, change: Callable[[ItemT], OtherT]) -> IndexedItems[OtherT]:
         """Return what a function makes of each item, under the same keys."""
@@ -141,9 +83,13 @@ class IndexedItems(Mapping[str, ItemT]):
         return self._keys[index]
 
     def __getitem__(self, key: str) -> ItemT:
-        position = bisect_left(self._sorted, key, key=self._key)
+        # Rows come in the order of their keys.
+        position = self._next
+        if position >= len(self._sorted) or self._key(self._sorted[position]) != key:
+            position = bisect_left(self._sorted, key, key=self._key)
         if position == len(self._sorted) or self._key(self._sorted[position]) != key:
             raise KeyError(key)
+        self._next = position + 1
         return self._make(self._sorted[position])
 
     def __iter__(self) -> Iterator[str]:
@@ -154,11 +100,11 @@ class IndexedItems(Mapping[str, ItemT]):
 
     def values(self) -> ValuesView[ItemT]:
         """Return the items in their order, of which none is looked up by its key."""
-        return cast("ValuesView[ItemT]", _MadeWhenAsked(self._make, range(len(self))))
+        return cast("ValuesView[ItemT]", LazySequence(self._make, range(len(self))))
 
     def by_key(self) -> tuple[Sequence[str], Sequence[ItemT]]:
         """Return the keys in rising order and their items."""
-        return _MadeWhenAsked(self._key, self._sorted), _MadeWhenAsked(self._make, self._sorted)
+        return LazySequence(self._key, self._sorted), LazySequence(self._make, self._sorted)
 
 
 def make_shards(items: Mapping[str, ItemT], size: int) -> list[Shard[ItemT]]:
@@ -175,7 +121,7 @@ def make_shards(items: Mapping[str, ItemT], size: int) -> list[Shard[ItemT]]:
         keys, sorted_items = items.by_key()
     else:
         keys = tuple(sorted(items))
-        sorted_items = _MadeWhenAsked(items.__getitem__, keys)
+        sorted_items = LazySequence(items.__getitem__, keys)
     digits = max(5, len(str(len(keys) // size)))
     return [
         Shard(f"{number:0{digits}d}", keys[start : start + size], sorted_items[start : start + size])

@@ -20,14 +20,15 @@ Sources:
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from array import array
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from parley.engine.core.stats.statistics import INTERVAL_Z, NOTHING, Estimate
-from parley.envs.core.seeds import stream
+from parley.envs.core.seeds import stable_hash, stream
 
 _DRAWS = 4000
 _ENDS = (0.025, 0.975)
@@ -169,33 +170,35 @@ def _ends(draws: np.ndarray) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def agreement(votes: Sequence[Sequence[bool | None]], clusters: Sequence[str]) -> Estimate:
+def agreement(ballots: Iterable[tuple[str, Sequence[bool | None]]]) -> Estimate:
     """Return Krippendorff's alpha of several judges; 1 if they always agree, 0 if as often as chance would have it.
 
     Args:
-        votes: verdicts of all judges on each item; None is a missing one.
-        clusters: the independent unit of each item, which the bootstrap draws.
+        ballots: of each item its independent unit, which the bootstrap draws, and the verdicts of all judges; None is a missing
+            one.
 
     Returns:
         The estimate; NaN if all verdicts are alike, which tells nothing. n counts units with two verdicts on an item.
     """
-    sums: dict[str, np.ndarray] = {}
-    for ballot, cluster in zip(votes, clusters, strict=True):
-        given = [vote for vote in ballot if vote is not None]
+    units, entries = array("Q"), array("d")
+    for unit, votes in ballots:
+        given = [vote for vote in votes if vote is not None]
         if len(given) > 1:
             yes, num = sum(given), len(given)
-            entry = np.array([2 * yes * (num - yes) / (num - 1), yes, num], dtype=np.float64)
-            sums[cluster] = sums.get(cluster, np.zeros(3)) + entry
-    if not sums:
+            units.append(stable_hash(unit))
+            entries.extend((2 * yes * (num - yes) / (num - 1), yes, num))
+    if not units:
         return NOTHING
-    by_unit = np.array(list(sums.values()))
-    value = float(_alpha(by_unit.sum(axis=0)[None])[0])
-    if math.isnan(value) or len(by_unit) < 2:
-        return Estimate(value, math.nan, math.nan, len(by_unit))
-    times = stream(0, "agreement").multinomial(len(by_unit), np.full(len(by_unit), 1 / len(by_unit)), size=_DRAWS)
-    drawn = _alpha(times @ by_unit)
+    _, codes = np.unique(units, return_inverse=True)
+    by_unit = np.stack([np.bincount(codes, numbers) for numbers in np.reshape(entries, (-1, 3)).T], axis=1)
+    value, size = float(_alpha(by_unit.sum(axis=0)[None])[0]), len(by_unit)
+    if math.isnan(value) or size < 2:
+        return Estimate(value, math.nan, math.nan, size)
+    # Many units are alike, so that their kinds are drawn.
+    kinds, times = np.unique(by_unit, axis=0, return_counts=True)
+    drawn = _alpha(stream(0, "agreement").multinomial(size, times / size, size=_DRAWS) @ kinds)
     low, high = _ends(drawn[np.isfinite(drawn)])
-    return Estimate(value, min(low, value), max(high, value), len(by_unit))
+    return Estimate(value, min(low, value), max(high, value), size)
 
 
 def _alpha(totals: np.ndarray) -> np.ndarray:

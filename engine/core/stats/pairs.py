@@ -23,6 +23,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from parley.engine.core.stats.rows import Columns, UnitNumbers
 from parley.engine.core.stats.statistics import (
     NOTHING,
     Estimate,
@@ -34,6 +35,7 @@ from parley.engine.core.stats.statistics import (
     mean,
     mean_count,
     paired_bootstrap,
+    perplexity,
     rate,
     rate_difference,
     ratio_of_sums,
@@ -92,33 +94,66 @@ class RowMetric:
     bottom: Callable[[Row], float] | None = None
     among: Callable[[Row], bool] | None = None
 
-    def figures(self, rows: Sequence[Row]) -> ItemFigures:
-        """Return the figures of single rows that worked."""
-        chosen = [(number, row) for number, row in enumerate(rows) if self.among is None or self.among(row)]
-        entries = ((number, self.top(row), 1.0 if self.bottom is None else self.bottom(row)) for number, row in chosen)
-        return ItemFigures.of(entries, self.form)
-
-    def estimate(self, rows: Sequence[Row], clusters: Sequence[str] | None = None) -> Estimate:
-        """Return the metric of rows that worked.
+    def estimate(self, name: str, figures: ItemFigures, units: np.ndarray | None) -> Estimate:
+        """Return the metric of figures.
 
         Args:
-            rows: rows that worked.
-            clusters: the independent unit of each row; every row is its own if not given.
+            name: in a warning.
+            figures: of rows.
+            units: the independent unit of each (V,); every row is its own if not given.
         """
-        chosen = [number for number, row in enumerate(rows) if self.among is None or self.among(row)]
-        tops = np.array([self.top(rows[number]) for number in chosen], dtype=np.float64)
-        units = None if clusters is None else [clusters[number] for number in chosen]
-        if self.bottom is None:
-            if self.form == "share":
-                return rate(int(tops.sum()), len(tops)) if units is None else clustered_rate(tops, units)
-            return mean_count(tops, units) if self.form == "count" else mean(tops, units)
-        bottoms = np.array([self.bottom(rows[number]) for number in chosen], dtype=np.float64)
+        tops, bottoms = figures.tops, figures.bottoms
+        if self.form == "perplexity":
+            return perplexity(name, tops, bottoms, units)
+        if self.form == "count":
+            return mean_count(tops, units, bottoms)
+        if self.form == "share" and self.bottom is None and units is None:
+            return rate(int(tops.sum()), len(tops))
         return clustered_rate(tops, units, bottoms) if self.form == "share" else ratio_of_sums(tops, bottoms, units)
 
 
 def key_of(row: Row) -> str:
     """Return the key of the row's item."""
     return str(row["item_key"])
+
+
+class RowFigures:
+    """Figures of rows by metric. The rows are gone through once, and none is kept.
+
+    Args:
+        metrics: metrics of single rows, by name.
+        rows: rows that worked.
+        cluster: returns the independent unit of a row; every row is its own if not given.
+    """
+
+    def __init__(
+        self, metrics: Mapping[str, RowMetric], rows: Iterable[Row], cluster: Callable[[Row], str] | None = None
+    ) -> None:
+        self._metrics, self._columns, units, number = metrics, Columns(), UnitNumbers(), -1
+        for number, row in enumerate(rows):
+            for name, metric in metrics.items():
+                if metric.among is None or metric.among(row):
+                    bottom = 1.0 if metric.bottom is None else metric.bottom(row)
+                    self._columns.add(name, "d", (number, metric.top(row), bottom))
+            if cluster is not None:
+                self._columns.add(None, "i", (units.add(cluster(row)),))
+        self.num_rows = number + 1
+        self._is_clustered = cluster is not None
+        self.units = units.numbers()[self._columns.get(None, "i")] if cluster is not None else np.arange(self.num_rows)
+        """The number of the unit of each row (V,)."""
+
+    def __getitem__(self, name: str) -> ItemFigures:
+        numbers, tops, bottoms = self._columns.get(name).reshape(-1, 3).T
+        return ItemFigures(numbers.astype(np.int64), tops, bottoms, self._metrics[name].form)
+
+    def estimate(self, name: str) -> Estimate:
+        """Return a metric of all rows."""
+        figures = self[name]
+        return self._metrics[name].estimate(name, figures, self.units[figures.rows] if self._is_clustered else None)
+
+    def estimates(self) -> dict[str, Estimate]:
+        """Return all metrics by name."""
+        return {name: self.estimate(name) for name in self._metrics}
 
 
 @dataclass(frozen=True)

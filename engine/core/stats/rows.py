@@ -2,6 +2,7 @@
 
 Whoever goes through the rows in order holds one chunk, however many rows there are. Rows of small runs stay in memory after the
 first time. What must know of all rows at once keeps numbers and not rows: in arrays, or in `Columns` where a row has many.
+`PackedTexts` are texts that a run needs one by one, such as the keys of its items.
 """
 
 from __future__ import annotations
@@ -20,10 +21,11 @@ import numpy as np
 import pyarrow as pa
 
 from parley.envs.core.errors import RunError
+from parley.envs.core.seeds import stable_hash
 
 CHUNK = 128
 """Rows that become dictionaries at a time."""
-KEPT_BYTES = 1 << 20
+KEPT_BYTES = 1 << 18
 """Bytes of rows, as Arrow counts them, that stay in memory as dictionaries; these take about six times as many."""
 _CHUNK_BYTES = 1024
 """Bytes that a chunk takes without its rows."""
@@ -164,13 +166,90 @@ class StoredRows(Sequence[dict[str, Any]]):
         return self._chunks.read(part, self._columns, self._worked, chunk)[position]
 
 
+class LazySequence(Sequence[ValueT], Generic[KeyT, ValueT]):
+    """Values that are made each time they are asked for; sent and copied as a tuple.
+
+    Args:
+        make: returns one of them by its name.
+        names: names of the values in their order, such as indices (V,).
+    """
+
+    def __init__(self, make: Callable[[KeyT], ValueT], names: Sequence[KeyT]) -> None:
+        self._make, self.names = make, names
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    @overload
+    def __getitem__(self, index: int) -> ValueT: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[ValueT]: ...
+    def __getitem__(self, index: int | slice) -> ValueT | Sequence[ValueT]:
+        if isinstance(index, slice):
+            return LazySequence(self._make, self.names[index])
+        return self._make(self.names[index])
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and tuple(self) == tuple(other)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return tuple, (tuple(self),)
+
+
+class PickedRows(LazySequence[int, Mapping[str, Any]]):
+    """Some of the rows of a sequence, in an order of their own; those of a run are read when they are asked for.
+
+    Args:
+        rows: the sequence.
+        numbers: places of the rows in it.
+    """
+
+    def __init__(self, rows: Sequence[Mapping[str, Any]], numbers: Iterable[int]) -> None:
+        super().__init__(rows.__getitem__, array("i", numbers))
+        self.rows = rows
+
+
 def selected(rows: Sequence[Mapping[str, Any]], *columns: str) -> Sequence[Mapping[str, Any]]:
     """Return rows with at least these columns and their status; those of a run are read in less time."""
+    if isinstance(rows, PickedRows):
+        return PickedRows(selected(rows.rows, *columns), rows.names)
     return rows.select(*columns) if isinstance(rows, StoredRows) else rows
 
 
 _BUFFER = 8192
-"""Numbers of a column that wait in memory."""
+"""Numbers of a column, or bytes of texts, that wait in memory."""
+
+
+class _SpillFile:
+    """A temporary file, made when it is written to; threads may read it."""
+
+    def __init__(self) -> None:
+        self._file: Any = None
+
+    def append(self, content: bytes | bytearray) -> int:
+        """Write content behind what there is, and return its start.
+
+        Raises:
+            RunError: the disk has no room for the file.
+        """
+        try:
+            if self._file is None:
+                self._file = tempfile.TemporaryFile()  # noqa: SIM115  # closed with this object
+                weakref.finalize(self, self._file.close)
+            start: int = self._file.tell()
+            self._file.write(content)
+            self._file.flush()
+        except OSError as error:
+            fix = "make room there, or name another folder: TMPDIR=FOLDER"
+            got = error.strerror or str(error)
+            raise RunError(
+                "what the run must remember cannot be kept", where=tempfile.gettempdir(), got=got, fix=fix
+            ) from error
+        return start
+
+    def read(self, start: int, size: int) -> bytes:
+        """Return a piece of the content."""
+        return os.pread(self._file.fileno(), size, start)
 
 
 class Columns:
@@ -179,7 +258,7 @@ class Columns:
     def __init__(self) -> None:
         self._waiting: dict[Hashable, array[Any]] = {}
         self._stored: dict[Hashable, list[tuple[int, int]]] = {}
-        self._file: Any = None
+        self._file = _SpillFile()
 
     def __contains__(self, name: Hashable) -> bool:
         return name in self._waiting
@@ -199,24 +278,66 @@ class Columns:
         waiting.extend(numbers)
         if len(waiting) >= _BUFFER:
             content = waiting.tobytes()
-            try:
-                if self._file is None:
-                    self._file = tempfile.TemporaryFile()  # noqa: SIM115  # closed with this object
-                    weakref.finalize(self, self._file.close)
-                start = self._file.seek(0, os.SEEK_END)
-                self._file.write(content)
-            except OSError as error:
-                fix = "make room there, or name another folder: TMPDIR=FOLDER"
-                got = error.strerror or str(error)
-                raise RunError("numbers of the rows cannot be kept", where=tempfile.gettempdir(), got=got, fix=fix) from error
-            self._stored.setdefault(name, []).append((start, len(content)))
+            self._stored.setdefault(name, []).append((self._file.append(content), len(content)))
             del waiting[:]
 
-    def get(self, name: Hashable, code: str) -> np.ndarray:
-        """Return the numbers of a column in their order (V,); none if it was never added to."""
-        pieces = []
-        for start, size in self._stored.get(name, ()):
-            self._file.seek(start)
-            pieces.append(self._file.read(size))
-        pieces.append(self._waiting.get(name, array(code)).tobytes())
-        return np.frombuffer(b"".join(pieces), dtype=array(code).typecode)
+    def get(self, name: Hashable, code: str = "d") -> np.ndarray:
+        """Return the numbers of a column in their order (V,); none, of the type of `code`, if it was never added to."""
+        waiting = self._waiting.get(name, array(code))
+        pieces = [self._file.read(*piece) for piece in self._stored.get(name, ())]
+        return np.frombuffer(b"".join([*pieces, waiting.tobytes()]), dtype=waiting.typecode)
+
+
+class UnitNumbers:
+    """Numbers of independent units in the order in which they come; their names are not kept.
+
+    Rows of one unit mostly follow each other.
+    """
+
+    def __init__(self) -> None:
+        self._last, self._digests = "", array("Q")
+
+    def add(self, name: str) -> int:
+        """Return the provisional number of a unit."""
+        if not self._digests or name != self._last:
+            self._last = name
+            self._digests.append(stable_hash(name))
+        return len(self._digests) - 1
+
+    def numbers(self) -> np.ndarray:
+        """Return the number of each provisional number, that of the first one of the same unit."""
+        _, firsts, codes = np.unique(self._digests, return_index=True, return_inverse=True)
+        numbers: np.ndarray = firsts[codes].astype(np.int32)
+        return numbers
+
+
+class PackedTexts(LazySequence[int, str]):
+    """Texts of which all but the last few lie in a temporary file; each takes 8 bytes of memory.
+
+    Args:
+        texts: the texts; they may hold lone surrogates.
+
+    Raises:
+        RunError: the disk has no room for the file.
+    """
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        self._ends, self._file, waiting = array("Q", [0]), _SpillFile(), bytearray()
+        for text in texts:
+            content = text.encode("utf-8", "surrogatepass")
+            waiting += content
+            self._ends.append(self._ends[-1] + len(content))
+            if len(waiting) >= _BUFFER:
+                self._file.append(waiting)
+                waiting.clear()
+        self._last, self._num_stored = bytes(waiting), self._ends[-1] - len(waiting)
+        super().__init__(self._text, range(len(self._ends) - 1))
+
+    def _text(self, number: int) -> str:
+        start, end = self._ends[number : number + 2]
+        is_stored, behind = start < self._num_stored, start - self._num_stored
+        content = self._file.read(start, end - start) if is_stored else self._last[behind : end - self._num_stored]
+        return content.decode("utf-8", "surrogatepass")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return PackedTexts, (list(self),)

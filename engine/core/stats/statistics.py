@@ -31,16 +31,17 @@ from __future__ import annotations
 
 import logging
 import math
+from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from parley.engine.core.stats.rows import StoredRows
-from parley.envs.core.seeds import stream
+from parley.engine.core.stats.rows import Columns, StoredRows
+from parley.envs.core.seeds import stable_hash, stream
 from parley.envs.corpora.pairs.vocabulary import EOT, EOU, UNK
 from parley.policies.chat.model import NO_REPLIES, AnswerKind
 
@@ -168,7 +169,7 @@ def clustered_rate(
         The estimate; n is the number of clusters that have a trial.
     """
     values = np.asarray(hits, dtype=np.float64)
-    tops, sizes = _sum_by_cluster(values, np.ones_like(values) if trials is None else trials, clusters)
+    tops, sizes = _sum_by_cluster(values, np.broadcast_to(1.0, values.shape) if trials is None else trials, clusters)
     num, total = len(tops), float(sizes.sum())
     if not total:
         return NOTHING
@@ -281,19 +282,20 @@ def mean(values: ArrayLike, clusters: ArrayLike | None = None) -> Estimate:
         clusters: (V,) the dialogue of each value; every value is its own cluster if not given.
     """
     numbers = np.asarray(values, dtype=np.float64)
-    return ratio_of_sums(numbers, np.ones_like(numbers), clusters)
+    return ratio_of_sums(numbers, np.broadcast_to(1.0, numbers.shape), clusters)
 
 
-def mean_count(values: ArrayLike, clusters: ArrayLike | None = None) -> Estimate:
+def mean_count(values: ArrayLike, clusters: ArrayLike | None = None, trials: ArrayLike | None = None) -> Estimate:
     """Estimate a mean of numbers that cannot be negative, such as words or queries; its interval stays in that range.
 
     Args:
-        values: (V,) finite numbers, at least 0.
+        values: (V,) finite numbers, at least 0; sums over trials if there are several.
         clusters: (V,) as in `mean`.
+        trials: (V,) number of trials behind each value; one if not given.
     """
     numbers = np.asarray(values, dtype=np.float64)
     assert (numbers >= 0).all(), "counts are not below 0"
-    estimate = mean(numbers, clusters)
+    estimate = ratio_of_sums(numbers, np.broadcast_to(1.0, numbers.shape) if trials is None else trials, clusters)
     return replace(estimate, low=max(0.0, estimate.low)) if estimate.low < 0 else estimate
 
 
@@ -415,15 +417,25 @@ def _sum_by_cluster(
     """Return both sums within each cluster, (G,) and (G,), in sorted order; clusters without a trial or a sum are left out."""
     top, bottom = np.asarray(numerators, dtype=np.float64), np.asarray(denominators, dtype=np.float64)
     assert top.shape == bottom.shape == (len(top),), f"one list of pairs is wanted, got {top.shape} and {bottom.shape}"
-    assert np.isfinite([top, bottom]).all(), "every number must be finite"
+    assert all(np.isfinite(numbers).all() for numbers in (top, bottom)), "every number must be finite"
     assert (bottom >= 0).all(), "denominators are counts, not below 0"
     if clusters is not None:
         labels = np.asarray(clusters)
         assert labels.shape == top.shape, f"one cluster per value, got {labels.shape} for {top.shape}"
-        names, index = np.unique(labels, return_inverse=True)
-        top, bottom = (np.asarray(np.bincount(index, sums, len(names)), dtype=np.float64) for sums in (top, bottom))
+        codes, num = cluster_codes(labels)
+        top, bottom = (np.asarray(np.bincount(codes, sums, num), dtype=np.float64) for sums in (top, bottom))
     has_trials = (bottom > 0) | (top != 0)
     return top[has_trials], bottom[has_trials]
+
+
+def cluster_codes(labels: np.ndarray) -> tuple[np.ndarray, int]:
+    """Return the place of each label among the sorted labels (V,), and their number; numbers in order take less memory."""
+    if labels.dtype.kind not in "iu" or (labels[1:] < labels[:-1]).any():
+        names, codes = np.unique(labels, return_inverse=True)
+        return codes, len(names)
+    codes = np.zeros(len(labels), dtype=np.intp)
+    np.cumsum(labels[1:] != labels[:-1], out=codes[1:])
+    return codes, int(codes[-1]) + 1 if len(codes) else 0
 
 
 def _resampled_totals(values: np.ndarray, num_resamples: int, rng: np.random.Generator) -> np.ndarray:
@@ -500,28 +512,22 @@ Points = list[tuple[int, Estimate]]
 logger = logging.getLogger(__name__)
 
 
-def perplexity(
-    whose: str, nats: Sequence[float | None], words: Sequence[int], clusters: Sequence[str] | None = None
-) -> Estimate:
+def perplexity(whose: str, nats: np.ndarray, words: np.ndarray, clusters: ArrayLike | None = None) -> Estimate:
     """Return exp of the negative log likelihood per token over some texts.
 
     Args:
         whose: name of the texts in a warning.
-        nats: negative log likelihood of each text; None leaves out a text that was not scored.
-        words: tokens of each text.
-        clusters: the dialogue of each text; every text is its own cluster if not given.
+        nats: negative log likelihood of each text (V,).
+        words: tokens of each text (V,).
+        clusters: the dialogue of each text (V,); every text is its own cluster if not given.
 
     Returns:
         The estimate; NaN, with a warning, if a likelihood is not finite.
     """
-    scored = [i for i, value in enumerate(nats) if value is not None]
-    likelihoods = np.array([nats[i] for i in scored], dtype=np.float64)
-    broken = int(np.count_nonzero(~np.isfinite(likelihoods)))
-    if broken:
-        logger.warning("%d of %d likelihoods of %s are not finite: no perplexity", broken, len(scored), whose)
-        return count(math.nan, len(scored))
-    groups = None if clusters is None else [clusters[i] for i in scored]
-    return ratio_of_sums(likelihoods, [words[i] for i in scored], groups, transform=np.exp)
+    if broken := int(np.count_nonzero(~np.isfinite(nats))):
+        logger.warning("%d of %d likelihoods of %s are not finite: no perplexity", broken, len(nats), whose)
+        return count(math.nan, len(nats))
+    return ratio_of_sums(nats, words, clusters, transform=np.exp)
 
 
 NEAR = "nearer to the recorded"
@@ -542,32 +548,31 @@ REPLIES = {
 """Figures of `reply_metrics`."""
 
 
-def reply_metrics(
-    replies: Sequence[Sequence[str]], recorded: Sequence[Sequence[str]], limit: int | None = None
-) -> Mapping[str, Estimate]:
+def reply_metrics(pairs: Iterable[tuple[Sequence[str], Sequence[str]]], limit: int | None = None) -> Mapping[str, Estimate]:
     """Return figures of replies and of the recorded replies to the same contexts: length, variety, `<unk>`, limits.
 
     Args:
-        replies: words of each reply.
-        recorded: words of each recorded reply, in equal number.
+        pairs: words of each reply and of the recorded one; gone through once.
         limit: largest number of words that the model can say; None if it has no limit in words.
     """
-    num, times = len(replies), Counter(map(tuple, replies))
-    figures = {
-        "reply_words": mean_count([len(words) for words in replies]),
-        "recorded_words": mean_count([len(words) for words in recorded]),
-    }
-    for length in (1, 2):
-        figures[f"distinct_{length}"] = distinct(replies, length)
-        figures[f"recorded_distinct_{length}"] = distinct(recorded, length)
-    shares = {
-        "commonest_share": max(times.values(), default=0),
-        "unknown_share": sum(UNK in words for words in replies),
-        "empty_share": sum(not has_word(words) for words in replies),
-    }
+    columns, shares = Columns(), dict.fromkeys(("commonest_share", "unknown_share", "empty_share"), 0)
+    for reply, recorded in pairs:
+        for words, prefix, side in ((reply, "", "reply"), (recorded, "recorded_", "recorded")):
+            columns.add(f"{side}_words", "i", (len(words),))
+            for length in (1, 2):
+                columns.add(f"{prefix}distinct_{length}", "Q", _grams(words, length))
+        columns.add("reply", "Q", (stable_hash(*reply),))
+        shares["unknown_share"] += UNK in reply
+        shares["empty_share"] += not has_word(reply)
+    _, times = np.unique(columns.get("reply", "Q"), return_counts=True)
+    shares["commonest_share"] = int(times.max(initial=0))
+    lengths = columns.get("reply_words", "i")
     if limit is not None:
-        shares["limit_share"] = sum(len(words) >= limit for words in replies)
-    return figures | {name: rate(hits, num) for name, hits in shares.items()}
+        shares["limit_share"] = int((lengths >= limit).sum())
+    figures = {name: mean_count(columns.get(name, "i")) for name in ("reply_words", "recorded_words")}
+    for name in (f"{prefix}distinct_{length}" for length in (1, 2) for prefix in ("", "recorded_")):
+        figures[name] = _different(columns.get(name, "Q"))
+    return figures | {name: rate(hits, len(lengths)) for name, hits in shares.items()}
 
 
 def has_word(reply: Sequence[str]) -> bool:
@@ -575,11 +580,19 @@ def has_word(reply: Sequence[str]) -> bool:
     return any(word not in (EOU, EOT) for word in reply)
 
 
-def distinct(replies: Sequence[Sequence[str]], length: int) -> Estimate:
+def distinct(replies: Iterable[Sequence[str]], length: int) -> Estimate:
     """Return the share of different n-grams of `length` words; it falls with the number of replies, so it has no interval."""
-    runs = Counter(tuple(words[start : start + length]) for words in replies for start in range(len(words) - length + 1))
-    total = sum(runs.values())
-    return count(len(runs) / total if total else 0.0, total)
+    return _different(array("Q", (gram for words in replies for gram in _grams(words, length))))
+
+
+def _grams(words: Sequence[str], length: int) -> Iterator[int]:
+    """Yield the digests of the n-grams of a text."""
+    return (stable_hash(*words[start : start + length]) for start in range(len(words) - length + 1))
+
+
+def _different(digests: ArrayLike) -> Estimate:
+    num = len(np.asarray(digests))
+    return count(len(np.unique(digests)) / max(num, 1), num)
 
 
 NO_REPLY = "no_reply"
@@ -606,7 +619,7 @@ def is_no_reply(row: Row) -> bool:
 
 
 def no_reply_metrics(
-    kinds: Sequence[Mapping[str, int]], answers: Sequence[int], clusters: ArrayLike | None = None
+    kinds: Iterable[Mapping[str, int]], answers: ArrayLike, clusters: ArrayLike | None = None
 ) -> dict[str, Estimate]:
     """Return the share of answers that are no replies, and counts by kind.
 
@@ -615,16 +628,17 @@ def no_reply_metrics(
         answers: for each unit, the number of answers.
         clusters: the cluster of each unit; every unit is its own cluster if not given.
     """
-    totals = Counter[str]()
+    totals, lost, num = Counter[str](), array("i"), int(np.sum(answers))
     for of_unit in kinds:
         totals.update(of_unit)
-    metrics = {NO_REPLY: clustered_rate([sum(of_unit.values()) for of_unit in kinds], clusters, answers)}
-    return metrics | {_count_name(kind): count(totals[kind], sum(answers)) for kind in NO_REPLY_KINDS if totals[kind]}
+        lost.append(sum(of_unit.values()))
+    metrics = {NO_REPLY: clustered_rate(lost, clusters, answers)}
+    return metrics | {_count_name(kind): count(totals[kind], num) for kind in NO_REPLY_KINDS if totals[kind]}
 
 
-def kinds_of_rows(rows: Iterable[Row]) -> list[Counter[str]]:
-    """Return the kinds that `no_reply_metrics` counts, for each row or entry that holds one answer."""
-    return [Counter([row["kind"]] if is_no_reply(row) else []) for row in rows]
+def kinds_of_rows(rows: Iterable[Row]) -> Iterator[Counter[str]]:
+    """Yield the kinds that `no_reply_metrics` counts, for each row or entry that holds one answer."""
+    return (Counter([row["kind"]] if is_no_reply(row) else []) for row in rows)
 
 
 def kinds_told(metrics: Mapping[str, Estimate]) -> str:

@@ -33,7 +33,9 @@ if TYPE_CHECKING:
 Row = Mapping[str, Any]
 Line = dict[str, Any]
 
-_LINES = 50_000
+_ROWS = 32
+"""Rows that are turned into lines at a time; each may have hundreds."""
+_LINES = 10_000
 """The smallest number of lines that are written together, if there are so many: parts of a run may be small."""
 _MAX_NAMED = 3
 
@@ -150,11 +152,12 @@ def write_flat(name: str, file: str, reporter: Reporter) -> FlatFile:
             if not part.schema.equals(rows_schema):
                 fix = "use the version of Parley that made the run"
                 raise RunError("the rows of this run have other columns than are known", where=display_path(run.path), fix=fix)
-            waiting.append(_lines(part, flat) if flat else part)
-            num_waiting += waiting[-1].num_rows
-            if num_waiting >= _LINES:
-                yield pa.concat_tables(waiting).combine_chunks()
-                waiting, num_waiting = [], 0
+            for start in range(0, part.num_rows, _ROWS if flat else part.num_rows or 1):
+                waiting.append(_lines(part.slice(start, _ROWS), flat) if flat else part)
+                num_waiting += waiting[-1].num_rows
+                if num_waiting >= _LINES:
+                    yield pa.concat_tables(waiting).combine_chunks()
+                    waiting, num_waiting = [], 0
             num_read += part.num_rows
             reporter.advance(num_read)
         if waiting:

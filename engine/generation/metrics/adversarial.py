@@ -46,6 +46,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from parley.engine.core.stats.pairs import ItemFigures, ItemMetrics
+from parley.engine.core.stats.rows import selected
 from parley.engine.core.stats.statistics import (
     NEITHER,
     NOTHING,
@@ -379,19 +380,15 @@ class JudgedRows:
 
     def __init__(self, rows: Sequence[Row]) -> None:
         self.rows = finished(rows)
-        rows_of: dict[tuple[str, str], list[Row]] = {}
-        for row in sorted(self.rows, key=lambda row: (row["scenario"], row["judge"], row["fold"])):
-            rows_of.setdefault((row["scenario"], row["judge"]), []).append(row)
-        self.scored = {
-            key: JudgedScores(
-                np.array([source for row in folds for source in row["sources"]]),
-                np.array([label for row in folds for label in row["labels"]], dtype=bool),
-                np.array([score for row in folds for score in row["scores"]], dtype=np.float64),
-                len(folds),
-            )
-            for key, folds in rows_of.items()
-        }
-        self.folds = {key: len(folds) for key, folds in rows_of.items()}
+        folds: dict[tuple[str, str], dict[int, tuple[np.ndarray, ...]]] = {}
+        for row in selected(self.rows, "scenario", "judge", "fold", "sources", "labels", "scores"):
+            arrays = np.array(row["sources"]), np.array(row["labels"], dtype=bool), np.array(row["scores"], dtype=np.float64)
+            folds.setdefault((row["scenario"], row["judge"]), {})[row["fold"]] = arrays
+        self.scored: dict[tuple[str, str], JudgedScores] = {}
+        for key, of in sorted(folds.items()):
+            sources, labels, scores = (np.concatenate([of[fold][part] for fold in sorted(of)]) for part in range(3))
+            self.scored[key] = JudgedScores(sources, labels, scores, len(of))
+        self.folds = {key: len(of) for key, of in folds.items()}
 
 
 def chance_range(num_pairs: int, num_folds: int) -> Estimate:

@@ -661,7 +661,9 @@ class _ReplyTraining:
             fitness = evaluate(model, PairExamples(prepared.pairs["val"], model.sizes))
             metrics[f"{NATS}{suffix}"] = ratio_of_sums(fitness.nll_sums, fitness.num_targets)
             words = [list(map(model.vocabulary.decode, replies)) for replies in (replies, self._held["test"].recorded)]
-            metrics |= {f"{name}{suffix}": figure for name, figure in reply_metrics(words[0], words[1], config.longest).items()}
+            metrics |= {
+                f"{name}{suffix}": figure for name, figure in reply_metrics(zip(*words, strict=True), config.longest).items()
+            }
         sources = sorted(judged[""].by_source)
         after, before = ([judged[suffix].by_source[source] for source in sources] for suffix in ("", BEFORE))
         metrics[GAIN] = rate_difference(after, before, spread=refit_spread(NUM_FOLDS))

@@ -20,7 +20,9 @@ The metrics of trainings of such bots are here as well.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from array import array
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from operator import itemgetter
 from typing import Any
@@ -28,7 +30,8 @@ from typing import Any
 import numpy as np
 
 from parley.engine.core.stats.known import HIGHER, LOWER, PREDICTION
-from parley.engine.core.stats.pairs import ItemFigures, ItemMetrics, RowMetric
+from parley.engine.core.stats.pairs import ItemFigures, ItemMetrics, RowFigures, RowMetric
+from parley.engine.core.stats.rows import Columns, PickedRows, selected
 from parley.engine.core.stats.statistics import (
     FOR_BOTH,
     LOWER_FOR_BOTH,
@@ -42,10 +45,10 @@ from parley.engine.core.stats.statistics import (
     finished,
     mean_count,
     paired_bootstrap,
-    perplexity,
     rate,
     rate_difference,
 )
+from parley.envs.core.seeds import stable_hash
 from parley.policies.chat.model import NO_REPLIES
 
 FRIENDS_TRAINING = {
@@ -198,18 +201,23 @@ Conditions = Mapping[tuple[str, str], Sequence[Row]]
 """Finished chats by pair and strategy."""
 
 
-def by_condition(rows: Sequence[Row]) -> dict[tuple[str, str], list[Row]]:
+def by_condition(rows: Sequence[Row]) -> dict[tuple[str, str], Sequence[Row]]:
     """Return the finished chats by pair and strategy, each in the order of its scenarios; conditions as they first come.
 
     A condition of which every chat was lost has none.
     """
     # Lost chats of older versions do not say their condition.
-    conditions: dict[tuple[str, str], list[Row]] = {
-        (row["pair"], row["strategy"]): [] for row in rows if row.get("pair") is not None
+    conditions = {
+        (row["pair"], row["strategy"]): array("i") for row in selected(rows, "pair", "strategy") if row.get("pair") is not None
     }
-    for row in finished(rows):
-        conditions[row["pair"], row["strategy"]].append(row)
-    return {condition: sorted(chats, key=_scenario) for condition, chats in conditions.items()}
+    done = finished(rows)
+    named = selected(done, "pair", "strategy", "scenario")
+    for number, row in enumerate(named):
+        conditions[row["pair"], row["strategy"]].append(number)
+    return {
+        condition: PickedRows(done, sorted(numbers, key=lambda number: _scenario(named[number])))
+        for condition, numbers in conditions.items()
+    }
 
 
 def condition_names(conditions: Sequence[tuple[str, str]], judged: bool = False) -> list[str]:
@@ -237,16 +245,16 @@ def chat_metrics(rows: Sequence[Row]) -> dict[str, Estimate]:
     Args:
         rows: chats, by `parley.engine.mutual_friends.verbs.evaluate.CHATS`.
     """
-    conditions, metrics = by_condition(rows), dict[str, Estimate]()
+    conditions, without_replies, metrics = by_condition(rows), _no_replies(rows), dict[str, Estimate]()
     for (pair, strategy), chats in conditions.items():
         of_pair = _of_condition(chats)
         if strategy != NORMAL:
             of_pair |= _compared(chats, conditions.get((pair, NORMAL), ()), CHANGE, P_VALUE)
         if pair.startswith(TRAINED):
             of_pair |= _compared(chats, conditions.get((MODEL, strategy), ()), GAIN, GAIN_P)
-        of_pair |= _no_replies([row for row in rows if (row.get("pair"), row.get("strategy")) == (pair, strategy)])
+        of_pair |= without_replies.get((pair, strategy), {})
         metrics |= {of(kind, pair, strategy): estimate for kind, estimate in of_pair.items()}
-        lies = _lies(chats, conditions.get((pair, NORMAL), ())) if chats else {}
+        lies = _lies(strategy, chats, conditions.get((pair, NORMAL), ()))
         for kind, by_attribute in lies.items():
             metrics |= {of(kind, pair, strategy, attribute): estimate for attribute, estimate in by_attribute.items()}
     return metrics
@@ -262,23 +270,18 @@ def _agreed(row: Mapping[str, Any]) -> bool:
 
 def _of_condition(chats: Sequence[Row]) -> dict[str, Estimate]:
     """Return the metrics of all chats of a condition."""
-    return {
-        **{name: metric.estimate(chats) for name, metric in _ROW_METRICS.items()},
-        **_of_utterances(chats),
-        **{name: mean_count(nums) for name in (REPAIRS, UNREAD, CUT, BY_SCORES) if (nums := _slips(chats, name))},
-        **_perplexity(chats),
-        **_lying(chats),
-    }
-
-
-def _of_utterances(chats: Sequence[Row]) -> dict[str, Estimate]:
-    """Return the shares of utterances that name an entity, and that are heard otherwise than said."""
-    utterances = [(event, row["scenario"]) for row in chats for event in _utterances(row)]
-    scenarios = [scenario for _, scenario in utterances]
-    return {
-        MENTIONING: clustered_rate([_mentions(event) for event, _ in utterances], scenarios),
-        TOUCHED: clustered_rate([event["said"] != event["heard"] for event, _ in utterances], scenarios),
-    }
+    figures = RowFigures({**_ROW_METRICS, **_UTTERANCE_METRICS, **_OWN_METRICS}, chats)
+    metrics = {name: figures.estimate(name) for name in (*_ROW_METRICS, *_UTTERANCE_METRICS)}
+    # Only where a side moves by free text.
+    free = [name for name in (REPAIRS, UNREAD, CUT, BY_SCORES) if figures[name].bottoms.any()]
+    metrics |= {name: mean_count(figures[name].tops) for name in free}
+    if len(figures[PERPLEXITY].rows):
+        metrics[PERPLEXITY] = figures.estimate(PERPLEXITY)
+    if not figures[LIES].bottoms.any():
+        return metrics
+    metrics |= {LIES: mean_count(figures[LIES].tops), LIE_RATE: figures.estimate(LIE_RATE)}
+    is_chosen = figures[LIES_ASKED].tops.any() or figures[LIES_SCORED].tops.any()
+    return metrics | {kind: mean_count(figures[kind].tops) for kind in _LIES_OF_CHATS if is_chosen and kind != LIES}
 
 
 def _utterances(row: Row) -> list[Mapping[str, Any]]:
@@ -310,14 +313,65 @@ _UTTERANCE_METRICS: Mapping[str, RowMetric] = {
 }
 
 
+def _liars(row: Row) -> list[Row]:
+    """Return what is noted of the liars of a chat."""
+    return [lying for lying in row.get("lying") or () if lying is not None]
+
+
+def _sum(values: Iterable[float | None] | None) -> float:
+    return float(sum(value or 0 for value in values or ()))
+
+
+_LIES_OF_CHATS = {
+    LIES: "told",
+    LIES_ASKED: "asked",
+    LIES_SCORED: "scored",
+    LIE_REPAIRS: "repairs",
+    LIES_UNREAD: "unread",
+    LIES_CUT: "cut",
+}
+_OWN_METRICS: Mapping[str, RowMetric] = {
+    # Bottoms tell whether a row has such numbers.
+    **{
+        name: RowMetric(
+            lambda row, name=name: _sum(row.get(name)),  # type: ignore[misc]  # a bound default
+            "count",
+            lambda row, name=name: any(value is not None for value in row.get(name) or ()),  # type: ignore[misc]
+        )
+        for name in (REPAIRS, UNREAD, CUT, BY_SCORES)
+    },
+    PERPLEXITY: RowMetric(
+        lambda row: sum(row["nll"]),
+        "perplexity",
+        lambda row: sum(row["num_words"]),
+        lambda row: any(nats is not None for nats in row.get("nll") or ()),
+    ),
+    **{
+        kind: RowMetric(
+            lambda row, name=name: _sum(lying[name] for lying in _liars(row)),  # type: ignore[misc]
+            "count",
+            lambda row: len(_liars(row)),
+        )
+        for kind, name in _LIES_OF_CHATS.items()
+    },
+    LIE_RATE: RowMetric(
+        lambda row: _sum(lying["told"] for lying in _liars(row)),
+        "share",
+        lambda row: _sum(lying["chances"] for lying in _liars(row)),
+        lambda row: bool(_liars(row)),
+    ),
+}
+"""Metrics of some chats alone: of free text, by a judge, of liars."""
+
+
 def _figures(rows: Sequence[Row], config: Mapping[str, Any]) -> dict[str, ItemFigures]:
     """Return the figures of single chats by condition; a metric of one condition has no entries of others."""
     figures: dict[str, ItemFigures] = {}
     for pair, strategy in dict.fromkeys((row["pair"], row["strategy"]) for row in rows):
         positions = np.array([i for i, row in enumerate(rows) if (row["pair"], row["strategy"]) == (pair, strategy)])
-        chats = [rows[position] for position in positions]
-        for kind, metric in {**_ROW_METRICS, **_UTTERANCE_METRICS}.items():
-            entries = metric.figures(chats)
+        of_chats = RowFigures({**_ROW_METRICS, **_UTTERANCE_METRICS}, PickedRows(rows, positions.tolist()))
+        for kind in (*_ROW_METRICS, *_UTTERANCE_METRICS):
+            entries = of_chats[kind]
             figures[of(kind, pair, strategy)] = replace(entries, rows=positions[entries.rows])
     return figures
 
@@ -328,122 +382,100 @@ CHAT_ITEMS = ItemMetrics(
 """Figures of single chats; a scenario is one unit."""
 
 
-def _no_replies(rows: Sequence[Row]) -> dict[str, Estimate]:
-    """Return the shares of answers that are no reply, of players and of liars; nothing where no chat model answers.
+def _no_replies(rows: Sequence[Row]) -> dict[tuple[str, str], dict[str, Estimate]]:
+    """Return by condition the shares of answers that are no reply, of players and of liars; nothing without chat models.
 
     Args:
-        rows: of a condition, those of lost chats included.
+        rows: those of lost chats included.
     """
-    counted: dict[str, list[tuple[int, int]]] = {NO_REPLY: [], LIES_NO_REPLY: []}
-    for row in rows:
+    columns, conditions = Columns(), dict[tuple[str, str], None]()
+    for row in selected(rows, "pair", "strategy", "answers", "no_reply", "lying"):
+        condition = str(row.get("pair")), str(row.get("strategy"))
+        conditions[condition] = None
         players = zip(row.get("answers") or (), row.get("no_reply") or (), strict=True)
-        counted[NO_REPLY] += [
-            (answers, sum(num or 0 for num in lost.values())) for answers, lost in players if lost is not None
-        ]
-        liars = [lying for lying in row.get("lying") or () if lying is not None]
-        counted[LIES_NO_REPLY] += [
-            (lying["answers"], sum(lying.get(kind.column) or 0 for kind in NO_REPLIES)) for lying in liars
-        ]
-    return {
-        name: clustered_rate([lost for _, lost in pairs], trials=[answers for answers, _ in pairs])
-        for name, pairs in counted.items()
-        if any(answers for answers, _ in pairs)
-    }
+        counted = [(NO_REPLY, num, _sum(lost.values())) for num, lost in players if lost is not None]
+        counted += [(LIES_NO_REPLY, of["answers"], _sum(of.get(kind.column) for kind in NO_REPLIES)) for of in _liars(row)]
+        for name, *numbers in counted:
+            columns.add((condition, name), "d", numbers)
+    metrics: dict[tuple[str, str], dict[str, Estimate]] = {condition: {} for condition in conditions}
+    for condition in conditions:
+        for name in (NO_REPLY, LIES_NO_REPLY):
+            answers, lost = columns.get((condition, name)).reshape(-1, 2).T
+            if answers.any():
+                metrics[condition][name] = clustered_rate(lost, trials=answers)
+    return metrics
 
 
-def _perplexity(chats: Sequence[Row]) -> dict[str, Estimate]:
-    """Return the perplexity of both sides' utterances as heard; nothing without a judge."""
-    judged = [row for row in chats if any(nats is not None for nats in row.get("nll") or ())]
-    if not judged:
-        return {}
-    nats, words = ([sum(row[column]) for row in judged] for column in ("nll", "num_words"))
-    return {PERPLEXITY: perplexity("what is heard", nats, words)}
+def _agreements(chats: Sequence[Row]) -> tuple[np.ndarray, np.ndarray]:
+    """Return a digest of the scenario of each chat, and whether it ends in agreement (V,)."""
+    shown = selected(chats, "scenario", "agreed")
+    digests = np.fromiter((stable_hash(_scenario(row)) for row in shown), np.uint64, len(shown))
+    return digests, np.fromiter(map(_agreed, shown), np.float64, len(shown))
 
 
-def _lying(chats: Sequence[Row]) -> dict[str, Estimate]:
-    """Return the rates of lies, and of a chat model's choices by their reading; empty without liars."""
-    noted = [(lying, row) for row in chats for lying in row.get("lying") or () if lying is not None]
-    if not noted:
-        return {}
-
-    def a_chat(name: str) -> list[float]:
-        return [float(sum(lying[name] for lying in row["lying"] or () if lying is not None)) for row in chats]
-
-    chances = [(float(lying["chances"]), float(lying["told"]), _scenario(row)) for lying, row in noted]
-    lie_rate = clustered_rate(
-        [chance[1] for chance in chances], [chance[2] for chance in chances], [chance[0] for chance in chances]
-    )
-    metrics = {LIES: mean_count(a_chat("told")), LIE_RATE: lie_rate}
-    if not any(lying["asked"] or lying["scored"] for lying, _ in noted):
-        return metrics
-    kinds = {"asked": LIES_ASKED, "scored": LIES_SCORED, "repairs": LIE_REPAIRS, "unread": LIES_UNREAD, "cut": LIES_CUT}
-    return metrics | {kind: mean_count(a_chat(name)) for name, kind in kinds.items()}
-
-
-def _slips(chats: Sequence[Row], name: str) -> list[float]:
-    """Count the slips of each chat on both sides; empty if no side moves by free text."""
-    counted = [[float(num) for num in row.get(name) or () if num is not None] for row in chats]
-    return list(map(sum, counted)) if any(counted) else []
+def _places(digests: np.ndarray, among: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return which digests (V,) are among others (W,), and the places of those."""
+    order = np.argsort(among)
+    places = np.minimum(np.searchsorted(among, digests, sorter=order), max(len(among) - 1, 0))
+    is_among = among[order][places] == digests if len(among) else np.zeros(len(digests), dtype=bool)
+    return is_among, order[places[is_among]]
 
 
 def _compared(chats: Sequence[Row], baseline: Sequence[Row], change: str, p_value: str) -> dict[str, Estimate]:
     """Compare completion with other chats on the same scenarios, with a p-value; empty if there are none."""
-    before = {_scenario(row): float(row["agreed"]) for row in baseline}
-    both = [row for row in chats if _scenario(row) in before]
-    if not both:
+    (digests, agreed), (others, before) = _agreements(chats), _agreements(baseline)
+    is_both, places = _places(digests, others)
+    if not is_both.any():
         return {}
-    now, then = [float(row["agreed"]) for row in both], [float(before[_scenario(row)]) for row in both]
+    now, then = agreed[is_both], before[places]
     tested = paired_bootstrap(now, then)
-    return {change: rate_difference(now, then), p_value: count(tested.p_value, len(both))}
+    return {change: rate_difference(now, then), p_value: count(tested.p_value, len(now))}
 
 
-def _lies(chats: Sequence[Row], normal: Sequence[Row]) -> dict[str, dict[str, Estimate]]:
+def _lies(strategy: str, chats: Sequence[Row], normal: Sequence[Row]) -> dict[str, dict[str, Estimate]]:
     """Return the rates of entities replaced, believed and asked about, by attribute; nothing if none was replaced.
 
     Of a strategy for one side those that this side names, in the normal chats as well.
     """
-    sides = (0,) if chats[0]["strategy"].startswith(ONE_SIDED) else (0, 1)
-    heard, truly = (
-        [
-            (mention, row)
-            for row in of_rows
-            for event in row["events"]
-            for mention in event["mentions"]
-            if mention["heard"] and event["side"] in sides
-        ]
-        for of_rows in (chats, normal)
-    )
-    replaced = [(mention, row) for mention, row in heard if mention["heard"] != mention["said"]]
-    if not replaced:
+    sides = (0,) if strategy.startswith(ONE_SIDED) else (0, 1)
+    columns, num_heard, types = Columns(), Counter[str](), set[str]()
+    for of_rows, is_normal in ((chats, False), (normal, True)):
+        for number, row in enumerate(selected(of_rows, "events")):
+            mentions = (mention for event in row["events"] if event["side"] in sides for mention in event["mentions"])
+            for mention in mentions:
+                if not mention["heard"]:
+                    continue
+                is_replaced = not is_normal and mention["heard"] != mention["said"]
+                of_replaced = {BELIEVED: "believed", AGAIN: "again"} if is_replaced else {}
+                answers = {AGAIN_NORMAL: "again"} if is_normal else of_replaced
+                types.update([mention["type"]] * is_replaced)
+                for attribute in (ANY, mention["type"]):
+                    num_heard[attribute] += not is_normal
+                    if is_replaced:
+                        columns.add((REPLACED, attribute), "i", (number,))
+                    for kind, how in answers.items():
+                        if mention.get(how) is not None:
+                            columns.add((kind, attribute), "i", (number, mention[how]))
+    if not types:
         return {}
-    otherwise = {_scenario(row): row for row in normal}
+    (digests, agreed), (others, otherwise) = _agreements(chats), _agreements(normal)
     kinds = (REPLACED, LEFT, BELIEVED, AGAIN, AGAIN_NORMAL, IF_REPLACED, IF_NORMAL)
     metrics: dict[str, dict[str, Estimate]] = {kind: {} for kind in kinds}
-    for attribute in (ANY, *sorted({mention["type"] for mention, _ in replaced})):
-        chosen = [(mention, row) for mention, row in replaced if attribute in (ANY, mention["type"])]
-        met = {_scenario(row): row for _, row in chosen}
-        metrics[REPLACED][attribute] = count(len(chosen), len(met))
-        of_attribute = sum(attribute in (ANY, mention["type"]) for mention, _ in heard)
-        metrics[LEFT][attribute] = count(of_attribute - len(chosen), len(chats))
-        metrics[BELIEVED][attribute] = _answered(chosen, "believed")
-        metrics[AGAIN][attribute] = _answered(chosen, "again")
-        metrics[AGAIN_NORMAL][attribute] = _answered([pair for pair in truly if attribute in (ANY, pair[0]["type"])], "again")
-        metrics[IF_REPLACED][attribute] = _share(list(met.values()), _agreed)
-        metrics[IF_NORMAL][attribute] = _share([otherwise[key] for key in met if key in otherwise], _agreed)
+    for attribute in (ANY, *sorted(types)):
+        numbers = columns.get((REPLACED, attribute), "i")
+        met = np.unique(numbers)
+        metrics[REPLACED][attribute] = count(len(numbers), len(met))
+        metrics[LEFT][attribute] = count(num_heard[attribute] - len(numbers), len(chats))
+        for kind in (BELIEVED, AGAIN, AGAIN_NORMAL):
+            of_chats, answered = columns.get((kind, attribute), "i").reshape(-1, 2).T
+            metrics[kind][attribute] = clustered_rate(answered, of_chats)
+        beside = otherwise[_places(digests[met], others)[1]]
+        metrics[IF_REPLACED][attribute] = rate(int(agreed[met].sum()), len(met))
+        metrics[IF_NORMAL][attribute] = rate(int(beside.sum()), len(beside))
     return metrics
-
-
-def _answered(mentions: Sequence[tuple[Row, Row]], how: str) -> Estimate:
-    """Return a share of the mentions that have an answer."""
-    answered = [(mention[how], _scenario(row)) for mention, row in mentions if mention.get(how) is not None]
-    return clustered_rate([value for value, _ in answered], [key for _, key in answered])
 
 
 def completed_by(chats: Sequence[Row], budgets: Iterable[int]) -> Points:
     """Return the share of chats that agree within each number of events."""
     ends = [len(row["events"]) for row in chats if row["agreed"]]
     return [(num, rate(sum(end <= num for end in ends), len(chats))) for num in budgets]
-
-
-def _share(chats: Sequence[Row], holds: Callable[[Row], bool]) -> Estimate:
-    return rate(sum(map(bool, map(holds, chats))), len(chats))

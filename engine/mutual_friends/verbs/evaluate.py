@@ -25,6 +25,7 @@ from parley.engine.core.ray.worker import Shard
 from parley.engine.core.runs.documents import SUMMARY
 from parley.engine.core.runs.parts import OK, ok_row, row_schema
 from parley.engine.core.runs.run_folder import RunFolder
+from parley.engine.core.stats.rows import selected
 from parley.engine.core.stats.statistics import Row, finished
 from parley.engine.core.tables.table import EstimateTable
 from parley.engine.core.verbs.checkpoints import absolute_name
@@ -519,7 +520,7 @@ class EvaluateMutualFriends(Job[MutualFriendsConfig, PlayedChats, PlayedChats]):
 
     def measure(self, run: RunFolder, played: PlayedChats) -> Summary:
         config, rows = played.config, run.rows()
-        done = finished(rows)
+        done = selected(finished(rows), "types", "attributes")
         attributes = dict(pair for row in done for pair in zip(row["types"], row["attributes"], strict=True))
         pairs = {pair: name for pair, name in pair_names(run.config, config.trained_runs).items() if pair in config.pairs}
         return Summary(

@@ -12,12 +12,16 @@ Means over attempts are clustered by dialogue. Nothing is computed from publishe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from operator import itemgetter
 from typing import Any
 
-from parley.engine.core.stats.pairs import ItemFigures, ItemMetrics, RowMetric
+import numpy as np
+
+from parley.engine.core.stats.pairs import ItemFigures, ItemMetrics, RowFigures, RowMetric, key_of
+from parley.engine.core.stats.rows import Columns
 from parley.engine.core.stats.statistics import (
     FOR_ADVERSARY,
     LOWER_FOR_ADVERSARY,
@@ -26,10 +30,8 @@ from parley.engine.core.stats.statistics import (
     Metric,
     Points,
     Row,
-    clustered_rate,
     finished,
     mean,
-    perplexity,
 )
 from parley.engine.core.tables.table import read_published
 from parley.engine.negotiation.metrics.dialogues import (
@@ -38,7 +40,6 @@ from parley.engine.negotiation.metrics.dialogues import (
     PERPLEXITIES,
     ROW_METRICS,
     negotiation_metrics,
-    outcome_metrics,
 )
 
 
@@ -178,38 +179,39 @@ def attack_metrics(rows: Sequence[Row], seconds: Estimate) -> dict[str, Estimate
     """
     live = negotiation_metrics(rows)
     dialogues = finished(rows)
-    forced = outcome_metrics([_with_forced_end(row) for row in dialogues])
-    attempts = [(str(row["item_key"]), attempt) for row in dialogues for attempt in row["attempts"]]
-    reached = [(key, attempt) for key, attempt in attempts if attempt["accepted"] and attempt["kind"] == REACTIVE]
-    judged = [(key, attempt) for key, attempt in attempts if attempt["lowest_probability"] is not None]
+    attempts = RowFigures(_ATTEMPT_METRICS, _attempts(dialogues), key_of).estimates()
+    own = RowFigures(_ROW_METRICS, dialogues).estimates()
+    estimates = {**live, **own, **attempts, "seconds": seconds}
+    return {name: estimates[name] for name in ATTACK_METRICS}
 
-    def over(chosen: Sequence[tuple[str, Attempt]], number: Callable[[Attempt], float]) -> Estimate:
-        return mean([number(attempt) for _, attempt in chosen], [key for key, _ in chosen])
 
-    def share(chosen: Sequence[tuple[str, Attempt]], holds: Callable[[Attempt], bool]) -> Estimate:
-        return clustered_rate([holds(attempt) for _, attempt in chosen], [key for key, _ in chosen])
+def _attempts(dialogues: Iterable[Row]) -> Iterator[Row]:
+    """Yield the attempts of dialogues, each with the key of its dialogue."""
+    return ({**attempt, "item_key": row["item_key"]} for row in dialogues for attempt in row["attempts"])
 
-    def fluency(whose: str, suffix: str) -> Estimate:
-        nats, words = ([attempt[f"{column}{suffix}"] for _, attempt in attempts] for column in ("nll", "num_words"))
-        return perplexity(whose, nats, words, [key for key, _ in attempts])
 
-    estimates = {
-        **live,
-        **{f"forced_{name}": forced[name] for name in _OUTCOMES},
-        "attacked": _ROW_METRICS["attacked"].estimate(dialogues),
-        "accepted": _ROW_METRICS["accepted"].estimate(dialogues),
-        "ended_share": share(reached, lambda attempt: attempt["ended"]),
-        "end_probability": over(reached, lambda attempt: attempt["end_probability"]),
-        "attack_ppl": fluency("attack sentences", ""),
-        "base_ppl": fluency("unchanged sentences", "_base"),
-        "unusual_share": share(judged, _is_unusual),
-        "replaced_words": over(attempts, lambda attempt: len(attempt["replaced"])),
-        "reads": _ROW_METRICS["reads"].estimate(dialogues),
-        "decisions": _ROW_METRICS["decisions"].estimate(dialogues),
-        "seconds": seconds,
-    }
-    assert list(estimates) == list(ATTACK_METRICS), "the table and the computation name the same metrics"
-    return estimates
+def _is_reached(attempt: Row) -> bool:
+    return bool(attempt["accepted"] and attempt["kind"] == REACTIVE)
+
+
+_ATTEMPT_METRICS: Mapping[str, RowMetric] = {
+    "ended_share": RowMetric(itemgetter("ended"), "share", among=_is_reached),
+    "end_probability": RowMetric(itemgetter("end_probability"), "mean", among=_is_reached),
+    **{
+        name: RowMetric(
+            itemgetter(f"nll{suffix}"),
+            "perplexity",
+            itemgetter(f"num_words{suffix}"),
+            lambda attempt, suffix=suffix: attempt[f"nll{suffix}"] is not None,  # type: ignore[misc]  # a bound default
+        )
+        for name, suffix in (("attack_ppl", ""), ("base_ppl", "_base"))
+    },
+    "unusual_share": RowMetric(
+        lambda attempt: _is_unusual(attempt), "share", among=lambda attempt: attempt["lowest_probability"] is not None
+    ),
+    "replaced_words": RowMetric(lambda attempt: len(attempt["replaced"]), "mean"),
+}
+"""Metrics of attacks by what each attempt adds to them; those of one dialogue belong together."""
 
 
 _ROW_METRICS: Mapping[str, RowMetric] = {
@@ -233,8 +235,8 @@ _ROW_METRICS: Mapping[str, RowMetric] = {
 def dialogue_figures(rows: Sequence[Row], config: Mapping[str, Any]) -> dict[str, ItemFigures]:
     """Return the figures of single dialogues, those of attacks if the rows have attempts."""
     metrics = {**ROW_METRICS, **PERPLEXITIES, **(_ROW_METRICS if "attempts" in rows[0] else {})}
-    figures = {name: metric.figures(rows) for name, metric in metrics.items()}
-    return {name: figures[name] for name in ATTACK_METRICS if name in figures and len(figures[name].rows)}
+    figures = RowFigures(metrics, rows)
+    return {name: figures[name] for name in ATTACK_METRICS if name in metrics and len(figures[name].rows)}
 
 
 DIALOGUE_ITEMS = ItemMetrics(
@@ -248,11 +250,8 @@ DIALOGUE_ITEMS = ItemMetrics(
 
 def unchanged_metrics(rows: Sequence[Row]) -> dict[str, Estimate]:
     """Return `UNCHANGED` from the rows of one attack, over its attempts."""
-    paths = [
-        (str(row["item_key"]), attempt["steps"]) for row in finished(rows) for attempt in row["attempts"] if attempt["steps"]
-    ]
-    gains = [_gain_within(steps[:1], _COSTS["replaced"], 0) for _, steps in paths]
-    return {"untouched_advantage": mean(gains, [key for key, _ in paths])}
+    gain = RowMetric(lambda attempt: _gain(attempt["steps"][0]), "mean", among=lambda attempt: bool(attempt["steps"]))
+    return RowFigures({"untouched_advantage": gain}, _attempts(finished(rows)), key_of).estimates()
 
 
 def budget_curves(rows: Sequence[Row]) -> dict[str, Points]:
@@ -271,30 +270,33 @@ def budget_curves(rows: Sequence[Row]) -> dict[str, Points]:
         (whether a sentence ends the talk, and the choice then); gradients do not count. n is the number of dialogues with
         a reactive attempt. Without any, both are empty.
     """
-    attempts = (next((attempt for attempt in row["attempts"] if attempt["kind"] == REACTIVE), None) for row in finished(rows))
-    paths = [attempt["steps"] for attempt in attempts if attempt is not None]
-    if not paths:
+    columns = Columns()
+    for row in finished(rows):
+        attempt = next((attempt for attempt in row["attempts"] if attempt["kind"] == REACTIVE), None)
+        if attempt is not None:
+            first, *rest = attempt["steps"]
+            columns.add("size", "q", (1 + len(rest),))
+            columns.add("gain", "d", map(_gain, (first, *rest)))
+            for name, cost in _COSTS.items():
+                # The unchanged sentence costs nothing. The first step that exceeds a budget ends the search.
+                columns.add(name, "q", (0, *accumulate(map(cost, rest), max)))
+    sizes, gains = columns.get("size", "q"), columns.get("gain")
+    if not len(sizes):
         return {name: [] for name in _COSTS}
-    most = {name: max((cost(step) for _, *rest in paths for step in rest), default=0) for name, cost in _COSTS.items()}
-    budgets = {
-        "replaced": range(most["replaced"] + 1),
-        "queries": [2**power for power in range(max(0, most["queries"] - 1).bit_length() + 1)],
-    }
-    return {
-        name: [(limit, mean([_gain_within(path, _COSTS[name], limit) for path in paths])) for limit in limits]
-        for name, limits in budgets.items()
-    }
+    starts = np.cumsum(sizes) - sizes
+    curves: dict[str, Points] = {}
+    for name in _COSTS:
+        costs = columns.get(name, "q")
+        most = int(costs.max())
+        limits = [2**power for power in range(max(0, most - 1).bit_length() + 1)] if name == "queries" else range(most + 1)
+        lasts = ((limit, starts + np.add.reduceat(costs <= limit, starts, dtype=np.int64) - 1) for limit in limits)
+        curves[name] = [(limit, mean(gains[last])) for limit, last in lasts]
+    return curves
 
 
-def _gain_within(path: Sequence[Step], cost: Callable[[Step], int], limit: int) -> int:
-    """Return the forced advantage of the last step within the budget; the unchanged sentence costs nothing."""
-    first, *rest = path
-    last = first
-    for step in rest:
-        if cost(step) > limit:
-            break
-        last = step
-    return int(last["points_adversary"] - last["points_target"]) if last["feasible"] else 0
+def _gain(step: Step) -> int:
+    """Return the forced advantage after a step."""
+    return int(step["points_adversary"] - step["points_target"]) if step["feasible"] else 0
 
 
 def _is_unusual(attempt: Attempt) -> bool:

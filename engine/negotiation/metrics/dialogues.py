@@ -19,14 +19,15 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from operator import itemgetter
 
 import numpy as np
 
-from parley.engine.core.stats.pairs import RowMetric
+from parley.engine.core.stats.pairs import RowFigures, RowMetric
+from parley.engine.core.stats.rows import Columns
 from parley.engine.core.stats.statistics import (
     FOR_ADVERSARY,
     FOR_BOTH,
@@ -40,15 +41,12 @@ from parley.engine.core.stats.statistics import (
     Metric,
     Points,
     Row,
-    clustered_rate,
     count,
     finished,
     has_lost,
     mean,
     mean_count,
     paired_difference,
-    perplexity,
-    rate,
     repeated,
 )
 from parley.engine.core.tables.table import (
@@ -65,6 +63,7 @@ from parley.engine.core.tables.table import (
     metric_table,
 )
 from parley.engine.negotiation.attacks.tactics import ARMS, ATTACKERS, NONE, WrittenTactic
+from parley.envs.core.seeds import stable_hash
 from parley.envs.negotiation.domain import ILLEGAL
 from parley.policies.chat.model import NO_REPLIES
 
@@ -94,20 +93,20 @@ def defence_metrics(rows: Sequence[Row]) -> dict[str, Estimate]:
     Args:
         rows: rows of `parley.engine.negotiation.verbs.match.DIALOGUES`; those with status "error" are left out.
     """
-    dialogues = finished(rows)
-    metrics = {}
-    if filtered := [row for row in dialogues if row.get("stopped") is not None]:
-        stopped, num_sentences = [len(row["stopped"]) for row in filtered], [_num_sentences(row) for row in filtered]
-        metrics["stopped_share"] = clustered_rate(stopped, trials=num_sentences)
-    if ended := [row for row in dialogues if row.get("refused") is not None]:
-        metrics["refused_share"] = rate(sum(bool(row["refused"]) for row in ended), len(ended))
-    if searched := [row["kept_out"] for row in dialogues if row.get("kept_out") is not None]:
-        metrics["kept_out"] = mean_count(searched)
-    return metrics
+    figures = RowFigures(_DEFENCES, finished(rows))
+    return {name: figures.estimate(name) for name in _DEFENCES if len(figures[name].rows)}
 
 
-def _num_sentences(row: Row) -> int:
-    return sum(turn["side"] == 0 and turn["words"] != _SELECTION for turn in row["turns"])
+_DEFENCES: Mapping[str, RowMetric] = {
+    "stopped_share": RowMetric(
+        lambda row: len(row["stopped"]),
+        "share",
+        lambda row: sum(turn["side"] == 0 and turn["words"] != _SELECTION for turn in row["turns"]),
+        lambda row: row.get("stopped") is not None,
+    ),
+    "refused_share": RowMetric(itemgetter("refused"), "share", among=lambda row: row.get("refused") is not None),
+    "kept_out": RowMetric(itemgetter("kept_out"), "count", among=lambda row: row.get("kept_out") is not None),
+}
 
 
 SIDES = ("adversary", "target")
@@ -142,29 +141,46 @@ def chat_metrics(rows: Sequence[Row]) -> dict[str, Estimate]:
         rows: dialogue rows; of those with status "error" nothing counts but answers that are no reply.
     """
     metrics: dict[str, Estimate] = {}
-    for index, side in enumerate(SIDES):
-        answering = [row[f"chat_{side}"] for row in rows if row.get(f"chat_{side}")]
-        if answering:
-            lost = [sum(moves.get(kind.column) or 0 for kind in NO_REPLIES) for moves in answering]
-            metrics[f"chat_no_reply_{side}"] = clustered_rate(lost, trials=[moves["answers"] for moves in answering])
-        dialogues = [row for row in finished(rows) if row.get(f"chat_{side}")]
-        if not dialogues:
-            continue
-        moves = [row[f"chat_{side}"] for row in dialogues]
-        # No side says an end that a limit forces.
-        num_utterances = [
-            sum(turn["side"] == index for turn in row["turns"])
-            - (row["forced"] and bool(row["turns"]) and row["turns"][-1]["side"] == index)
-            for row in dialogues
-        ]
-        for name in _REQUESTS:
-            counts = np.array([counts_of[name] for counts_of in moves], dtype=np.float64)
+    figures = RowFigures(_MOVES_OF_CHATS, rows)
+    for name in CHAT_METRICS:
+        of_rows = figures[name]
+        if len(of_rows.rows):
             # A model that reports no tokens has no such metric.
-            metrics[f"chat_{name}_{side}"] = mean_count(counts) if counts.any() else NOTHING
-        for name in _BREACHES:
-            metrics[f"chat_{name}_{side}"] = clustered_rate([counts_of[name] for counts_of in moves], trials=num_utterances)
-        metrics[f"chat_repairs_{side}"] = rate(sum(counts_of["repairs"] > 0 for counts_of in moves), len(moves))
-    return {name: metrics[name] for name in CHAT_METRICS if name in metrics}
+            is_known = CHAT_METRICS[name].form != "count" or of_rows.tops.any()
+            metrics[name] = figures.estimate(name) if is_known else NOTHING
+    return metrics
+
+
+def _moves_of_side(index: int, side: str) -> dict[str, RowMetric]:
+    """Return `CHAT_METRICS` of a side by what each row adds to them."""
+    column = f"chat_{side}"
+
+    def answers(row: Row) -> bool:
+        return bool(row.get(column))
+
+    def plays(row: Row) -> bool:
+        return bool(row["status"] == "ok" and row.get(column))
+
+    def num_lost(row: Row) -> int:
+        return sum(row[column].get(kind.column) or 0 for kind in NO_REPLIES)
+
+    def num_utterances(row: Row) -> int:
+        # No side says an end that a limit forces.
+        is_forced = row["forced"] and bool(row["turns"]) and row["turns"][-1]["side"] == index
+        return sum(turn["side"] == index for turn in row["turns"]) - is_forced
+
+    def of(name: str) -> Callable[[Row], float]:
+        return lambda row: row[column][name]
+
+    return {
+        **{f"chat_{name}_{side}": RowMetric(of(name), "count", among=plays) for name in _REQUESTS},
+        **{f"chat_{name}_{side}": RowMetric(of(name), "share", num_utterances, plays) for name in _BREACHES},
+        f"chat_no_reply_{side}": RowMetric(num_lost, "share", of("answers"), answers),
+        f"chat_repairs_{side}": RowMetric(lambda row: row[column]["repairs"] > 0, "share", among=plays),
+    }
+
+
+_MOVES_OF_CHATS = {name: metric for number in (0, 1) for name, metric in _moves_of_side(number, SIDES[number]).items()}
 
 
 logger = logging.getLogger(__name__)
@@ -252,36 +268,40 @@ def negotiation_metrics(rows: Sequence[Row]) -> dict[str, Estimate]:
     dialogues = finished(rows)
     if len(dialogues) < len(rows):
         logger.warning("%d of %d dialogues failed and are left out of the metrics", len(rows) - len(dialogues), len(rows))
-    illegal = {side: [row for row in dialogues if row[f"selection_{side}"] == [ILLEGAL]] for side in ("adversary", "target")}
-    for side, illegal_rows in illegal.items():
-        if illegal_rows:
+    utterances = Columns()
+
+    def noted() -> Iterator[Row]:
+        for row in dialogues:
+            for turn in row["turns"]:
+                # `<selection>` alone is no utterance.
+                if turn["words"] != _SELECTION:
+                    utterances.add(turn["side"], "Q", (stable_hash(turn["words"]),))
+            yield row
+
+    estimates = RowFigures({**ROW_METRICS, **PERPLEXITIES}, noted()).estimates()
+    for side in SIDES:
+        if (illegal := estimates[f"illegal_{side}"]).value > 0:
             what = "the %s chose out of range in %d of %d dialogues, which count as no agreement"
-            logger.warning(what, side, len(illegal_rows), len(dialogues))
-    repetition = {side: ROW_METRICS[f"repetition_{side}"].estimate(dialogues) for side in SIDES}
-    for side, estimate in repetition.items():
-        if has_lost(estimate.value):
+            logger.warning(what, side, round(illegal.value * illegal.n), illegal.n)
+    for side in SIDES:
+        if has_lost(estimates[f"repetition_{side}"].value):
             what = "the %s repeats itself, in %.0f %% of the 4-grams of its utterances: it may have lost its language"
-            logger.warning(what, side, 100 * estimate.value)
-    distinct = [_distinct(dialogues, side) for side in (0, 1)]
-    estimates = {
-        "distinct_adversary": count(distinct[0][0], distinct[0][1]),
-        "distinct_target": count(distinct[1][0], distinct[1][1]),
-        "distinct_share_adversary": _share_of_distinct(*distinct[0]),
-        "distinct_share_target": _share_of_distinct(*distinct[1]),
-        **{f"repetition_{side}": estimate for side, estimate in repetition.items()},
-        "fluency_ppl": _perplexity_of_side(dialogues, "adversary"),
-        "fluency_ppl_target": _perplexity_of_side(dialogues, "target"),
-    }
-    return {name: estimates[name] if name in estimates else ROW_METRICS[name].estimate(dialogues) for name in METRICS}
+            logger.warning(what, side, 100 * estimates[f"repetition_{side}"].value)
+    for number, side in enumerate(SIDES):
+        digests = utterances.get(number, "Q")
+        distinct, total = len(np.unique(digests)), len(digests)
+        estimates[f"distinct_{side}"] = count(distinct, total)
+        estimates[f"distinct_share_{side}"] = count(distinct / total, total) if total else NOTHING
+    return {name: estimates[name] for name in METRICS}
 
 
-def outcome_metrics(dialogues: Sequence[Row]) -> dict[str, Estimate]:
+def outcome_metrics(dialogues: Iterable[Row]) -> dict[str, Estimate]:
     """Return the metrics of `METRICS` that points and agreement alone decide, in its order.
 
     Args:
         dialogues: finished ones; only `points_adversary`, `points_target` and `agreed` are read.
     """
-    return {name: metric.estimate(dialogues) for name, metric in OUTCOMES.items()}
+    return RowFigures(OUTCOMES, dialogues).estimates()
 
 
 def _advantage(row: Row) -> int:
@@ -336,23 +356,6 @@ PERPLEXITIES: Mapping[str, RowMetric] = {
     )
     for name, side in (("fluency_ppl", "adversary"), ("fluency_ppl_target", "target"))
 }
-
-
-def _distinct(dialogues: Sequence[Row], side: int) -> tuple[int, int]:
-    """Count the different utterances and all utterances of a side; `<selection>` alone is no utterance."""
-    utterances = [
-        turn["words"] for row in dialogues for turn in row["turns"] if turn["side"] == side and turn["words"] != _SELECTION
-    ]
-    return len(set(utterances)), len(utterances)
-
-
-def _share_of_distinct(distinct: int, total: int) -> Estimate:
-    return count(distinct / total, total) if total else NOTHING
-
-
-def _perplexity_of_side(dialogues: Sequence[Row], side: str) -> Estimate:
-    nats, words = ([row[f"{column}_{side}"] for row in dialogues] for column in ("nll", "num_words"))
-    return perplexity(f"the {side}", nats, words)
 
 
 _COUNTS = {

@@ -22,8 +22,9 @@ Table 9 compares two models that answer the same contexts: one reads words, the 
 from __future__ import annotations
 
 import logging
-from collections import Counter, defaultdict
-from collections.abc import Container, Iterator, Mapping, Sequence
+import math
+from collections import Counter
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from operator import itemgetter
@@ -33,6 +34,7 @@ from typing import Any
 import numpy as np
 
 from parley.engine.core.stats.pairs import Form, ItemFigures, ItemMetrics
+from parley.engine.core.stats.rows import Columns, selected
 from parley.engine.core.stats.statistics import (
     NO_REPLY_METRICS,
     NOTHING,
@@ -66,6 +68,7 @@ from parley.engine.core.tables.table import (
     read_published,
 )
 from parley.engine.perturb.metrics.activity import CEILING, CONSTANTS
+from parley.envs.core.seeds import stable_hash
 from parley.envs.corpora.pairs.vocabulary import MARKS
 
 PUBLISHED = MappingProxyType({"niu2018": "VHRED with attention", "niu2018-rl": "reranking RL"})
@@ -177,75 +180,65 @@ def robustness_metrics(
     examples = finished(rows)
     if len(examples) < len(rows):
         logger.warning("%d of %d examples failed and are left out of the metrics", len(rows) - len(examples), len(rows))
-    touched = _touched(examples)
-    metrics = {f"{PERTURBED_SHARE}.{name}": rate(sum(marks), len(marks)) for name, marks in touched.items()}
-    replies = _replies(examples)
-    for (model, strategy), strategy_replies in replies.items():
-        where = f"{model}.{strategy or CLEAN}"
+    replies = _ReplyNumbers(examples)
+    metrics = {f"{PERTURBED_SHARE}.{name}": rate(int(marks.sum()), len(marks)) for name, marks in replies.touched.items()}
+    for model, strategy in replies.given:
+        where, of = f"{model}.{strategy or CLEAN}", replies.of(model, strategy)
         if strategy:
             # Nothing is compared where either answer is no reply.
-            unlike = [None if reply["same"] is None else not reply["same"] for reply in strategy_replies]
-            compared = [changed for changed in unlike if changed is not None]
-            metrics[f"{CHANGE_RATE}.{where}"] = rate(sum(compared), len(compared))
-            of_touched = [
-                changed for changed, mark in zip(unlike, touched[strategy], strict=True) if mark and changed is not None
-            ]
-            metrics[f"{TOUCHED_CHANGE_RATE}.{where}"] = rate(sum(of_touched), len(of_touched))
+            changed, is_compared = of[CHANGE_RATE], np.isfinite(of[CHANGE_RATE])
+            for kind, counts in ((CHANGE_RATE, is_compared), (TOUCHED_CHANGE_RATE, is_compared & replies.touched[strategy])):
+                metrics[f"{kind}.{where}"] = rate(int(changed[counts].sum()), int(counts.sum()))
         else:
-            replied = [reply["reply"] for reply in strategy_replies if not is_no_reply(reply)]
-            metrics[f"{DIFFERENT}.{where}"] = count(len(set(replied)), len(replied))
+            metrics[f"{DIFFERENT}.{where}"] = count(*replies.distinct(model))
         if exact:
-            right, before = (
-                [reply["reply"] == row["truth"] for reply, row in zip(of, examples, strict=True)]
-                for of in (strategy_replies, replies[model, ""])
-            )
-            metrics[f"{RIGHT}.{where}"] = rate(sum(right), len(right))
+            right = of[RIGHT]
+            metrics[f"{RIGHT}.{where}"] = rate(int(right.sum()), len(right))
             if strategy:
-                metrics[f"{RIGHT_CHANGE}.{where}"] = rate_difference(right, before)
-        if without := sum(map(is_no_reply, strategy_replies)):
-            metrics[f"{NO_REPLY_SHARE}.{where}"] = rate(without, len(strategy_replies))
-        for kind in (ACTIVITY, ENTITY, CONTEXT_SIMILARITY, REPLY_SIMILARITY, BLEU):
-            if numbers := [reply[kind] for reply in strategy_replies if reply[kind] is not None]:
+                metrics[f"{RIGHT_CHANGE}.{where}"] = rate_difference(right, replies.of(model, "")[RIGHT])
+        if without := int(of[NO_REPLY_SHARE].sum()):
+            metrics[f"{NO_REPLY_SHARE}.{where}"] = rate(without, len(of[NO_REPLY_SHARE]))
+        for kind in _NUMBERS:
+            if len(numbers := of[kind][np.isfinite(of[kind])]):
                 metrics[f"{kind}.{where}"] = clustered_rate(numbers) if kind in (ACTIVITY, ENTITY) else mean(numbers)
         if model != BASE:
+            before = replies.of(BASE, strategy)
             for kind in (ACTIVITY, ENTITY, CHANGE_RATE):
-                if test := _gain(strategy_replies, replies[BASE, strategy], kind, num_resamples):
+                if test := _gain(of[kind], before[kind], num_resamples):
                     metrics[f"{kind}{GAIN}.{where}"] = test.difference
                     metrics[f"{kind}{P_VALUE}.{where}"] = count(test.p_value, test.difference.n)
-        if strategy and model in (BASE, BESIDE) and (BESIDE, "") in replies:
+        if strategy and model in (BASE, BESIDE) and (BESIDE, "") in replies.given:
+            before = replies.of(model, "")
             for kind in (ACTIVITY, ENTITY):
-                if test := _gain(strategy_replies, replies[model, ""], kind, num_resamples):
+                if test := _gain(of[kind], before[kind], num_resamples):
                     metrics[f"{kind}{LOSS}.{where}"] = test.difference
                     metrics[f"{kind}{LOSS_P}.{where}"] = count(test.p_value, test.difference.n)
-    if any(reply.get("kind") for strategy_replies in replies.values() for reply in strategy_replies):
-        kinds = [sum(kinds_of_rows(row["replies"]), Counter[str]()) for row in examples]
-        metrics |= no_reply_metrics(kinds, [len(row["replies"]) for row in examples])
+    if replies.have_kinds:
+        kinds = (sum(kinds_of_rows(row["replies"]), Counter[str]()) for row in selected(examples, "replies"))
+        metrics |= no_reply_metrics(kinds, replies.answers)
     return metrics
 
 
 def _figures(rows: Sequence[Row], config: Mapping[str, Any]) -> dict[str, ItemFigures]:
     """Return the figures of single contexts, of each model under each strategy."""
-    touched = _touched(rows)
-    figures = {f"{PERTURBED_SHARE}.{name}": _entries(marks, "share") for name, marks in touched.items()}
-    for (model, strategy), replies in _replies(rows).items():
-        where = f"{model}.{strategy or CLEAN}"
+    replies = _ReplyNumbers(rows)
+    figures = {f"{PERTURBED_SHARE}.{name}": _entries(marks, "share") for name, marks in replies.touched.items()}
+    for model, strategy in replies.given:
+        where, of = f"{model}.{strategy or CLEAN}", replies.of(model, strategy)
         if strategy:
-            changed = [_number(reply, CHANGE_RATE) for reply in replies]
-            marks = touched[strategy]
-            figures[f"{CHANGE_RATE}.{where}"] = _entries(changed, "share")
-            of_touched = [number if mark else None for number, mark in zip(changed, marks, strict=True)]
+            figures[f"{CHANGE_RATE}.{where}"] = _entries(of[CHANGE_RATE], "share")
+            of_touched = np.where(replies.touched[strategy], of[CHANGE_RATE], np.nan)
             figures[f"{TOUCHED_CHANGE_RATE}.{where}"] = _entries(of_touched, "share")
-        figures[f"{NO_REPLY_SHARE}.{where}"] = _entries([is_no_reply(reply) for reply in replies], "share")
-        for kind in (ACTIVITY, ENTITY, CONTEXT_SIMILARITY, REPLY_SIMILARITY, BLEU):
-            figures[f"{kind}.{where}"] = _entries(
-                [reply[kind] for reply in replies], "share" if kind in (ACTIVITY, ENTITY) else "mean"
-            )
+        figures[f"{NO_REPLY_SHARE}.{where}"] = _entries(of[NO_REPLY_SHARE], "share")
+        for kind in _NUMBERS:
+            figures[f"{kind}.{where}"] = _entries(of[kind], "share" if kind in (ACTIVITY, ENTITY) else "mean")
     return {name: entries for name, entries in figures.items() if len(entries.rows)}
 
 
-def _entries(numbers: Sequence[float | None], form: Form) -> ItemFigures:
-    """Return the figures of rows in their order; None leaves a row out."""
-    return ItemFigures.of(((row, number, 1.0) for row, number in enumerate(numbers) if number is not None), form)
+def _entries(numbers: np.ndarray, form: Form) -> ItemFigures:
+    """Return the figures of rows in their order; NaN leaves a row out."""
+    rows = np.flatnonzero(np.isfinite(numbers))
+    return ItemFigures(rows, numbers[rows].astype(np.float64), np.ones(len(rows)), form)
 
 
 CONTEXT_ITEMS = ItemMetrics("contexts", _figures, describe, content=itemgetter("context", "truth"))
@@ -259,47 +252,69 @@ def unknown_shares(rows: Sequence[Row], vocabulary: Container[str]) -> dict[str,
         rows: as in `robustness_metrics`.
         vocabulary: words of the base; marks of turns are none.
     """
-    marks: defaultdict[str, list[bool]] = defaultdict(list)
-    for row in finished(rows):
+    unknown, num = Counter[str](), Counter[str]()
+    for row in selected(finished(rows), "context", "perturbations"):
         clean = Counter(row["context"].split())
         came_in = {made["strategy"]: Counter(made["text"].split()) - clean for made in row["perturbations"]}
         for situation, words in ({CLEAN: clean} | came_in).items():
-            marks[situation].append(any(word not in vocabulary and word not in MARKS for word in words))
-    return {f"{UNKNOWN_SHARE}.{BASE}.{situation}": rate(sum(of_rows), len(of_rows)) for situation, of_rows in marks.items()}
+            unknown[situation] += any(word not in vocabulary and word not in MARKS for word in words)
+            num[situation] += 1
+    return {f"{UNKNOWN_SHARE}.{BASE}.{situation}": rate(unknown[situation], total) for situation, total in num.items()}
 
 
-def _gain(after: Sequence[Reply], before: Sequence[Reply], kind: str, num_resamples: int) -> PairedTest | None:
-    """Test replies against others to the same examples; return None if nothing was scored."""
-    both = [(_number(now, kind), _number(then, kind)) for now, then in zip(after, before, strict=True)]
-    scored = np.array([pair for pair in both if None not in pair])
-    if not len(scored):
+def _gain(after: np.ndarray, before: np.ndarray, num_resamples: int) -> PairedTest | None:
+    """Test numbers of replies against those of others to the same examples; return None if nothing was scored."""
+    is_scored = np.isfinite(after) & np.isfinite(before)
+    if not is_scored.any():
         return None
-    tested = paired_bootstrap(scored[:, 0], scored[:, 1], num_resamples)
-    return PairedTest(rate_difference(scored[:, 0], scored[:, 1]), tested.p_value)
+    now, then = after[is_scored], before[is_scored]
+    return PairedTest(rate_difference(now, then), paired_bootstrap(now, then, num_resamples).p_value)
 
 
-def _number(reply: Reply, kind: str) -> float | None:
-    """Return a reply's number in a mean; None if it has none."""
-    number: float | None = reply[kind] if kind != CHANGE_RATE else reply["same"]
-    return number if kind != CHANGE_RATE or number is None else 1.0 - number
+_NUMBERS = (ACTIVITY, ENTITY, CONTEXT_SIMILARITY, REPLY_SIMILARITY, BLEU)
+"""Columns of a reply that hold a number, or none."""
 
 
-def _touched(examples: Sequence[Row]) -> dict[str, list[bool]]:
-    """Return whether each context was changed, by strategy."""
-    marks: defaultdict[str, list[bool]] = defaultdict(list)
-    for row in examples:
-        for made in row["perturbations"]:
-            marks[made["strategy"]].append(bool(made["changed"]))
-    return dict(marks)
+class _ReplyNumbers:
+    """Numbers of replies by model and strategy, in the order of the examples, which are gone through once.
 
+    Args:
+        examples: rows that worked.
+    """
 
-def _replies(examples: Sequence[Row]) -> dict[tuple[str, str], list[Reply]]:
-    """Return the replies by model and strategy, each in the order of the examples."""
-    replies: defaultdict[tuple[str, str], list[Reply]] = defaultdict(list)
-    for row in examples:
-        for reply in row["replies"]:
-            replies[reply["model"], reply["strategy"]].append(reply)
-    return dict(replies)
+    def __init__(self, examples: Iterable[Row]) -> None:
+        self._columns, self.have_kinds = Columns(), False
+        self.given: dict[tuple[str, str], None] = {}
+        """Models and strategies."""
+        strategies: dict[str, None] = {}
+        for row in examples:
+            self._columns.add("answers", "i", (len(row["replies"]),))
+            for made in row["perturbations"]:
+                strategies[made["strategy"]] = None
+                self._columns.add(("touched", made["strategy"]), "b", (bool(made["changed"]),))
+            for reply in row["replies"]:
+                self.given[reply["model"], reply["strategy"]] = None
+                self.have_kinds |= bool(reply.get("kind"))
+                changed = None if reply["same"] is None else not reply["same"]
+                numbers = changed, is_no_reply(reply), reply["reply"] == row["truth"], *(reply[kind] for kind in _NUMBERS)
+                known = (math.nan if number is None else number for number in numbers)
+                self._columns.add((reply["model"], reply["strategy"]), "d", known)
+                if not reply["strategy"] and not is_no_reply(reply):
+                    self._columns.add(("reply", reply["model"]), "Q", (stable_hash(reply["reply"]),))
+        self.answers = self._columns.get("answers", "i")
+        """Replies to each example (V,)."""
+        self.touched = {name: self._columns.get(("touched", name)) > 0 for name in strategies}
+        """Whether each context was changed, by strategy (V,) bool."""
+
+    def of(self, model: str, strategy: str) -> dict[str, np.ndarray]:
+        """Return numbers of replies by kind (V,); NaN for none."""
+        kinds = CHANGE_RATE, NO_REPLY_SHARE, RIGHT, *_NUMBERS
+        return dict(zip(kinds, self._columns.get((model, strategy)).reshape(-1, len(kinds)).T, strict=True))
+
+    def distinct(self, model: str) -> tuple[int, int]:
+        """Return how many different replies a model gives to clean contexts, and how many it gives."""
+        digests = self._columns.get(("reply", model), "Q")
+        return len(np.unique(digests)), len(digests)
 
 
 Metrics = Mapping[str, Estimate]

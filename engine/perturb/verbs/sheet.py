@@ -124,11 +124,11 @@ def read_sheet(path: Path, lines: Mapping[str, DrawnLine]) -> LabelledSheet:
     Raises:
         DataError: see `read_labels`.
     """
-    return read_labels(path, COLUMNS, LABELS, {key: (line.strategy, *_texts(line)) for key, line in lines.items()})
+    return read_labels(path, COLUMNS, LABELS, ((key, (line.strategy, *_texts(line))) for key, line in lines.items()))
 
 
 def read_labels(
-    path: Path, columns: Sequence[str], known: Mapping[str, bool], texts: Mapping[str, Sequence[str]]
+    path: Path, columns: Sequence[str], known: Mapping[str, bool], texts: Iterable[tuple[str, Sequence[str]]]
 ) -> LabelledSheet:
     """Read the labels of a sheet.
 
@@ -136,22 +136,26 @@ def read_labels(
         path: the file; lines that were deleted, and those without a label, are not labelled.
         columns: its columns, as `write_sheet` has written them.
         known: labels and what they stand for.
-        texts: texts of each line that the run has drawn, by key.
+        texts: keys of all lines that the run may have drawn, with their texts; those of the sheet are kept.
 
     Raises:
         DataError: it cannot be read, is no such sheet, has an unknown label, a line twice, a line of another run, or keys that
             stand beside other lines' texts.
     """
-    keys_of: dict[tuple[str, ...], set[str]] = {}
-    for line_key, cells in texts.items():
-        keys_of.setdefault(tuple(cells), set()).add(line_key)
+    rows = [(number, _unguarded(row["key"].strip()), row) for number, row in _rows(path, columns)]
+    shown = [tuple(_unguarded(row[name]) for name in columns[1:-2]) for _, _, row in rows]
+    keys_of: dict[tuple[str, ...], set[str]] = {cells: set() for cells in shown}
+    missing = {key for _, key, _ in rows}
+    for line_key, cells in texts:
+        missing.discard(line_key)
+        if tuple(cells) in keys_of:
+            keys_of[tuple(cells)].add(line_key)
     labels: dict[str, bool] = {}
     notes: dict[str, str] = {}
     seen: dict[str, int] = {}
-    for number, row in _rows(path, columns):
-        where = f"{path}, line {number}"
-        key, label = _unguarded(row["key"].strip()), row["label"].strip().lower()
-        if key not in texts:
+    for (number, key, row), cells in zip(rows, shown, strict=True):
+        where, label = f"{path}, line {number}", row["label"].strip().lower()
+        if key in missing:
             what = "a line has no key" if not key else "the sheet has a line of another run"
             fix = "label the sheet.csv of this run, and leave its column key as it is"
             raise DataError(what, where=where, got=visible(key) or None, fix=fix)
@@ -159,7 +163,7 @@ def read_labels(
             fix = f"delete one; the other is line {seen[key]}"
             raise DataError("a line stands twice in the sheet", where=where, got=visible(key), fix=fix)
         seen[key] = number
-        if key not in keys_of.get(tuple(_unguarded(row[name]) for name in columns[1:-2]), {key}):
+        if keys_of[cells] and key not in keys_of[cells]:
             fix = "sort whole rows, never single columns; label a fresh copy of the run's sheet.csv"
             raise DataError("a key stands beside the text of another line", where=where, got=visible(key), fix=fix)
         if label and label not in known:

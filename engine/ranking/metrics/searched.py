@@ -13,15 +13,19 @@ Ranks of attacked replies are given before and after; a tied reply has the mean 
 
 from __future__ import annotations
 
+import math
+from array import array
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property, partial
-from typing import Any, Literal
+from functools import partial
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from parley.engine.core.stats.pairs import ItemFigures, ItemMetrics
+from parley.engine.core.stats.rows import Columns, selected
 from parley.engine.core.stats.statistics import (
     FOR_ADVERSARY,
     LOWER_FOR_ADVERSARY,
@@ -138,8 +142,28 @@ def points_of(budget: int) -> list[int]:
     return sorted({queries for queries in QUERIES if queries <= budget} | {budget})
 
 
+class TriedSearches(NamedTuple):
+    """The attacks of a method on a ranker that ended in success or failure, numbers alone; (n,) float64 each."""
+
+    contexts: np.ndarray
+    """Places of the contexts in the rows."""
+    won: np.ndarray
+    """1 for success."""
+    queries: np.ndarray
+    words: np.ndarray
+    """Changed words."""
+    ranks: np.ndarray
+    """How far the rank came towards the goal, because what is kept is never farther from it; NaN if it is unknown."""
+    scores: np.ndarray
+    """The same of the score."""
+    scored: np.ndarray
+    """Texts that the ranker scored; NaN in runs of earlier versions."""
+    slopes: np.ndarray
+    """Gradients asked for."""
+
+
 class SearchedRows:
-    """Rows of attacked contexts, to be read by ranker and method.
+    """Rows of attacked contexts, to be read by ranker and method. They are gone through once, and numbers alone are kept.
 
     Args:
         rows: of a run; a context that failed was not attacked, and counts as one for which no ranker gave scores.
@@ -147,55 +171,79 @@ class SearchedRows:
 
     def __init__(self, rows: Sequence[Row]) -> None:
         self.rows = finished(rows)
-        self.num_contexts = len(rows)
-        """Contexts, those that failed included."""
-        self._failed = [str(row["error"]) for row in lost(rows)]
-        self.clusters: dict[int, int] = {number: row["dialogue"] for number, row in enumerate(self.rows)}
-        """The dialogue of each context, by its place in the rows."""
-
-    @cached_property
-    def searches(self) -> dict[tuple[str, str], list[tuple[int, Row]]]:
-        """The searches by ranker and method, with the index of the context in the rows."""
-        searches: dict[tuple[str, str], list[tuple[int, Row]]] = {}
-        for index, row in enumerate(self.rows):
+        failed = Counter(str(row["error"]) for row in selected(lost(rows), "error"))
+        self._columns, clusters = Columns(), array("q")
+        self.attacks: dict[tuple[str, str], dict[str, None]] = {}
+        """The rankers and methods in the order of the run, each with the other rankers that its results were shown to."""
+        self.errors: dict[str, Counter[str]] = {}
+        """By ranker, why an attack ended without scores: reasons, each with its number of contexts."""
+        self.counts: Counter[tuple[str, str]] = Counter()
+        """Contexts by ranker and status; one may count twice if some methods end without scores."""
+        for index, row in enumerate(selected(self.rows, "dialogue", "searches")):
+            clusters.append(row["dialogue"])
+            states: dict[str, dict[str, str]] = {}
             for search in row["searches"]:
-                searches.setdefault((search["model"], search["method"]), []).append((index, search))
-        return searches
-
-    @cached_property
-    def models(self) -> list[str]:
+                self._add(index, search)
+                kind = TRIED if search["status"] in ("success", "failure") else search["status"]
+                reasons = states.setdefault(search["model"], {})
+                reasons[kind] = reasons.get(kind, search["reason"]) if kind == "error" else search["reason"]
+            for model, reasons in states.items():
+                if "error" in reasons:
+                    self.errors.setdefault(model, Counter(failed))[reasons.pop("error")] += 1
+                self.counts.update((model, kind) for kind in reasons)
+                self.counts[model, REACHED] += reasons.get("skipped") == REACHED_REASON
+        self.clusters = np.array(clusters)
+        """The dialogue of each context (G,) int64."""
+        self.num_contexts = len(clusters) + failed.total()
+        """Contexts, those that failed included."""
+        self.models = list(dict.fromkeys(model for model, _ in self.attacks))
         """The rankers, in the order of the run."""
-        return list(dict.fromkeys(model for model, _ in self.searches))
+        self.errors = {model: self.errors.get(model, failed) for model in self.models if failed or model in self.errors}
 
-    @cached_property
-    def errors(self) -> dict[str, list[str]]:
-        """By ranker, one reason for each context in which an attack ended without scores."""
-        reasons_by_model: dict[str, dict[int, str]] = {}
-        for (model, _), entries in self.searches.items():
-            for index, search in entries:
-                if search["status"] == "error":
-                    reasons_by_model.setdefault(model, {}).setdefault(index, search["reason"])
-        apart = {model: list(reasons_by_model.get(model, {}).values()) for model in self.models}
-        return {model: self._failed + reasons for model, reasons in apart.items() if self._failed or reasons}
+    def _add(self, index: int, search: Row) -> None:
+        """Add a search of a context."""
+        attack = search["model"], search["method"]
+        others = self.attacks.setdefault(attack, {})
+        if search["status"] not in ("success", "failure"):
+            return
+        won = search["status"] == "success"
+        rank, score = math.nan, math.nan
+        if search["rank_after"] is not None:
+            rank, score = abs(search["rank_after"] - search["rank_before"]), abs(search["score"] - search["score_before"])
+        scored = search.get("num_scored")
+        numbers = search["queries"], search["num_changed"], rank, score, math.nan if scored is None else scored
+        self._columns.add(attack, "d", (index, won, *numbers, search["num_slopes"]))
+        for shown in search["transfers"]:
+            others[shown["model"]] = None
+            if won and shown["reached"] is not None:
+                self._columns.add((*attack, shown["model"]), "i", (index, shown["reached"]))
 
-    def tried(self, model: str, method: str) -> list[tuple[int, Row]]:
+    def tried(self, model: str, method: str) -> TriedSearches:
         """Return the attacks of a method on a ranker that ended in success or failure."""
-        return [
-            (number, search) for number, search in self.searches[model, method] if search["status"] in ("success", "failure")
-        ]
+        return TriedSearches(*self._columns.get((model, method)).reshape(-1, len(TriedSearches._fields)).T)
+
+    def of(self, contexts: np.ndarray) -> np.ndarray:
+        """Return the dialogue of each context (n,)."""
+        dialogues: np.ndarray = self.clusters[contexts.astype(np.int64)]
+        return dialogues
+
+    def transfers(self, model: str, method: str) -> dict[str, Estimate]:
+        """Return the share of successes on a ranker that reach the goal on each other ranker."""
+        pairs = {other: self._columns.get((model, method, other), "i") for other in self.attacks[model, method]}
+        return {other: clustered_rate(pair[1::2], self.of(pair[::2])) for other, pair in pairs.items()}
 
     def successes(self, model: str, method: str, points: Sequence[int]) -> GroupMetrics:
         """Return the success of each attack within each number of queries."""
         tried = self.tried(model, method)
-        spent = np.array([search["queries"] if search["status"] == "success" else np.inf for _, search in tried])
+        spent = np.where(tried.won, tried.queries, np.inf)
         values = {f"{SUCCESS}{queries}": (spent <= queries).astype(np.float64) for queries in points}
-        keys = np.array([number for number, _ in tried], dtype=np.int64)
+        keys = tried.contexts.astype(np.int64)
         return GroupMetrics(keys, values, np.ones_like(keys), 0, 0, 0)
 
     def curve(self, model: str, method: str, points: Sequence[int]) -> Points:
         """Compute success against numbers of queries, with intervals."""
         successes = self.successes(model, method, points)
-        clusters = [self.clusters[number] for number in successes.keys.tolist()]
+        clusters = self.of(successes.keys)
         return [
             (int(name.removeprefix(SUCCESS)), clustered_rate(values, clusters)) for name, values in successes.values.items()
         ]
@@ -210,58 +258,45 @@ def search_metrics(searched: SearchedRows, budget: int) -> dict[str, Estimate]:
     """
     metrics: dict[str, Estimate] = {}
     points = points_of(budget)
-    for model, method in searched.searches:
-        tried, successes = searched.tried(model, method), searched.successes(model, method, points)
+    for model, method in searched.attacks:
+        successes = searched.successes(model, method, points)
         for queries, estimate in searched.curve(model, method, points):
             metrics[f"{SUCCESS}{queries}.{model}.{method}"] = estimate
         baseline = baseline_of(method)
-        if method != baseline and (model, baseline) in searched.searches:
+        if method != baseline and (model, baseline) in searched.attacks:
             for name, test in compared(successes, searched.successes(model, baseline, points), searched.clusters).items():
                 at = name.removeprefix(SUCCESS)
                 metrics[f"{AHEAD}{at}.{model}.{method}"] = test.difference
                 metrics[f"{AHEAD_P}{at}.{model}.{method}"] = count(test.p_value, test.difference.n)
-        metrics |= {f"{name}.{model}.{method}": estimate for name, estimate in _costs(tried, searched.clusters).items()}
-        for other, estimate in _transfers(tried, searched.clusters).items():
+        metrics |= {f"{name}.{model}.{method}": estimate for name, estimate in _costs(searched, model, method).items()}
+        for other, estimate in searched.transfers(model, method).items():
             metrics[f"{TRANSFER}.{model}.{other}.{method}"] = estimate
     for model in searched.models:
-        metrics |= {f"{name}.{model}": count(num, searched.num_contexts) for name, num in _contexts(searched, model).items()}
+        skipped, reached = searched.counts[model, "skipped"], searched.counts[model, REACHED]
+        counts = {TRIED: searched.counts[model, TRIED], REACHED: reached, SKIPPED: skipped - reached}
+        counts[NO_SCORES] = searched.errors.get(model, Counter()).total()
+        metrics |= {f"{name}.{model}": count(num, searched.num_contexts) for name, num in counts.items()}
     return metrics
 
 
-def _costs(tried: Sequence[tuple[int, Row]], clusters: Mapping[int, int]) -> dict[str, Estimate]:
+def _costs(searched: SearchedRows, model: str, method: str) -> dict[str, Estimate]:
     """Compute the costs of the attacks of a method, and their gain in rank and score."""
-    won = [(number, search) for number, search in tried if search["status"] == "success"]
-    moved = [(number, search) for number, search in tried if search["rank_after"] is not None]
-    spent, dialogues = [search["queries"] for _, search in won], [clusters[number] for number, _ in moved]
-    queries, all_dialogues = [search["queries"] for _, search in tried], [clusters[number] for number, _ in tried]
+    tried = searched.tried(model, method)
+    dialogues, won, moved = searched.of(tried.contexts), tried.won == 1, np.isfinite(tried.ranks)
+    counted = np.isfinite(tried.scored)
     costs = {
-        MEDIAN_QUERIES: count(float(np.median(spent)) if spent else np.nan, len(spent)),
-        ASKED: mean_count(queries, all_dialogues),
-        UNTOUCHED: count(queries.count(0), len(tried)),
-        WORDS: mean_count([search["num_changed"] for _, search in won], [clusters[number] for number, _ in won]),
-        # What is kept of an attack is never farther from the goal than the reply as it was.
-        RANKS: mean_count([abs(search["rank_after"] - search["rank_before"]) for _, search in moved], dialogues),
-        SCORE: mean_count([abs(search["score"] - search["score_before"]) for _, search in moved], dialogues),
+        MEDIAN_QUERIES: count(float(np.median(tried.queries[won])) if won.any() else np.nan, int(won.sum())),
+        ASKED: mean_count(tried.queries, dialogues),
+        UNTOUCHED: count(int((tried.queries == 0).sum()), len(dialogues)),
+        WORDS: mean_count(tried.words[won], dialogues[won]),
+        RANKS: mean_count(tried.ranks[moved], dialogues[moved]),
+        SCORE: mean_count(tried.scores[moved], dialogues[moved]),
     }
-    # Runs of earlier versions did not count them.
-    scored = [(search["num_scored"], clusters[number]) for number, search in tried if search.get("num_scored") is not None]
-    if scored:
-        costs[SCORED] = mean_count(*map(list, zip(*scored, strict=True)))
-    if any(search["num_slopes"] for _, search in tried):
-        costs[SLOPES] = mean_count([search["num_slopes"] for _, search in tried], all_dialogues)
+    if counted.any():
+        costs[SCORED] = mean_count(tried.scored[counted], dialogues[counted])
+    if tried.slopes.any():
+        costs[SLOPES] = mean_count(tried.slopes, dialogues)
     return costs
-
-
-def _transfers(tried: Sequence[tuple[int, Row]], clusters: Mapping[int, int]) -> dict[str, Estimate]:
-    """Compute the share of successes on a ranker that reach the goal on each other ranker."""
-    transfers: dict[str, tuple[list[bool], list[int]]] = {}
-    for index, search in tried:
-        for shown in search["transfers"]:
-            hits, dialogues = transfers.setdefault(shown["model"], ([], []))
-            if search["status"] == "success" and shown["reached"] is not None:
-                hits.append(shown["reached"])
-                dialogues.append(clusters[index])
-    return {other: clustered_rate(*pairs) for other, pairs in transfers.items()}
 
 
 def searched_figures(rows: Sequence[Row], config: Mapping[str, Any]) -> dict[str, ItemFigures]:
@@ -273,21 +308,17 @@ def searched_figures(rows: Sequence[Row], config: Mapping[str, Any]) -> dict[str
     """
     searched = SearchedRows(rows)
     figures: dict[str, ItemFigures] = {}
-    for model, method in searched.searches:
+    for model, method in searched.attacks:
         tried, ending = searched.tried(model, method), f".{model}.{method}"
         successes = searched.successes(model, method, points_of(config["budget"]))
         for name, values in successes.values.items():
             figures[f"{name}{ending}"] = ItemFigures(successes.keys, values, np.ones_like(values), "share")
-        won = [(number, search) for number, search in tried if search["status"] == "success"]
-        moved = [(number, search) for number, search in tried if search["rank_after"] is not None]
-        ranks = [(number, abs(search["rank_after"] - search["rank_before"]), 1.0) for number, search in moved]
-        scores = [(number, abs(search["score"] - search["score_before"]), 1.0) for number, search in moved]
-        figures |= {
-            f"{ASKED}{ending}": ItemFigures.of(((number, search["queries"], 1.0) for number, search in tried), "count"),
-            f"{WORDS}{ending}": ItemFigures.of(((number, search["num_changed"], 1.0) for number, search in won), "count"),
-            f"{RANKS}{ending}": ItemFigures.of(ranks, "count"),
-            f"{SCORE}{ending}": ItemFigures.of(scores, "count"),
-        }
+        every, won, moved = np.ones_like(successes.keys, dtype=bool), tried.won == 1, np.isfinite(tried.ranks)
+        parts = {ASKED: (tried.queries, every), WORDS: (tried.words, won)}
+        parts |= {RANKS: (tried.ranks, moved), SCORE: (tried.scores, moved)}
+        for name, (numbers, counts) in parts.items():
+            shown = numbers[counts]
+            figures[f"{name}{ending}"] = ItemFigures(successes.keys[counts], shown, np.ones_like(shown), "count")
     return figures
 
 
@@ -300,23 +331,6 @@ SEARCHED_ITEMS = ItemMetrics(
     subjects=lambda rows, config: SearchedRows(rows).models,
 )
 """Figures of single contexts; contexts of one dialogue are one unit."""
-
-
-def _contexts(searched: SearchedRows, model: str) -> dict[str, int]:
-    """Count the contexts of a ranker by status; a context may count twice if some methods end without scores."""
-    tried, skipped = set[int](), dict[int, str]()
-    for index, search in (entry for (of, _), entries in searched.searches.items() if of == model for entry in entries):
-        if search["status"] in ("success", "failure"):
-            tried.add(index)
-        elif search["status"] == "skipped":
-            skipped[index] = search["reason"]
-    reached = [*skipped.values()].count(REACHED_REASON)
-    return {
-        TRIED: len(tried),
-        REACHED: reached,
-        SKIPPED: len(skipped) - reached,
-        NO_SCORES: len(searched.errors.get(model, ())),
-    }
 
 
 _AT: Mapping[str, tuple[str, str, Literal["number", "share"], bool]] = {

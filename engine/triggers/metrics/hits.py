@@ -21,7 +21,7 @@ from __future__ import annotations
 import logging
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from operator import itemgetter
@@ -29,7 +29,8 @@ from typing import Any
 
 import numpy as np
 
-from parley.engine.core.stats.pairs import ItemFigures, ItemMetrics, RowMetric
+from parley.engine.core.stats.pairs import ItemFigures, ItemMetrics, RowFigures, RowMetric
+from parley.engine.core.stats.rows import UnitNumbers, selected
 from parley.engine.core.stats.statistics import (
     FOR_ADVERSARY,
     LOWER_FOR_ADVERSARY,
@@ -42,10 +43,10 @@ from parley.engine.core.stats.statistics import (
     Points,
     clustered_rate,
     count,
+    finished,
     is_no_reply,
     kinds_of_rows,
     mean,
-    mean_count,
     no_reply_metrics,
 )
 from parley.engine.core.tables.table import (
@@ -234,30 +235,31 @@ def is_hit(entry: Row | Restart, kind: str) -> bool:
     return hit
 
 
-def clusters_of(rows: Sequence[Row]) -> list[str]:
-    """Return the cluster of each row: its prompt; the row's own key if all rows share one prompt, or have none."""
-    column = "prompt" if len({row.get("prompt") for row in rows}) > 1 else "item_key"
-    return [str(row[column]) for row in rows]
-
-
-class _Units:
-    """The clusters of `clusters_of`, as numbers, of rows that come one by one in the order of their keys."""
+class PromptUnits:
+    """The independent units of rows that come one by one: see `units_of`."""
 
     def __init__(self) -> None:
-        self._prompts: dict[Any, int] = {}
-        self._codes = array("i")
+        self._prompts, self._numbers = UnitNumbers(), array("i")
 
     def add(self, row: Row) -> None:
-        self._codes.append(self._prompts.setdefault(row.get("prompt"), len(self._prompts)))
+        """Add the next row."""
+        self._numbers.append(self._prompts.add(prompt_of(row)))
 
     @property
     def numbers(self) -> np.ndarray:
-        """The cluster of each row (V,)."""
-        if len(self._prompts) < 2:
-            return np.arange(len(self._codes))
-        ranks = np.argsort(np.argsort(list(map(str, self._prompts))))
-        numbers: np.ndarray = ranks[np.array(self._codes)]
-        return numbers
+        """The unit of each row (V,)."""
+        return units_of(self._prompts.numbers()[np.asarray(self._numbers)])
+
+
+def units_of(prompts: np.ndarray, rows: np.ndarray | None = None) -> np.ndarray:
+    """Return the independent unit of each row (V,): its prompt; each row is its own if all share one prompt, or have none.
+
+    Args:
+        prompts: number of the prompt of each row (V,).
+        rows: number of each row (V,), if one may stand there several times.
+    """
+    own = np.arange(len(prompts)) if rows is None else rows
+    return prompts if (prompts != prompts[:1]).any() else own
 
 
 def shared_note(num_targets: int, estimate: Estimate) -> str:
@@ -272,83 +274,64 @@ def kinds(rows: Sequence[Row]) -> list[str]:
     return [str(hit["type"]) for row in rows[:1] for hit in row["hits"]]
 
 
-def search_metrics(rows: Iterable[Row], candidates_per_s: Estimate, num_skipped: int) -> dict[str, Estimate]:
+def search_metrics(rows: Sequence[Row], candidates_per_s: Estimate, num_skipped: int) -> dict[str, Estimate]:
     """Return hit rates (Wilson intervals) by "hit_rate.TYPE" and "least_loss.TYPE", then all of `COST_METRICS`.
-
-    Rows are read once, and only their figures stored, so that a run may have millions.
 
     Args:
         rows: rows of one search; those with status "error" are left out with a warning.
         candidates_per_s: not in the rows, which are the same for any number of workers.
         num_skipped: sentences that were left out of the list.
     """
-    num_rows = candidates = refused = 0
-    units, judged, kinds = _Units(), Counter[str](), list[Counter[str]]()
-    hits: dict[str, array[int]] = {}
-    of_least: dict[str, array[int]] = {}
-    losses, searched, sweeps = array("d"), array("i"), array("i")
-    rows_read, successes, rows_drawn, sampled, samples = (array("i") for _ in range(5))
-    is_reply = Counter[str]()
-    for row in rows:
-        num_rows += 1
-        if row["status"] != "ok":
-            continue
-        index = len(losses)
-        units.add(row)
-        losses.append(row["loss"])
-        for hit in row["hits"]:
-            hits.setdefault(str(hit["type"]), array("b")).append(bool(hit["hit"]))
-        for hit in min(row["restarts"], key=itemgetter("loss", "restart"))["hits"]:
-            of_least.setdefault(str(hit["type"]), array("b")).append(bool(hit["hit"]))
-        for restart in row["restarts"]:
-            searched.append(index)
-            sweeps.append(restart["sweeps"])
-            candidates += int(restart["candidates"])
-            refused += int(restart.get("refused") or 0)
-        # Rows of older runs have no such columns.
-        if row.get("verified") is not None:
-            rows_read.append(index)
-            successes.append(bool(row["verified"]))
-            judged.update({name: int(row.get(name) or 0) for name in JUDGE_METRICS})
-            kinds += kinds_of_rows([row]) if is_no_reply(row) else [is_reply]
-            if row["samples"]:
-                rows_drawn.append(index)
-                sampled.append(row["sampled"])
-                samples.append(row["samples"])
-    num_targets, clusters = len(losses), units.numbers
+    done, counts = finished(rows), Counter[str]()
 
-    if num_targets < num_rows:
-        logger.warning("%d of %d targets failed and are left out of the metrics", num_rows - num_targets, num_rows)
+    def counted() -> Iterator[Row]:
+        for row in done:
+            counts["restarts"] += len(row["restarts"])
+            for name in ("candidates", "refused"):
+                counts[name] += sum(int(restart.get(name) or 0) for restart in row["restarts"])
+            counts.update({name: int(row.get(name) or 0) for name in JUDGE_METRICS if _is_typed(row)})
+            yield row
+
+    claimed, own = _claimed_metrics(kinds(done)), _target_metrics()
+    figures = RowFigures(claimed | own, counted(), prompt_of)
+    figures.units, num_targets, typed = units_of(figures.units), figures.num_rows, figures[VERIFIED].rows
+    if num_targets < len(rows):
+        logger.warning("%d of %d targets failed and are left out of the metrics", len(rows) - num_targets, len(rows))
+    metrics = {name: figures.estimate(name) for name in claimed}
+    # Rows of older runs do not say what was typed.
+    if len(typed):
+        metrics |= {VERIFIED: figures.estimate(VERIFIED), REFUSED: count(counts["refused"], num_targets)}
+        kinds_typed = kinds_of_rows(row for row in selected(done, VERIFIED, "kind") if _is_typed(row))
+        metrics |= no_reply_metrics(kinds_typed, np.ones(len(typed)), figures.units[typed])
+        if len(figures[SAMPLED].rows):
+            metrics[SAMPLED] = figures.estimate(SAMPLED)
+        if counts[JUDGE_ANSWERS]:
+            metrics |= {name: count(counts[name], num_targets) for name in JUDGE_METRICS}
     costs = {
-        "loss": mean(losses, clusters),
+        "loss": figures.estimate("loss"),
         "candidates_per_s": candidates_per_s,
         "targets": count(num_targets, num_targets),
         "skipped": count(num_skipped, num_targets + num_skipped),
-        "restarts": count(len(sweeps), num_targets),
-        "sweeps": mean_count(sweeps, clusters[np.array(searched)]),
-        "candidates": count(candidates, num_targets),
+        "restarts": count(counts["restarts"], num_targets),
+        "sweeps": figures.estimate("sweeps"),
+        "candidates": count(counts["candidates"], num_targets),
     }
-    assert list(costs) == list(COST_METRICS), "the table and the computation name the same metrics"
-    claimed = {
-        f"{prefix}{kind}": clustered_rate(of_kind, clusters)
-        for prefix, of_kinds in ((HIT_RATE, hits), (LEAST_LOSS, of_least))
-        for kind, of_kind in of_kinds.items()
-    }
-    typed: dict[str, Estimate] = {}
-    if rows_read:
-        typed = {VERIFIED: clustered_rate(successes, clusters[np.array(rows_read)]), REFUSED: count(refused, num_targets)}
-        typed |= no_reply_metrics(kinds, [1] * len(kinds), clusters[np.array(rows_read)])
-        if rows_drawn:
-            typed[SAMPLED] = clustered_rate(sampled, clusters[np.array(rows_drawn)], samples)
-        if judged[JUDGE_ANSWERS]:
-            typed |= {name: count(judged[name], num_targets) for name in JUDGE_METRICS}
-    return {**claimed, **typed, **costs}
+    return metrics | {name: costs[name] for name in COST_METRICS}
 
 
-def target_figures(rows: Sequence[Row], config: Mapping[str, Any]) -> dict[str, ItemFigures]:
-    """Return the figures of single targets of a search; `search_metrics` counts the same in one pass without rows in memory."""
-    metrics = {
-        **{f"{HIT_RATE}{kind}": RowMetric(partial(is_hit, kind=kind), "share") for kind in kinds(rows)},
+def _claimed_metrics(kinds: Iterable[str]) -> dict[str, RowMetric]:
+    """Return hit rates by type, of the input that is kept and of that of least loss."""
+
+    def least(row: Row, kind: str) -> bool:
+        return is_hit(min(row["restarts"], key=itemgetter("loss", "restart")), kind)
+
+    kept = {f"{HIT_RATE}{kind}": RowMetric(partial(is_hit, kind=kind), "share") for kind in kinds}
+    return kept | {f"{LEAST_LOSS}{kind}": RowMetric(partial(least, kind=kind), "share") for kind in kinds}
+
+
+def _target_metrics() -> dict[str, RowMetric]:
+    """Return the metrics of inputs as they are typed, and of the search."""
+    return {
         VERIFIED: RowMetric(itemgetter(VERIFIED), "share", among=_is_typed),
         NO_REPLY: RowMetric(is_no_reply, "share", among=_is_typed),
         SAMPLED: RowMetric(
@@ -359,7 +342,14 @@ def target_figures(rows: Sequence[Row], config: Mapping[str, Any]) -> dict[str, 
             lambda row: sum(restart["sweeps"] for restart in row["restarts"]), "count", lambda row: len(row["restarts"])
         ),
     }
-    return {name: figures for name, metric in metrics.items() if len((figures := metric.figures(rows)).rows)}
+
+
+def target_figures(rows: Sequence[Row], config: Mapping[str, Any]) -> dict[str, ItemFigures]:
+    """Return the figures of single targets of a search."""
+    kept = {name: metric for name, metric in _claimed_metrics(kinds(rows)).items() if name.startswith(HIT_RATE)}
+    metrics = kept | _target_metrics()
+    figures = RowFigures(metrics, rows)
+    return {name: figures[name] for name in metrics if len(figures[name].rows)}
 
 
 def _is_typed(row: Row) -> bool:
@@ -372,8 +362,8 @@ def target_task(row: Row) -> tuple[Any, ...]:
 
 
 def prompt_of(row: Row) -> str:
-    """Return the independent unit of a row, as `clusters_of` does for rows of several prompts."""
-    return str(row["prompt"])
+    """Return the prompt of a row; the same for all rows without one."""
+    return str(row.get("prompt"))
 
 
 TARGET_ITEMS = ItemMetrics("prompts", target_figures, describe, prompt_of, target_task, unit_alone="targets")
@@ -389,7 +379,7 @@ def hits_by_restarts(rows: Iterable[Row], wanted: Sequence[str]) -> dict[str, Po
         rows: finished rows of one search.
         wanted: types of hit that were read.
     """
-    units, most = _Units(), 0
+    units, most = PromptUnits(), 0
     lengths, hits = array("i"), {kind: array("b") for kind in wanted}
     for row in rows:
         units.add(row)
@@ -415,7 +405,7 @@ def loss_by_sweep(rows: Iterable[Row]) -> Points:
     Args:
         rows: finished rows of one search.
     """
-    units, most = _Units(), 0
+    units, most = PromptUnits(), 0
     of_row, lengths, losses = array("i"), array("i"), array("d")
     for number, row in enumerate(rows):
         units.add(row)

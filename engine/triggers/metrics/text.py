@@ -23,7 +23,7 @@ from heapq import nsmallest
 from operator import itemgetter
 from typing import Any
 
-from parley.engine.core.stats.pairs import ItemFigures, ItemMetrics, RowMetric
+from parley.engine.core.stats.pairs import ItemFigures, ItemMetrics, RowFigures, RowMetric
 from parley.engine.core.stats.statistics import (
     FOR_ADVERSARY,
     LOWER_FOR_ADVERSARY,
@@ -34,7 +34,6 @@ from parley.engine.core.stats.statistics import (
     Estimate,
     Metric,
     Row,
-    clustered_rate,
     count,
     finished,
     no_reply_metrics,
@@ -51,13 +50,13 @@ from parley.engine.triggers.metrics.hits import (
     SAMPLED,
     TYPED_METRICS,
     VERIFIED,
-    clusters_of,
     he2018,
     judge_counts,
     prompt_of,
     shared_note,
     success_note,
     target_task,
+    units_of,
     unread_note,
 )
 from parley.envs.core.visible import visible
@@ -253,23 +252,18 @@ _NOTE_TEXT = (
 def text_metrics(rows: Sequence[Row]) -> dict[str, Estimate]:
     """Return `TEXT_METRICS`, kinds of answers without a reply only where they occur."""
     done = finished(rows)
-    clusters = clusters_of(done)
-    metrics = {name: _ROW_METRICS[name].estimate(done, clusters) for name in (VERIFIED, RANDOM, EMPTY, SAMPLED)}
-    metrics[OVER] = rate_difference([bool(row[VERIFIED]) for row in done], [bool(row[RANDOM]) for row in done], clusters)
-    metrics |= {name: _ROW_METRICS[name].estimate(done, clusters) for name in (QUERIES, RANDOM_QUERIES, ATTACKER)}
-    queries = [row[QUERIES] + row[RANDOM_QUERIES] for row in done]
-    metrics[NUM_QUERIES] = count(sum(queries), len(done))
-    metrics |= no_reply_metrics([_without_reply(row) for row in done], queries, clusters)
-    searched = [row[QUERIES] - 1 - row["samples"] for row in done]
-    for name, sort, trials in (
-        (FOUND_NO_REPLY, "found", searched),
-        (RANDOM_NO_REPLY, "random", [row[RANDOM_QUERIES] for row in done]),
-        (EMPTY_NO_REPLY, "empty", [1] * len(done)),
-    ):
-        metrics[name] = clustered_rate([_without_reply(row, sort).total() for row in done], clusters, trials)
+    figures = RowFigures(_ROW_METRICS, done, prompt_of)
+    figures.units = units_of(figures.units)
+    metrics = {name: figures.estimate(name) for name in (VERIFIED, RANDOM, EMPTY, SAMPLED)}
+    metrics[OVER] = rate_difference(figures[VERIFIED].tops, figures[RANDOM].tops, figures.units)
+    metrics |= {name: figures.estimate(name) for name in (QUERIES, RANDOM_QUERIES, ATTACKER)}
+    queries = figures[NO_REPLY].bottoms
+    metrics[NUM_QUERIES] = count(queries.sum(), len(queries))
+    metrics |= no_reply_metrics(map(_without_reply, done), queries, figures.units)
+    metrics |= {name: figures.estimate(name) for name in (FOUND_NO_REPLY, RANDOM_NO_REPLY, EMPTY_NO_REPLY)}
     lost = sum(entry["answers"] for row in done for entry in row.get("attacker_no_replies") or ())
-    metrics[ATTACKER_NO_REPLY] = count(lost, len(done))
-    return metrics | judge_counts(done, len(done))
+    metrics[ATTACKER_NO_REPLY] = count(lost, len(queries))
+    return metrics | judge_counts(done, len(queries))
 
 
 _ROW_METRICS: Mapping[str, RowMetric] = {
@@ -280,13 +274,21 @@ _ROW_METRICS: Mapping[str, RowMetric] = {
         for name in (QUERIES, RANDOM_QUERIES, ATTACKER)
     },
     NO_REPLY: RowMetric(lambda row: _without_reply(row).total(), "share", lambda row: row[QUERIES] + row[RANDOM_QUERIES]),
+    FOUND_NO_REPLY: RowMetric(
+        lambda row: _without_reply(row, "found").total(), "share", lambda row: row[QUERIES] - 1 - row["samples"]
+    ),
+    RANDOM_NO_REPLY: RowMetric(lambda row: _without_reply(row, "random").total(), "share", itemgetter(RANDOM_QUERIES)),
+    EMPTY_NO_REPLY: RowMetric(lambda row: _without_reply(row, "empty").total(), "share", lambda row: 1.0),
 }
 """Metrics of `TEXT_METRICS` by what each target adds to them."""
+_COMPARED = (VERIFIED, RANDOM, EMPTY, SAMPLED, QUERIES, RANDOM_QUERIES, ATTACKER, NO_REPLY)
+"""Those by which runs are compared."""
 
 
 def text_figures(rows: Sequence[Row], config: Mapping[str, Any]) -> dict[str, ItemFigures]:
     """Return the figures of single targets."""
-    return {name: metric.figures(rows) for name, metric in _ROW_METRICS.items()}
+    figures = RowFigures({name: _ROW_METRICS[name] for name in _COMPARED}, rows)
+    return {name: figures[name] for name in _COMPARED}
 
 
 TEXT_ITEMS = ItemMetrics("prompts", text_figures, TEXT_METRICS.__getitem__, prompt_of, target_task, unit_alone="targets")

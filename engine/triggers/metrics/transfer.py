@@ -11,9 +11,11 @@ time, so an attacker may type every known input for a target: the targets that a
 from __future__ import annotations
 
 import re
+from array import array
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import itemgetter
 
 import numpy as np
 
@@ -28,6 +30,7 @@ from parley.engine.core.stats.known import (
     Round,
     best_of,
 )
+from parley.engine.core.stats.pairs import RowFigures, RowMetric
 from parley.engine.core.stats.statistics import (
     FOR_ADVERSARY,
     NEITHER,
@@ -54,12 +57,15 @@ from parley.engine.triggers.metrics.hits import (
     SAMPLED,
     TYPED_METRICS,
     VERIFIED,
-    clusters_of,
+    PromptUnits,
     describe,
     judge_counts,
+    prompt_of,
     success_note,
+    units_of,
     unread_note,
 )
+from parley.envs.core.seeds import stable_hash
 
 BETWEEN = " | "
 """Between the source, the model and the figure of a metric's name."""
@@ -80,33 +86,50 @@ _NOTE = (
 
 def transfer_metrics(rows: Sequence[Row]) -> dict[str, Estimate]:
     """Return figures by "SOURCE | MODEL | FIGURE", and the cost."""
-    done = finished(rows)
-    cells: dict[tuple[str, str], list[Row]] = {}
-    for row in done:
-        cells.setdefault((row["source"], row["model"]), []).append(row)
-    empty = {(row["model"], row["trigger"]): row for row in done if row["source"] == NO_INPUT}
-    cells = {cell: rows for cell, rows in cells.items() if cell[0] != NO_INPUT}
-    metrics: dict[str, Estimate] = {}
+    done, metrics = finished(rows), dict[str, Estimate]()
+    cells: dict[tuple[str, str], array[int]] = {}
+    empty: dict[int, int] = {}
+    controls = array("Q")
+
+    def noted() -> Iterator[Row]:
+        for number, row in enumerate(done):
+            cells.setdefault((row["source"], row["model"]), array("i")).append(number)
+            controls.append(stable_hash(row["model"], str(row.get("control"))))
+            if row["source"] == NO_INPUT:
+                empty[stable_hash(row["model"], str(row["trigger"]))] = number
+            yield row
+
+    figures = RowFigures(_TYPED_ROWS, noted(), prompt_of)
+    verified, sampled, lost = (figures[name] for name in _TYPED_ROWS)
+    prompts = figures.units
     for (source, model), of_cell in cells.items():
-        name, clusters = f"{source}{BETWEEN}{model}{BETWEEN}", clusters_of(of_cell)
-        metrics[f"{name}{VERIFIED}"] = clustered_rate([bool(row[VERIFIED]) for row in of_cell], clusters)
-        controls = [empty[key] for row in of_cell if (key := (model, row["control"])) in empty]
-        metrics[f"{name}{EMPTY}"] = clustered_rate([bool(row[VERIFIED]) for row in controls], clusters_of(controls))
-        if any(row["samples"] for row in of_cell):
-            samples = [row["samples"] for row in of_cell]
-            metrics[f"{name}{SAMPLED}"] = clustered_rate([row[SAMPLED] for row in of_cell], clusters, samples)
-        kinds, answers = list(map(_no_replies, of_cell)), [1 + row["samples"] for row in of_cell]
-        if any(kinds):
-            metrics[f"{name}{NO_REPLY}"] = no_reply_metrics(kinds, answers, clusters)[NO_REPLY]
-    answers = [1 + row["samples"] for row in done]
-    metrics |= {ANSWERS: count(sum(answers), len(done))}
-    metrics |= no_reply_metrics(list(map(_no_replies, done)), answers, clusters_of(done))
-    return metrics | judge_counts(done, len(done))
+        if source == NO_INPUT:
+            continue
+        name, of = f"{source}{BETWEEN}{model}{BETWEEN}", np.asarray(of_cell)
+        units = units_of(prompts[of])
+        metrics[f"{name}{VERIFIED}"] = clustered_rate(verified.tops[of], units)
+        beside = np.array([empty[controls[number]] for number in of_cell if controls[number] in empty], dtype=np.int64)
+        metrics[f"{name}{EMPTY}"] = clustered_rate(verified.tops[beside], units_of(prompts[beside], beside))
+        if sampled.bottoms[of].any():
+            metrics[f"{name}{SAMPLED}"] = clustered_rate(sampled.tops[of], units, sampled.bottoms[of])
+        if lost.tops[of].any():
+            metrics[f"{name}{NO_REPLY}"] = clustered_rate(lost.tops[of], units, lost.bottoms[of])
+    metrics |= {ANSWERS: count(lost.bottoms.sum(), len(lost.bottoms))}
+    metrics |= no_reply_metrics(map(_no_replies, done), lost.bottoms, units_of(prompts))
+    return metrics | judge_counts(done, len(lost.bottoms))
+
+
+_TYPED_ROWS: Mapping[str, RowMetric] = {
+    VERIFIED: RowMetric(lambda row: bool(row[VERIFIED]), "share"),
+    SAMPLED: RowMetric(lambda row: row.get(SAMPLED) or 0, "share", itemgetter("samples")),
+    NO_REPLY: RowMetric(lambda row: _no_replies(row).total(), "share", lambda row: 1 + row["samples"]),
+}
+"""Figures of a transfer by what each typed trigger adds to them."""
 
 
 def _no_replies(row: Row) -> Counter[str]:
     """Return how many answers of a row are no replies, by kind: the likeliest one, and those that were drawn."""
-    (kinds,) = kinds_of_rows([row])
+    kinds = next(kinds_of_rows([row]))
     for entry in row.get("drawn_no_replies") or ():
         kinds[entry["kind"]] += entry["answers"]
     return kinds
@@ -268,7 +291,7 @@ class KnownInputs:
     models: Sequence[str]
     attacks: Sequence[str]
     reached_MAT: np.ndarray
-    clusters_T: Sequence[str] | None = None
+    clusters_T: Sequence[str] | np.ndarray | None = None
 
     @classmethod
     def of(cls, rows: Sequence[Row], models: Mapping[str, str], attacks: Mapping[str, str]) -> KnownInputs:
@@ -286,8 +309,10 @@ class KnownInputs:
         for row in done:
             cell = indexes[0][row["model"]], indexes[1][row["source"]], targets[row["prompt"], row["target"]]
             reached_MAT[cell] |= bool(row[VERIFIED])
-        clusters_T = clusters_of([{"prompt": prompt, "item_key": key} for key, (prompt, _) in enumerate(targets)])
-        return cls(list(models.values()), list(sources.values()), reached_MAT, clusters_T)
+        units = PromptUnits()
+        for prompt, _ in targets:
+            units.add({"prompt": prompt})
+        return cls(list(models.values()), list(sources.values()), reached_MAT, units.numbers)
 
     def figures(self) -> dict[str, Estimate]:
         """Return by "MODEL.FIGURE" the rate that any input reaches, and its distance from the control."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import tracemalloc
 from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 
 import pytest
 
-from parley.engine.scan.policy import Policy, ReplyCheck, read_policy
+from parley.engine.scan.policy import PackedPrompts, Policy, ReplyCheck, read_policy
 from parley.envs.core.errors import ParleyError
 from parley.policies.chat.model import Message
 
@@ -132,21 +133,24 @@ def test_a_file_of_prompts_without_such_a_column_names_those_it_has(tmp_path: Pa
     assert "p.csv" in str(raised.value)
 
 
-def test_packed_prompts_are_those_of_a_tuple_in_a_tenth_of_the_memory(tmp_path: Path) -> None:
+def test_packed_prompts_are_those_of_a_tuple_in_a_dozen_bytes_each(tmp_path: Path) -> None:
     (tmp_path / "more.csv").write_text("prompt\n" + "".join(f"what is number {number}?\n" for number in range(5_000)))
     text = f"{RULE}prompts: [hello, {{text: '\u00e4 \ud83d\ude00', tags: [T1], goal: g}}, {{file: more.csv}}]\n"
     text = text.encode("utf-16", "surrogatepass").decode("utf-16")
+    tracemalloc.start()
     read = policy(tmp_path, text)
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
     whole = tuple(read.prompts)
     assert (len(whole), whole[1].messages[0].content) == (5_002, "\u00e4 \U0001f600")
     assert read.prompts == whole
     assert (repr(read.prompts), replace(read, prompts=whole)) == (repr(whole), read)
-    assert repr(read.prompts[:1]) == repr(whole[:1])
+    assert repr(PackedPrompts(read.prompts[:1])) == repr(whole[:1])
     assert (tuple(read.prompts[1:3]), read.prompts[-1]) == (whole[1:3], whole[-1])
     assert [rule.name for rule in read.all_rules] == ["r"]
     goals = [read.attacker, read.budget, [prompt.goal for prompt in whole]]
     assert read.digest == hashlib.sha256(f"{read!r}{goals!r}".encode()).hexdigest()[:16]
-    assert len(read.prompts._content) + 8 * len(whole) < 90 * len(whole)
+    assert held < 30 * len(whole)
 
 
 def test_a_file_of_prompts_is_read_again_once_it_has_changed(tmp_path: Path) -> None:

@@ -82,10 +82,10 @@ def test_a_rate_of_none_is_held() -> None:
 def test_agreement_of_judges_is_krippendorffs() -> None:
     # Two judges, four items, one disagreement: D_o = 2 / 8, D_e = 2 * 3 * 5 / (8 * 7).
     votes = [(True, True), (False, False), (True, False), (False, False)]
-    assert agreement(votes, list("abcd")).value == pytest.approx(1 - (2 / 8) / (2 * 3 * 5 / 56))
-    assert agreement([(True, True, True), (False, False, False)], list("ab")).value == 1.0
+    assert agreement(zip("abcd", votes, strict=True)).value == pytest.approx(1 - (2 / 8) / (2 * 3 * 5 / 56))
+    assert agreement(zip("ab", [(True, True, True), (False, False, False)], strict=True)).value == 1.0
     missing = [(True, None, True), (None, None, True), (False, False, None)]
-    assert agreement(missing, list("abc")).value == 1.0
-    assert math.isnan(agreement([(True, True)] * 3, list("abc")).value)
-    assert agreement([(True, None)], ["a"]) is NOTHING
+    assert agreement(zip("abc", missing, strict=True)).value == 1.0
+    assert math.isnan(agreement(zip("abc", [(True, True)] * 3, strict=True)).value)
+    assert agreement([("a", (True, None))]) is NOTHING
     assert [majority(votes) for votes in ([True, True, False], [True, False], [None], [True, None])] == [True, None, None, True]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from operator import itemgetter
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from parley.engine.core.stats import pairs
 from parley.engine.core.stats.pairs import (
     Form,
     ItemFigures,
+    RowFigures,
     RowMetric,
     Sample,
     contrast,
@@ -102,10 +104,11 @@ def test_estimates_are_those_of_the_verbs() -> None:
 def test_a_row_metric_gives_an_estimate_and_figures_of_the_same_numbers() -> None:
     rows = [{"hits": 1, "tries": 2}, {"hits": 0, "tries": 0}, {"hits": 2, "tries": 3}]
     metric = RowMetric(lambda row: row["hits"], "share", lambda row: row["tries"], lambda row: row["tries"] > 0)
-    figures = metric.figures(rows)
+    figures = RowFigures({"hit": metric}, rows)["hit"]
     assert (figures.rows.tolist(), figures.tops.tolist(), figures.bottoms.tolist()) == ([0, 2], [1, 2], [2, 3])
-    assert metric.estimate(rows) == clustered_rate([1, 2], trials=[2, 3])
-    assert metric.estimate([*rows, rows[0]], ["a", "b", "b", "a"]) == clustered_rate([2, 2], trials=[4, 3])
+    assert RowFigures({"hit": metric}, rows).estimates() == {"hit": clustered_rate([1, 2], trials=[2, 3])}
+    keyed = [row | {"key": key} for row, key in zip([*rows, rows[0]], "abba", strict=True)]
+    assert RowFigures({"hit": metric}, keyed, itemgetter("key")).estimate("hit") == clustered_rate([2, 2], trials=[4, 3])
 
 
 def test_entries_of_one_row_are_added_up() -> None:

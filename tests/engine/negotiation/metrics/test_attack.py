@@ -103,7 +103,7 @@ def test_unscored_sentences_have_no_perplexity_and_are_not_judged(caplog: pytest
     broken = attack_metrics([attacked((8, 2), attempts=(attempt(nll=math.nan, lowest_probability=math.nan),))], NOTHING)
     assert math.isnan(broken["attack_ppl"].value)
     assert broken["unusual_share"].value == 1, "what is no likelihood is not taken for a usual one"
-    assert "attack sentences are not finite" in caplog.text
+    assert "attack_ppl are not finite" in caplog.text
 
 
 @pytest.mark.parametrize(

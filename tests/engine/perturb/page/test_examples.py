@@ -60,7 +60,7 @@ def page(*runs: Run) -> str:
 
 def read(run: Run, strategy: str) -> str:
     """The first example of a strategy."""
-    return str(example(touched(run, strategy)[0], strategy, EXPECTED[strategy]).body)
+    return str(example(next(touched(run, strategy)), strategy, EXPECTED[strategy]).body)
 
 
 def test_a_page_of_an_evaluation() -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from parley.engine.core.stats.pairs import ItemMetrics, Sample, key_of
 from parley.engine.core.stats.statistics import Estimate, clustered_rate, count, rate
-from parley.engine.triggers.metrics.hits import TARGET_ITEMS, clusters_of, hits_by_restarts, search_metrics
+from parley.engine.triggers.metrics.hits import TARGET_ITEMS, hits_by_restarts, search_metrics, units_of
 from parley.engine.triggers.metrics.text import TEXT_ITEMS, text_metrics, text_table
 from parley.engine.triggers.metrics.transfer import NO_INPUT, KnownInputs, transfer_metrics
 from tests.engine.triggers.metrics.searches import KINDS, restart, searched
@@ -26,8 +27,10 @@ def test_two_prompts_of_four_targets_tell_less_than_eight_targets() -> None:
 
 
 def test_rows_that_share_one_prompt_or_have_none_are_their_own_clusters() -> None:
-    for prompt in (None, "the same"):
-        assert clusters_of([{"prompt": prompt, "item_key": key} for key in "xyz"]) == ["x", "y", "z"]
+    assert units_of(np.array([0, 0, 0])).tolist() == [0, 1, 2]
+    assert units_of(np.array([0, 0, 0]), np.array([4, 4, 5])).tolist() == [4, 4, 5]
+    assert units_of(np.array([0, 0, 2])).tolist() == [0, 0, 2]
+    assert units_of(np.array([])).tolist() == []
 
 
 def test_hits_of_one_prompt_hang_together() -> None:
