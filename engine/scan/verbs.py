@@ -907,6 +907,8 @@ class Scan(Job[ScanConfig, ScanPlan, ScanPlan]):
         limits, rows = [_limit_of(entry, metrics) for entry in summary.get(LIMITS, [])], run.rows()
         broken, kept = ([str(limit) for limit in limits if limit.state == state] for state in ("broken", "kept"))
         failure = f"a limit of the policy is broken: {'; '.join(broken)}" if broken else ""
+        # Too few replies keep no limit.
+        kept = [] if result.failure else kept
         # Success by what the budget does not limit is on the page.
         limited, musts = (summary.get(POLICY, {}).get(name, other) for name, other in (("budget", BUDGET[:1]), ("musts", ())))
         unshown = {f"{SUCCESS_BY}{name}" for part, name in BUDGET_PARTS.items() if part not in limited}
@@ -915,7 +917,6 @@ class Scan(Job[ScanConfig, ScanPlan, ScanPlan]):
             legend={name: describe_scan(name) for name in metrics},
             tables={name: table for name, table in self.tables(run).items() if name not in unshown},
             failure=failure,
-            # Too few replies tell nothing about the policy.
             undecided="" if failure else result.failure or str(summary.get(UNDECIDED_REASON, "")),
             notes=tuple(filter(None, [*kept, unmet_note(finished(rows), musts), label_note(rows, labels_of(run, rows))])),
         )

@@ -153,6 +153,7 @@ def test_a_model_that_says_nothing_is_undecided_and_no_broken_policy(parley: Par
     Path("bot.py").write_text("def bot(messages):\n    return ''\n")
     shown = parley("scan policy.yaml --model bot.py:bot")
     assert (shown.status, "undecided: 4 of 4 answers" in shown.err) == (2, True), shown.err
+    assert "kept" not in shown.err
     assert "Policy undecided" in words(Path("runs/scan/report.html").read_text())
 
 
