@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 import pyarrow as pa
 import yaml
 
-from parley.engine.core.ray.session import begun_ahead
 from parley.engine.core.runs.documents import (
     CONFIG,
     SUMMARY,
@@ -258,6 +257,8 @@ class Job(ABC, Generic[ConfigT, PreparedT, FoundT]):
         Raises:
             ParleyError: an error of `prepare` or `work`, another run in the folder, or a disk that refuses.
         """
+        from parley.engine.core.ray.session import begun_ahead
+
         # Before anything is read from the folder or prepared in it.
         refuse_links_out(path)
         weights = self.weights(config)
