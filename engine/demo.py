@@ -296,8 +296,9 @@ class Demo(Composite[DemoConfig, DemoConfig, DemoConfig]):
         hardening = replace(
             hardened,
             **learned | worked,
-            # With one round and a given adversary a mixture would train one more against the same target.
-            adversaries="continued",
+            # In one round the target learns from the given and the fresh one; a mixture would train one more against the start.
+            adversaries="fresh",
+            opponents=replace(hardened.opponents, sampling="prioritised"),
             adversary=folders["adversary"],
             rounds=1,
             num_adversaries=1,

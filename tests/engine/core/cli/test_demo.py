@@ -163,7 +163,7 @@ def test_the_stages_name_each_other_as_the_folder_was_given() -> None:
     assert {config.seed for config in configs.values()} == {7}
     assert (configs["minmax"].target, configs["minmax"].adversary) == ("runs/demo/target", "runs/demo/adversary")
     assert configs["minmax"].rounds == 1
-    assert configs["minmax"].adversaries == "continued", "the given adversary is the one that the only round learns from"
+    assert configs["minmax"].adversaries == "fresh", "the only round learns from the given adversary and the start's fresh one"
     assert configs["minmax"].control, "training alone may explain what is gained"
     before = {str(getattr(configs[name], key, "")) for name in BESIDE for key in ("model", "lm", "trained")}
     before = {name for names in before for name in names.split(",")}
