@@ -525,15 +525,17 @@ class LanguageWatch:
         plain: metric of the target without an attack.
         lower: True if a lower value is better.
         repetition: metric of the share of its 4-grams that it repeats; empty for a target that writes nothing.
+        beyond_start: True if the start repeats itself, too, so that only what is beyond it counts: short replies do.
     """
 
     plain: str
     lower: bool = False
     repetition: str = ""
+    beyond_start: bool = False
 
-    def has_lost_language(self, metrics: Mapping[str, Estimate]) -> bool:
-        """Return True if the target repeats itself too much; False if repetition was not measured."""
-        return has_lost(metrics.get(self.repetition, NOTHING).value)
+    def has_lost_language(self, metrics: Mapping[str, Estimate], usual: float = 0.0) -> bool:
+        """Return True if the target repeats itself too much beyond what is usual; False if repetition was not measured."""
+        return has_lost(metrics.get(self.repetition, NOTHING).value - usual)
 
     def still_playing(self, rounds: Sequence[Round], plain_loss: float) -> list[Round]:
         """Return the start, and the rounds whose target plays well without an attack and has not lost its language.
@@ -544,12 +546,14 @@ class LanguageWatch:
         """
         sign = -1.0 if self.lower else 1.0
         least = sign * rounds[0].metrics.get(self.plain, NOTHING).value - plain_loss
+        usual = rounds[0].metrics.get(self.repetition, NOTHING).value if self.beyond_start else 0.0
         return [
             candidate
             for candidate in rounds
             if candidate.number == 0
             or not (
-                sign * candidate.metrics.get(self.plain, NOTHING).value < least or self.has_lost_language(candidate.metrics)
+                sign * candidate.metrics.get(self.plain, NOTHING).value < least
+                or self.has_lost_language(candidate.metrics, usual)
             )
         ]
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from parley.engine.chat.metrics import ENDINGS, EXPLOITABILITY, MEASURES, defence_metrics, fewer_words, lost_words
+from parley.engine.chat.metrics import CHAT, ENDINGS, EXPLOITABILITY, MEASURES, defence_metrics, fewer_words, lost_words
 from parley.engine.chat.rl.algorithm import ChatReinforce
 from parley.engine.chat.rl.runner import ChatRunner
 from parley.engine.chat.rl.settings import ChatReinforceConfig
@@ -22,6 +22,8 @@ from parley.engine.chat.verbs.minmax import MINMAX_CHAT, HardenChatConfig
 from parley.engine.chat.verbs.train_chat import chat_recipe
 from parley.engine.core.ray.session import RaySession
 from parley.engine.core.runs.run_folder import RunFolder, read_events
+from parley.engine.core.stats.known import Round
+from parley.engine.core.stats.statistics import Estimate
 from parley.engine.core.verbs.api import run_verb
 from parley.engine.core.verbs.job import Silent
 from parley.engine.secret.verbs.evaluate import EVALUATE_SECRET, SecretConfig
@@ -95,6 +97,14 @@ def test_the_best_attacker_is_chosen_in_scenarios_that_do_not_measure_it() -> No
     # Each scenario is lost to one of both, so the score is half the usefulness.
     assert metrics["score"].value == 0.375
     assert fewer_words(rows, "e", "d", ["x", "y"]).value == 0.5
+
+
+def test_replies_that_the_start_repeats_too_do_not_bar_a_round() -> None:
+    def after(number: int, useful: float, repeated: float) -> Round:
+        return Round(number, {"usefulness": Estimate(useful, 0, 1, 20), "repetition": Estimate(repeated, 0, 1, 20)})
+
+    rounds = [after(0, 0.12, 0.15), after(1, 0.25, 0.15), after(2, 0.12, 0.26), after(3, 0.01, 0.15)]
+    assert [round_.number for round_ in CHAT.watch.still_playing(rounds, 0.1)] == [0, 1]
 
 
 def test_a_campaign_measures_start_controls_and_result_against_all_attackers(campaign: Path) -> None:

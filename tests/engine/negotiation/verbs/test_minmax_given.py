@@ -91,7 +91,7 @@ def test_a_target_that_plays_no_longer_is_no_result(
     tmp_path: Path, root: Path, trainee: Path, adversary: Path, ray_session: RaySession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(LanguageWatch, "still_playing", lambda watch, rounds, plain_loss: rounds[:1])
-    monkeypatch.setattr(LanguageWatch, "has_lost_language", lambda watch, metrics: True)
+    monkeypatch.setattr(LanguageWatch, "has_lost_language", lambda watch, metrics, usual=0.0: True)
     notes = Notes()
     result = run(given(root, trainee, adversary), tmp_path / "run", notes)
     assert any(line.endswith("the result is the start") for line in notes.said)
