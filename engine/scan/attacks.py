@@ -92,7 +92,7 @@ def rewordings(
             made[spec.name] = partial(_typed, triggers(spec.value))
         elif spec.value in templates():
             made[spec.name] = partial(filled, templates()[spec.value])
-        elif spec.value in PERTURBATIONS or spec.value in _strategies():
+        elif spec.value in PERTURBATIONS or spec.value in strategy_names("all"):
             made[spec.name] = partial(_perturbed, spec.value)
         else:
             known = [*attack_names(), *others]
@@ -106,10 +106,6 @@ def adapted_rewordings(
 ) -> dict[tuple[str, str], Rewording]:
     """Return the attacks that were made behind a defence, by the names of both; see `rewordings`."""
     return {(spec.name, defence): partial(_typed, triggers(runs)) for spec in specs for defence, runs in spec.behind}
-
-
-def _strategies() -> Sequence[str]:
-    return strategy_names("all")
 
 
 def _with_random_words(prompt: str, seed: int) -> str:

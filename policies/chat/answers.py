@@ -28,7 +28,7 @@ from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol, runtime_checkable
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -45,6 +45,7 @@ from parley.policies.chat.model import (
     LEAST_WORDS,
     Access,
     Answer,
+    ArrivingChatModel,
     Chat,
     ChatDecoding,
     ChatModel,
@@ -61,7 +62,7 @@ def _as_dicts(chat: Chat) -> list[dict[str, str]]:
     return [{"role": part.role, "content": part.content} for part in chat]
 
 
-class OwnChatModel:
+class OwnChatModel(ArrivingChatModel):
     """A user's own chat model, whose results are checked.
 
     Args:
@@ -88,20 +89,15 @@ class OwnChatModel:
             fix = "name a class with a method answer(chats, *, decoding, seeds), or a function of messages that returns a text"
             raise ConfigError("this makes no chat model", where=name, got=repr(part), fix=fix)
 
-    def answer(self, chats: Sequence[Chat], *, decoding: ChatDecoding, seeds: Sequence[int] = ()) -> list[Answer]:
-        """Return one answer to each chat, see `ChatModel`.
+    def arriving(
+        self, chats: Sequence[Chat], *, decoding: ChatDecoding, seeds: Sequence[int] = ()
+    ) -> Iterator[tuple[int, Answer]]:
+        """Yield answers as they arrive, see `ArrivingChatModel`; in order, but of an `async def`.
 
         Raises:
             ModelError: it did not give one text to each chat, or took too long.
             ConfigError: its code raised.
         """
-        answers = dict(self.arriving(chats, decoding=decoding, seeds=seeds))
-        return [answers[index] for index in range(len(chats))]
-
-    def arriving(
-        self, chats: Sequence[Chat], *, decoding: ChatDecoding, seeds: Sequence[int] = ()
-    ) -> Iterator[tuple[int, Answer]]:
-        """Yield answers as they arrive, see `ArrivingChatModel`; in order, but of an `async def`."""
         results: Iterator[tuple[int, Any]]
         if hasattr(self._part, "answer"):
             results = iter(enumerate(self._answered(chats, decoding, seeds)))
@@ -207,16 +203,6 @@ def made_chat_model(name: str, named: Any) -> Any:
 
 LEAST_TEMPERATURE = 0.5
 """Temperature above which equal answers to different seeds are counted."""
-
-
-@runtime_checkable
-class ArrivingChatModel(Protocol):
-    """A chat model that returns each answer as it arrives, so that a later failure loses none."""
-
-    def arriving(
-        self, chats: Sequence[Chat], *, decoding: ChatDecoding, seeds: Sequence[int] = ()
-    ) -> Iterator[tuple[int, Answer]]:
-        """Yield the index of each chat with its answer, in the order of arrival; else as `ChatModel.answer`."""
 
 
 _MOST_RECENT = 4096
@@ -394,7 +380,7 @@ def _kept(line: bytes) -> tuple[Answer, str, str] | None:
         return None
 
 
-class RememberedChatModel:
+class RememberedChatModel(ArrivingChatModel):
     """A chat model that never asks the same question twice.
 
     Args:
@@ -408,11 +394,6 @@ class RememberedChatModel:
         self.access: Access = model.access
         self.usage: ChatUsage = getattr(model, "usage", None) or ChatUsage()
         self._depends_on: str = getattr(model, "answers_depend_on", "")
-
-    def answer(self, chats: Sequence[Chat], *, decoding: ChatDecoding, seeds: Sequence[int] = ()) -> list[Answer]:
-        """Return one answer to each chat, see `ChatModel`; those that were kept are marked as known."""
-        answers = dict(self.arriving(chats, decoding=decoding, seeds=seeds))
-        return [answers[index] for index in range(len(chats))]
 
     def arriving(
         self, chats: Sequence[Chat], *, decoding: ChatDecoding, seeds: Sequence[int] = (), note: str = ""

@@ -39,6 +39,7 @@ from parley.policies.chat.model import (
     ROLES,
     Access,
     Answer,
+    ArrivingChatModel,
     Chat,
     ChatDecoding,
     ChatModel,
@@ -157,7 +158,7 @@ ItemT = TypeVar("ItemT")
 ResultT = TypeVar("ResultT")
 
 
-class LocalChatModel:
+class LocalChatModel(ArrivingChatModel):
     """A causal model of Hugging Face that answers messages.
 
     Args:
@@ -184,11 +185,6 @@ class LocalChatModel:
         self.answers_depend_on = ""
         self._at_once, self._parts_thinking = batch_size or MOST_AT_ONCE, parts_thinking
         self._readings = KeptReadings(model)
-
-    def answer(self, chats: Sequence[Chat], *, decoding: ChatDecoding, seeds: Sequence[int] = ()) -> list[Answer]:
-        """Return one answer to each chat, see `ChatModel`."""
-        answers = dict(self.arriving(chats, decoding=decoding, seeds=seeds))
-        return [answers[index] for index in range(len(chats))]
 
     def arriving(
         self, chats: Sequence[Chat], *, decoding: ChatDecoding, seeds: Sequence[int] = ()

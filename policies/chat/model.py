@@ -15,11 +15,12 @@ from __future__ import annotations
 
 import math
 import re
+from abc import abstractmethod
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from enum import IntEnum, StrEnum
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -287,6 +288,22 @@ class ChatModel(Protocol):
             ConfigError: messages do not fit: a role that the model's template lacks.
             ChatTooLongError: they do not fit, for they are more tokens than it reads.
         """
+
+
+@runtime_checkable
+class ArrivingChatModel(Protocol):
+    """A chat model that returns each answer as it arrives, so that a later failure loses none."""
+
+    @abstractmethod
+    def arriving(
+        self, chats: Sequence[Chat], *, decoding: ChatDecoding, seeds: Sequence[int] = ()
+    ) -> Iterator[tuple[int, Answer]]:
+        """Yield the index of each chat with its answer, in the order of arrival; else as `ChatModel.answer`."""
+
+    def answer(self, chats: Sequence[Chat], *, decoding: ChatDecoding, seeds: Sequence[int] = ()) -> list[Answer]:
+        """Return one answer to each chat, see `ChatModel`."""
+        answers = dict(self.arriving(chats, decoding=decoding, seeds=seeds))
+        return [answers[index] for index in range(len(chats))]
 
 
 class ScoringChatModel(ChatModel, Protocol):

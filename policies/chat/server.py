@@ -41,6 +41,7 @@ from parley.policies.chat.model import (
     Access,
     Answer,
     AnswerKind,
+    ArrivingChatModel,
     Chat,
     ChatDecoding,
     ChatUsage,
@@ -221,7 +222,7 @@ def _share_heap() -> None:
         ctypes.CDLL(None).mallopt(_MOST_HEAPS, 1)
 
 
-class AskedChatModel(ABC):
+class AskedChatModel(ArrivingChatModel, ABC):
     """A model outside this process, of which only texts can be seen: questions at once, attempts, waits and limits.
 
     Args:
@@ -249,11 +250,6 @@ class AskedChatModel(ABC):
         self._num_failed, self._failed_at, self._warned = 0, -math.inf, False
         self._was_reached, self._num_forbidden = False, MAX_FORBIDDEN
         self._waiting, self._num_asking = deque[_Question](), 0
-
-    def answer(self, chats: Sequence[Chat], *, decoding: ChatDecoding, seeds: Sequence[int] = ()) -> list[Answer]:
-        """Return one answer to each chat, see `ChatModel`."""
-        answers = dict(self.arriving(chats, decoding=decoding, seeds=seeds))
-        return [answers[index] for index in range(len(chats))]
 
     def arriving(
         self, chats: Sequence[Chat], *, decoding: ChatDecoding, seeds: Sequence[int] = ()
@@ -413,10 +409,6 @@ class AskedChatModel(ABC):
         logger.warning("%s: %s (%s); %s", self.name, unsuited.error.what, unsuited.error.got, suited.change(unsuited.reading))
         return True
 
-    def _answer(self, raw: bytes, max_tokens: int | None) -> Answer:
-        """Return the answer of a response without keys."""
-        return answer_of(raw, self.name, max_tokens=max_tokens, thinking=self._settings.thinking)
-
     @abstractmethod
     def _exchange(self, body: dict[str, Any]) -> bytes | Answer:
         """Return the response to a body, or the answer of a refusal.
@@ -439,7 +431,7 @@ class AskedChatModel(ABC):
             # A server that repeats the key must not bring it into a row.
             with_keys = holds_keys()
             clean = without_keys(raw) if with_keys else raw
-            answer = self._answer(clean, max_tokens)
+            answer = answer_of(clean, self.name, max_tokens=max_tokens, thinking=self._settings.thinking)
             self._num_forbidden = 0
             if REPLY in body:
                 return scored_reply(clean, body[REPLY], self.name)

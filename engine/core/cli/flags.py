@@ -427,7 +427,7 @@ def _settings_type(kind: type, argument: str, docs: Mapping[str, str]) -> Any:
                 positional[hint] if name == argument else hint,
                 conf.arg(
                     help=docs.get(name, ""),
-                    metavar=argument.upper() if name == argument else _metavar(hint),
+                    metavar=argument.upper() if name == argument else "PATH" if Path in get_args(hint) else None,
                     help_behavior_hint=_default_hint,
                 ),
             ],
@@ -435,11 +435,6 @@ def _settings_type(kind: type, argument: str, docs: Mapping[str, str]) -> Any:
         for name, hint in _simple_fields(kind)
     ]
     return make_dataclass("Settings", flags, kw_only=True, namespace={"__doc__": inspect.getdoc(kind)})
-
-
-def _metavar(hint: Any) -> str | None:
-    """Return the name of a value; None leaves it to tyro, which would show the None of an optional value as a choice."""
-    return "PATH" if Path in get_args(hint) else None
 
 
 def _default_hint(default: str) -> str:

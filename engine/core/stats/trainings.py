@@ -121,7 +121,9 @@ def over_trainings(estimates: Sequence[Estimate], metric: Metric | None = None) 
     if len(measured) < 2:
         return measured[0] if measured else NOTHING
     if metric is not None and metric.form == "perplexity":
-        return _mapped(over_trainings([_mapped(estimate, math.log) for estimate in measured]), _perplexity)
+        # A cap keeps the limit of two distant trainings finite.
+        nats = over_trainings([_mapped(estimate, math.log) for estimate in measured])
+        return _mapped(nats, lambda nats: math.exp(min(nats, _MOST_NATS)))
     values, least = [estimate.value for estimate in measured], min(estimate.n for estimate in measured)
     errors = [(estimate.high - estimate.low) / (2 * INTERVAL_Z) for estimate in measured if math.isfinite(estimate.low)]
     parts = [(np.var(values, ddof=1) / len(values), len(values) - 1)]
@@ -176,11 +178,6 @@ def spread_table(
         for name, figures in values.items()
     )
     return EstimateTable(("figure", f"over {num} trainings", *columns), rows, _NOTE)
-
-
-def _perplexity(nats: float) -> float:
-    """Return the perplexity of this many nats a word; a cap keeps the limit of two distant trainings finite."""
-    return math.exp(min(nats, _MOST_NATS))
 
 
 def _mapped(estimate: Estimate, function: Callable[[float], float]) -> Estimate:

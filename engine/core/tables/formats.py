@@ -94,10 +94,6 @@ def tables_as_json(tables: Tables) -> str:
     return json.dumps({"notes": notes, "records": list(records(tables))}, ensure_ascii=False, indent=1) + "\n"
 
 
-def _under_heading(table: EstimateTable, heading: str) -> str:
-    return f"## {heading}\n\n" * bool(heading) + table.to_markdown()
-
-
 def _sections(tables: Tables, write: Callable[[EstimateTable, str], str]) -> str:
     return "\n".join(write(table, heading) for heading, table in tables.items())
 

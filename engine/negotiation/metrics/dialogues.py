@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from operator import itemgetter
@@ -293,15 +293,6 @@ def negotiation_metrics(rows: Sequence[Row]) -> dict[str, Estimate]:
         estimates[f"distinct_{side}"] = count(distinct, total)
         estimates[f"distinct_share_{side}"] = count(distinct / total, total) if total else NOTHING
     return {name: estimates[name] for name in METRICS}
-
-
-def outcome_metrics(dialogues: Iterable[Row]) -> dict[str, Estimate]:
-    """Return the metrics of `METRICS` that points and agreement alone decide, in its order.
-
-    Args:
-        dialogues: finished ones; only `points_adversary`, `points_target` and `agreed` are read.
-    """
-    return RowFigures(OUTCOMES, dialogues).estimates()
 
 
 def _advantage(row: Row) -> int:

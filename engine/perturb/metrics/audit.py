@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from parley.engine.core.stats.rows import Columns
 from parley.engine.core.stats.statistics import (
     NEITHER,
     NOTHING,
@@ -101,78 +102,44 @@ def audit_metrics(rows: Iterable[Row], strategies: Sequence[str], max_ratio: flo
         strategies: their names, in the order of the tables.
         max_ratio: the ratio of perplexities from which edits are counted.
     """
-    tallies = {name: _Tally() for name in (*strategies, CONTROL)}
-    num_words: list[int] = []
-    num_utterances: list[int] = []
-    failed = 0
+    columns, num, failed = Columns(), 0, 0
     for row in rows:
         if row["status"] != "ok":
             failed += 1
             continue
         for touched in row["touched"]:
-            tallies[touched["strategy"]].add(len(num_words), touched)
-        num_words.append(row["num_words"])
-        num_utterances.append(row["num_utterances"])
+            # A perplexity is over the words and the end.
+            before, after = (touched[f"nats_{side}"] / (len(touched[side].split()) + 1) for side in ("before", "after"))
+            numbers = (touched[name] or 0 for name in ("num_changed", "num_replaced", "num_retagged"))
+            kept = math.nan if touched["kept"] is None else touched["kept"]
+            rises = (touched["signals_after"][name] > touched["signals_before"][name] for name in SIGNALS)
+            columns.add(touched["strategy"], "d", (num, *numbers, after - before, kept, *rises))
+        columns.add(None, "i", (row["num_words"], row["num_utterances"]))
+        num += 1
     if failed:
-        logger.warning("%d of %d examples failed and are left out of the metrics", failed, failed + len(num_words))
-    return {
-        f"{kind}.{name}": estimate
-        for name, tally in tallies.items()
-        for kind, estimate in tally.estimates(np.array(num_words, dtype=np.int64), num_utterances, max_ratio).items()
-    }
-
-
-class _Tally:
-    """The counts of the utterances that one strategy touched."""
-
-    def __init__(self) -> None:
-        self.contexts: list[int] = []
-        self.changed: list[int] = []
-        self.log_ratios: list[float] = []
-        self.replaced: list[tuple[int, int, int]] = []
-        self.kept: list[tuple[int, bool]] = []
-        self.rises: dict[str, list[bool]] = {name: [] for name in SIGNALS}
-
-    def add(self, context: int, touched: Mapping[str, Any]) -> None:
-        self.contexts.append(context)
-        self.changed.append(touched["num_changed"])
-        # A perplexity is over the words and the end.
-        before, after = (touched[f"nats_{side}"] / (len(touched[side].split()) + 1) for side in ("before", "after"))
-        self.log_ratios.append(after - before)
-        if touched["num_replaced"]:
-            self.replaced.append((touched["num_retagged"], context, touched["num_replaced"]))
-        for name in SIGNALS:
-            self.rises[name].append(touched["signals_after"][name] > touched["signals_before"][name])
-        if touched["kept"] is not None:
-            self.kept.append((context, bool(touched["kept"])))
-
-    def estimates(self, num_words: np.ndarray, num_utterances: Sequence[int], max_ratio: float) -> dict[str, Estimate]:
-        """Return the estimates by kind, utterances of a context drawn together.
-
-        Args:
-            num_words: of each context (contexts,).
-            num_utterances: of each context (contexts,).
-            max_ratio: the ratio of perplexities from which edits are counted.
-        """
-        number, log_ratios = len(self.contexts), np.array(self.log_ratios)
-        changed = np.bincount(self.contexts, self.changed, len(num_words)) if number else np.zeros(len(num_words))
-        touched = np.bincount(np.array(self.contexts, dtype=np.int64), minlength=len(num_words))
-        # A ratio that is the limit but for its rounding reaches it.
-        above = log_ratios >= np.log(max_ratio) - 1e-12
+        logger.warning("%d of %d examples failed and are left out of the metrics", failed, failed + num)
+    num_words, num_utterances = columns.get(None, "i").reshape(-1, 2).T
+    metrics: dict[str, Estimate] = {}
+    for name in (*strategies, CONTROL):
+        of_context, changed, replaced, retagged, log_ratios, kept_too, *rises_of = (
+            columns.get(name).reshape(-1, 6 + len(SIGNALS)).T
+        )
+        contexts, was_replaced, is_known = of_context.astype(np.int64), replaced > 0, np.isfinite(kept_too)
         estimates = {
-            CONTEXTS: rate(len({*self.contexts}), len(num_words)),
-            UTTERANCES: clustered_rate(touched, trials=num_utterances),
-            WORDS: mean_count(self.changed, self.contexts),
-            ALL_WORDS: clustered_rate(changed, trials=num_words),
-            RATIO: ratio_of_sums(log_ratios, np.ones(number), self.contexts, transform=np.exp),
-            ABOVE: clustered_rate(above, self.contexts),
-            RETAGGED: clustered_rate(*zip(*self.replaced, strict=True)) if self.replaced else NOTHING,
-            **{name: clustered_rate(rises, self.contexts) for name, rises in self.rises.items()},
+            CONTEXTS: rate(len(np.unique(contexts)), num),
+            UTTERANCES: clustered_rate(np.bincount(contexts, minlength=num), trials=num_utterances),
+            WORDS: mean_count(changed, contexts),
+            ALL_WORDS: clustered_rate(np.bincount(contexts, changed, num), trials=num_words),
+            RATIO: ratio_of_sums(log_ratios, np.ones_like(log_ratios), contexts, transform=np.exp),
+            # A ratio that is the limit but for its rounding reaches it.
+            ABOVE: clustered_rate(log_ratios >= np.log(max_ratio) - 1e-12, contexts),
+            RETAGGED: clustered_rate(retagged[was_replaced], contexts[was_replaced], replaced[was_replaced]),
+            **{signal: clustered_rate(rises, contexts) for signal, rises in zip(SIGNALS, rises_of, strict=True)},
         }
-        if self.kept:
-            contexts, kept = zip(*self.kept, strict=True)
-            estimates[KEPT] = clustered_rate(kept, contexts)
-        return estimates
+        if is_known.any():
+            estimates[KEPT] = clustered_rate(kept_too[is_known], contexts[is_known])
+        metrics |= {f"{kind}.{name}": estimate for kind, estimate in estimates.items()}
+    return metrics
 
 
 def label_metrics(

@@ -307,7 +307,8 @@ def read_entities(path: Path) -> Entities:
     """
     categories: dict[Utterance, list[str]] = {}
     forms: dict[Utterance, set[Utterance]] = {}
-    for entity, form, category in _schema(path) if _holds_json(path) else _lines(path):
+    is_json = path.suffix.lower() == ".json" or utf8_start(path).startswith("{")
+    for entity, form, category in _schema(path) if is_json else _lines(path):
         of_entity = categories.setdefault(entity, [])
         if category not in of_entity:
             of_entity.append(category)
@@ -349,10 +350,6 @@ def _lines(path: Path) -> Iterator[tuple[Utterance, Utterance, str]]:
         except DataError as error:
             raise located(error, str(path), number) from None
         yield tokens_of[names[0]], tokens_of[names[-1]], category.strip()
-
-
-def _holds_json(path: Path) -> bool:
-    return path.suffix.lower() == ".json" or utf8_start(path).startswith("{")
 
 
 def _schema(path: Path) -> Iterator[tuple[Utterance, Utterance, str]]:

@@ -49,7 +49,6 @@ from parley.policies.core.settings import RerankingSettings
 
 if TYPE_CHECKING:
     from parley.engine.perturb.verbs.audit import LikelihoodModel
-    from parley.policies.core.fitting.loop import Epoch
     from parley.policies.core.margin import ExamplesByContext, Watched
 
 COMMON_SHARE = 0.95
@@ -250,7 +249,7 @@ class TrainReranking(ContinuedJob[TrainRerankingConfig, PreparedReranking]):
             about={"role": RERANKED, "weight": settings.weight, "others": settings.others, "per": settings.per},
             title=f"Reranking-RL, w {settings.weight:g}{', shuffled' if settings.shuffled else ''}",
             measure=measure,
-            say=_describe_epoch,
+            say=lambda epoch: f"training perplexity {np.exp(epoch.train_nll):.2f}{', best' * epoch.best}",
         )
 
     def next_commands(self, config: TrainRerankingConfig, path: Path) -> tuple[str, ...]:
@@ -258,11 +257,6 @@ class TrainReranking(ContinuedJob[TrainRerankingConfig, PreparedReranking]):
         against = ["parley", "train", "adversarial", "--model", model, "--strategies", "antonym", *root]
         measured = ["parley", "evaluate", "robustness", "--model", model, "--published", "niu2018-rl", *root]
         return shlex.join(measured), shlex.join(against)
-
-
-def _describe_epoch(epoch: Epoch) -> str:
-    """Describe an epoch."""
-    return f"training perplexity {np.exp(epoch.train_nll):.2f}{', best' if epoch.best else ''}"
 
 
 TRAIN_RERANKING = TrainReranking()

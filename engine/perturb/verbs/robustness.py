@@ -281,10 +281,6 @@ def _reference_scores(evaluation: PreparedRobustness, rows: Rows) -> dict[str, E
     return activities.references([example.reply for key, example in evaluation.items.items() if key in answered])
 
 
-def _unknown_word_shares(models: ModelSpecs, rows: Rows) -> dict[str, Estimate]:
-    return unknown_shares(rows, models.words) if models.sizes and isinstance(models.words, frozenset) else {}
-
-
 def describe_for(name: str, expected: Mapping[str, str]) -> Metric:
     """Return the title and definition of a metric; the strategy decides whether more changed replies are better.
 
@@ -363,7 +359,7 @@ class EvaluateRobustness(ItemsJob[RobustnessConfig, QueryTask, Example]):
             f"replies by {config.decoder}, seed {config.seed}.",
             {
                 **robustness_metrics(rows, exact=models.is_encoder),
-                **_unknown_word_shares(models, rows),
+                **(unknown_shares(rows, models.words) if models.sizes and isinstance(models.words, frozenset) else {}),
                 **_reference_scores(evaluation, rows),
             },
             evaluation.facts,

@@ -109,7 +109,8 @@ def write_sheet(columns: Sequence[str], texts: Mapping[str, Sequence[str]]) -> b
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(columns)
     for key, cells in texts.items():
-        writer.writerow([*map(_guarded, (key, *cells)), "", ""])
+        # A spreadsheet would take some for formulas.
+        writer.writerow([*(f"'{cell}" if re.match(FORMULA, cell) else cell for cell in (key, *cells)), "", ""])
     # Corpora may hold halves of characters.
     return text.getvalue().encode("utf-8", "backslashreplace")
 
@@ -223,11 +224,6 @@ def _first(
 
 def _texts(line: DrawnLine) -> tuple[str, str]:
     return bracketed(line.spans)
-
-
-def _guarded(cell: str) -> str:
-    """Quote a cell that a spreadsheet would take for a formula."""
-    return f"'{cell}" if re.match(FORMULA, cell) else cell
 
 
 def _unguarded(cell: str) -> str:

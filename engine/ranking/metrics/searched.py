@@ -143,23 +143,20 @@ def points_of(budget: int) -> list[int]:
 
 
 class TriedSearches(NamedTuple):
-    """The attacks of a method on a ranker that ended in success or failure, numbers alone; (n,) float64 each."""
+    """Numbers of the attacks of a method on a ranker that ended in success or failure; (n,) float64 each.
+
+    Contexts are places in the rows, `won` is 1 for success. Ranks and scores are how far those of the reply came towards the
+    goal, for what is kept is never farther from it. NaN: unknown, as texts scored in runs of earlier versions.
+    """
 
     contexts: np.ndarray
-    """Places of the contexts in the rows."""
     won: np.ndarray
-    """1 for success."""
     queries: np.ndarray
     words: np.ndarray
-    """Changed words."""
     ranks: np.ndarray
-    """How far the rank came towards the goal, because what is kept is never farther from it; NaN if it is unknown."""
     scores: np.ndarray
-    """The same of the score."""
     scored: np.ndarray
-    """Texts that the ranker scored; NaN in runs of earlier versions."""
     slopes: np.ndarray
-    """Gradients asked for."""
 
 
 class SearchedRows:

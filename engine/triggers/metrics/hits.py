@@ -235,22 +235,6 @@ def is_hit(entry: Row | Restart, kind: str) -> bool:
     return hit
 
 
-class PromptUnits:
-    """The independent units of rows that come one by one: see `units_of`."""
-
-    def __init__(self) -> None:
-        self._prompts, self._numbers = UnitNumbers(), array("i")
-
-    def add(self, row: Row) -> None:
-        """Add the next row."""
-        self._numbers.append(self._prompts.add(prompt_of(row)))
-
-    @property
-    def numbers(self) -> np.ndarray:
-        """The unit of each row (V,)."""
-        return units_of(self._prompts.numbers()[np.asarray(self._numbers)])
-
-
 def units_of(prompts: np.ndarray, rows: np.ndarray | None = None) -> np.ndarray:
     """Return the independent unit of each row (V,): its prompt; each row is its own if all share one prompt, or have none.
 
@@ -379,17 +363,17 @@ def hits_by_restarts(rows: Iterable[Row], wanted: Sequence[str]) -> dict[str, Po
         rows: finished rows of one search.
         wanted: types of hit that were read.
     """
-    units, most = PromptUnits(), 0
+    prompts, numbers, most = UnitNumbers(), array("i"), 0
     lengths, hits = array("i"), {kind: array("b") for kind in wanted}
     for row in rows:
-        units.add(row)
+        numbers.append(prompts.add(prompt_of(row)))
         lengths.append(len(row["restarts"]))
         most = max(most, lengths[-1])
         for number in range(1, lengths[-1] + 1):
             chosen = choose_restart(row["restarts"][:number])
             for kind, of_kind in hits.items():
                 of_kind.append(is_hit(chosen, kind))
-    clusters = units.numbers
+    clusters = units_of(prompts.numbers()[np.asarray(numbers)])
     after = {number: _after(number - 1, lengths) for number in range(1, most + 1)}
     return {
         kind: [(number, clustered_rate(np.array(of_kind)[index], clusters)) for number, index in after.items()]
@@ -405,16 +389,16 @@ def loss_by_sweep(rows: Iterable[Row]) -> Points:
     Args:
         rows: finished rows of one search.
     """
-    units, most = PromptUnits(), 0
+    prompts, numbers, most = UnitNumbers(), array("i"), 0
     of_row, lengths, losses = array("i"), array("i"), array("d")
     for number, row in enumerate(rows):
-        units.add(row)
+        numbers.append(prompts.add(prompt_of(row)))
         for restart in row["restarts"]:
             of_row.append(number)
             lengths.append(len(restart["loss_by_sweep"]))
             losses.extend(restart["loss_by_sweep"])
             most = max(most, lengths[-1])
-    clusters, values = units.numbers, np.array(losses)
+    clusters, values = units_of(prompts.numbers()[np.asarray(numbers)]), np.array(losses)
     return [(sweep, mean(values[_after(sweep, lengths)], clusters[np.array(of_row)])) for sweep in range(most)]
 
 

@@ -36,6 +36,7 @@ from parley.engine.core.stats.statistics import (
     Row,
     count,
     finished,
+    is_no_reply,
     no_reply_metrics,
     no_reply_note,
     rate_difference,
@@ -91,6 +92,12 @@ class ShownInput:
     no_reply: str = ""
     merit: float = 0.0
     model: str = ""
+
+    @classmethod
+    def of(cls, row: Row, typed: Sequence[str], **more: Any) -> ShownInput:
+        """Return what a row, or an entry of one, tells of a typed input; `more` are further fields."""
+        kind = row["kind"] if is_no_reply(row) else ""
+        return cls(bool(row[VERIFIED]), row["prompt"], typed, row["target"], row["reply"], kind, **more)
 
 
 def shown_inputs(inputs: Iterable[ShownInput]) -> dict[str, EstimateTable]:

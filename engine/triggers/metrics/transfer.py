@@ -31,6 +31,7 @@ from parley.engine.core.stats.known import (
     best_of,
 )
 from parley.engine.core.stats.pairs import RowFigures, RowMetric
+from parley.engine.core.stats.rows import UnitNumbers
 from parley.engine.core.stats.statistics import (
     FOR_ADVERSARY,
     NEITHER,
@@ -57,7 +58,6 @@ from parley.engine.triggers.metrics.hits import (
     SAMPLED,
     TYPED_METRICS,
     VERIFIED,
-    PromptUnits,
     describe,
     judge_counts,
     prompt_of,
@@ -309,10 +309,9 @@ class KnownInputs:
         for row in done:
             cell = indexes[0][row["model"]], indexes[1][row["source"]], targets[row["prompt"], row["target"]]
             reached_MAT[cell] |= bool(row[VERIFIED])
-        units = PromptUnits()
-        for prompt, _ in targets:
-            units.add({"prompt": prompt})
-        return cls(list(models.values()), list(sources.values()), reached_MAT, units.numbers)
+        prompts = UnitNumbers()
+        numbers = np.array([prompts.add(str(prompt)) for prompt, _ in targets], dtype=np.int64)
+        return cls(list(models.values()), list(sources.values()), reached_MAT, units_of(prompts.numbers()[numbers]))
 
     def figures(self) -> dict[str, Estimate]:
         """Return by "MODEL.FIGURE" the rate that any input reaches, and its distance from the control."""

@@ -12,7 +12,7 @@ last (continuous inputs, batches that stop as one) it is a batch of them, and a 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -22,7 +22,7 @@ from parley.engine.core.ray.record import Counts, Rows
 from parley.engine.core.runs.documents import SUMMARY
 from parley.engine.core.runs.parts import ok_row
 from parley.engine.core.runs.run_folder import RunFolder
-from parley.engine.core.stats.statistics import NO_REPLY, NOTHING, Estimate, count, finished, is_no_reply
+from parley.engine.core.stats.statistics import NO_REPLY, NOTHING, Estimate, count, finished
 from parley.engine.core.verbs.job import ATTACK, Job, Reporter, Result, Summary
 from parley.engine.core.verbs.sharded import RESUME_SAFE, Sharded, Tally, ended_sessions, run_items, spread
 from parley.engine.core.verbs.transcripts import TranscriptRule
@@ -546,18 +546,9 @@ class Search(Job[TriggerConfig, SearchPlan, SearchPlan]):
     def present(self, result: Result, run: RunFolder) -> Result:
         """Show the run with the meaning of its metrics, and the best typed inputs."""
         legend = {name: describe(name) for name in result.metrics}
-        shown = shown_inputs(_shown(run)) if VERIFIED in result.metrics else {}
+        typed = (ShownInput.of(row, row["typed"], merit=-row["loss"]) for row in finished(run.rows()) if row["typed"])
+        shown = shown_inputs(typed) if VERIFIED in result.metrics else {}
         return replace(result, legend=legend, more=shown, failure=result.failure or unread_failure(result.metrics))
-
-
-def _shown(run: RunFolder) -> Iterator[ShownInput]:
-    """Yield what was typed for each target."""
-    for row in finished(run.rows()):
-        if row["typed"]:
-            kind = row["kind"] if is_no_reply(row) else ""
-            yield ShownInput(
-                bool(row["verified"]), row["prompt"], row["typed"], row["target"], row["reply"], kind, -row["loss"]
-            )
 
 
 SEARCH = Search()

@@ -30,7 +30,7 @@ from parley.engine.core.ray.worker import Shard, TurnResult, TurnWorker, UnderWa
 from parley.engine.core.runs.documents import SUMMARY
 from parley.engine.core.runs.parts import count_no_replies, ok_row
 from parley.engine.core.runs.run_folder import RunFolder
-from parley.engine.core.stats.statistics import finished, is_no_reply
+from parley.engine.core.stats.statistics import finished
 from parley.engine.core.tables.table import EstimateTable
 from parley.engine.core.verbs.job import ATTACK, TABLE_FILE, Job, Reporter, Result, Summary
 from parley.engine.core.verbs.sharded import RESUME_SAFE, Sharded, Tally, rows_apart, run_items
@@ -629,20 +629,12 @@ class SearchText(Job[TextSearchConfig, TextSearchPlan, TextSearchPlan]):
         metrics = run.metrics()
         if not metrics:
             return {}
-        return {
-            "": text_table(metrics, successful_reply(run.config["success"], end=run.config["end"])),
-            **shown_inputs(_shown(run)),
-        }
+        table = text_table(metrics, successful_reply(run.config["success"], end=run.config["end"]))
+        merits = ((row, -inf if row["fitness"] is None else row["fitness"]) for row in finished(run.rows()))
+        return {"": table, **shown_inputs(ShownInput.of(row, row["typed"], merit=merit) for row, merit in merits)}
 
     def present(self, result: Result, run: RunFolder) -> Result:
         return replace(result, more=self.tables(run), failure=result.failure or unread_failure(result.metrics))
-
-
-def _shown(run: RunFolder) -> Iterator[ShownInput]:
-    """Yield the best input of each target."""
-    for row in finished(run.rows()):
-        kind, merit = row["kind"] if is_no_reply(row) else "", -inf if row["fitness"] is None else row["fitness"]
-        yield ShownInput(bool(row[VERIFIED]), row["prompt"], row["typed"], row["target"], row["reply"], kind, merit)
 
 
 def _targets(config: TextSearchConfig) -> TargetList:

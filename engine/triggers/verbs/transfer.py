@@ -20,7 +20,7 @@ from parley.engine.core.runs.documents import SUMMARY
 from parley.engine.core.runs.parts import ok_row
 from parley.engine.core.runs.remote_sync import fetched_run
 from parley.engine.core.runs.run_folder import RunFolder
-from parley.engine.core.stats.statistics import Row, finished, is_no_reply
+from parley.engine.core.stats.statistics import Row, finished
 from parley.engine.core.tables.table import EstimateTable
 from parley.engine.core.verbs.exchange import EXCHANGE_ENDING, read_exchange
 from parley.engine.core.verbs.job import ATTACK, TABLE_FILE, Job, Reporter, Result, Summary
@@ -447,22 +447,13 @@ class SearchTransfer(Job[TriggerTransferConfig, TransferPlan, TransferPlan]):
         if not metrics:
             return {}
         table = transfer_table(metrics, successful_reply(run.config["success"], end=None))
-        return {"": table, **shown_inputs(_shown(run))}
+        rows = (row for row in finished(run.rows()) if row["source"] != NO_INPUT)
+        return {"": table, **shown_inputs(ShownInput.of(row, row["typed"], model=row["model"]) for row in rows)}
 
     def present(self, result: Result, run: RunFolder) -> Result:
         """Show the run with the matrix instead of the metrics."""
         legend = {name: describe_transfer(name) for name in result.metrics}
         return replace(result, legend=legend, tables=self.tables(run), failure=result.failure or unread_failure(result.metrics))
-
-
-def _shown(run: RunFolder) -> Iterator[ShownInput]:
-    """Yield what was typed to each model, the prompts without any input left out."""
-    for row in finished(run.rows()):
-        if row["source"] != NO_INPUT:
-            kind = row["kind"] if is_no_reply(row) else ""
-            yield ShownInput(
-                bool(row[VERIFIED]), row["prompt"], row["typed"], row["target"], row["reply"], kind, model=row["model"]
-            )
 
 
 def _composition(config: TriggerTransferConfig) -> AttackComposition:

@@ -12,7 +12,7 @@ typed behind every prompt, the held-out ones too, and the model's reply is judge
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -23,7 +23,7 @@ from parley.engine.core.ray.record import Counts, Rows
 from parley.engine.core.runs.documents import SUMMARY
 from parley.engine.core.runs.parts import ok_row
 from parley.engine.core.runs.run_folder import RunFolder
-from parley.engine.core.stats.statistics import finished, is_no_reply
+from parley.engine.core.stats.statistics import finished
 from parley.engine.core.tables.table import EstimateTable
 from parley.engine.core.verbs.export import FlatRows, each_of
 from parley.engine.core.verbs.job import ATTACK, TABLE_FILE, Job, Reporter, Result, Summary
@@ -464,22 +464,14 @@ class SearchUniversal(Job[UniversalConfig, UniversalSearchPlan, UniversalSearchP
         if not metrics:
             return {}
         clause = successful_reply(run.config["success"], end=run.config["hugging_face"]["end"])
-        return {"": universal_table(metrics, clause), **shown_inputs(_shown(run))}
+        best = best_found(run.rows())
+        shown = shown_inputs(ShownInput.of(pair, best["typed"]) for pair in best["pairs"]) if best else {}
+        return {"": universal_table(metrics, clause), **shown}
 
     def present(self, result: Result, run: RunFolder) -> Result:
         """Show the run with the table instead of the metrics."""
         legend = {name: describe_universal(name) for name in result.metrics}
         return replace(result, legend=legend, tables=self.tables(run), failure=result.failure or unread_failure(result.metrics))
-
-
-def _shown(run: RunFolder) -> Iterator[ShownInput]:
-    """Yield what the kept input made each model reply behind each prompt."""
-    best = best_found(run.rows())
-    if best is None:
-        return
-    for pair in best["pairs"]:
-        kind = pair["kind"] if is_no_reply(pair) else ""
-        yield ShownInput(bool(pair["verified"]), pair["prompt"], best["typed"], pair["target"], pair["reply"], kind)
 
 
 def _composition(plan: UniversalSearchPlan) -> AttackComposition:

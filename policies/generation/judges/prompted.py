@@ -99,16 +99,12 @@ class PromptedSides:
 
     def __call__(self, pairs: Sequence[RepliedPair]) -> np.ndarray:
         """Return the answer about each pair (N,)."""
-        answers = self._question([_forms(pair) for pair in pairs])
+        answers = self._question([[question_of(pair, start) for start in range(max(1, len(pair.context)))] for pair in pairs])
         self.lost |= {pair: answer.kind for pair, answer in zip(pairs, answers, strict=True) if answer.is_lost}
         if not self._has_warned and (note := self._question.note()):
             logger.warning("%s says neither human nor machine: %s; further ones are counted at the end", self._name, note)
             self._has_warned = True
         return np.array([answer.value or 0.0 for answer in answers])
-
-
-def _forms(pair: RepliedPair) -> list[Chat]:
-    return [question_of(pair, start) for start in range(max(1, len(pair.context)))]
 
 
 def question_of(pair: RepliedPair, start: int = 0) -> Chat:

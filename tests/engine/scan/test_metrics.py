@@ -8,6 +8,7 @@ import pytest
 
 from parley.engine.core.stats.statistics import NOTHING, Estimate, clustered_rate, rate
 from parley.engine.scan.metrics import (
+    SCAN_ITEMS,
     breaches_table,
     budget_tables,
     conversation_before,
@@ -151,3 +152,15 @@ def test_attacks_that_break_a_must_alone_are_told() -> None:
     ]
     assert unmet_note(rows, ["must"]).startswith("best-of-n: all breaches are of a must")
     assert unmet_note(rows, []) == ""
+
+
+def test_breaches_of_single_answers_stand_at_the_places_of_their_rows() -> None:
+    plain = {"defence": "", "adaptive": False, "harmful": None, "unmet": None, "refused_by": "", "model_queries": 1}
+    rows = [
+        row("a", "urgent", True) | plain | {"defence": "reminder"},
+        row("a", "urgent", False) | plain,
+        row("b", "urgent", None) | plain,
+        row("c", "urgent", True) | plain,
+    ]
+    figures = SCAN_ITEMS.figures(rows, {})
+    assert (figures["breach"].rows.tolist(), figures["breach"].tops.tolist()) == ([1, 3], [0, 1])

@@ -13,13 +13,18 @@ import pytest
 
 from parley.engine.core.stats import rows as rows_module
 from parley.engine.core.stats.rows import CHUNK, Columns, Recent, StoredRows, selected
-from parley.engine.core.stats.statistics import finished, lost
+from parley.engine.core.stats.statistics import NOTHING, finished, lost
+from parley.engine.negotiation.metrics.attack import attack_metrics, budget_curves, unchanged_metrics
 from parley.engine.ranking.metrics.ranking import RankedRows, ranking_metrics
+from parley.engine.ranking.metrics.searched import SearchedRows, search_metrics
 from parley.engine.ranking.verbs.prepared import RANKING
 from parley.engine.scan.metrics import AnswerColumns, breaches_table, scan_metrics
 from parley.engine.scan.verbs import SCANNED
 from parley.engine.triggers.metrics.hits import hits_by_restarts, loss_by_sweep
+from tests.engine.negotiation.metrics.attacks import attacked as attacked_match
+from tests.engine.negotiation.metrics.attacks import attempt
 from tests.engine.ranking.metrics.ranked_rows import attacked
+from tests.engine.ranking.metrics.searched_rows import attacked_context, search
 
 SIZES = (0, 1, CHUNK, CHUNK + 3, 2 * CHUNK)
 ROWS = [{"item_key": f"{number:04}", "status": "ok" if number % 5 else "error", "x": number} for number in range(sum(SIZES))]
@@ -89,6 +94,15 @@ def target(number: int) -> dict[str, Any]:
     return {"item_key": f"{number:06}", "status": "ok", "prompt": None, "restarts": restarts}
 
 
+def attacked_dialogue(number: int) -> dict[str, Any]:
+    return attacked_match((8, 2), attempts=(attempt(),)) | {"item_key": f"{number:06}"}
+
+
+def attacked_reply(number: int) -> dict[str, Any]:
+    searches = [search("smn", method, number % 60 + 1 if number % 3 else None) for method in ("greedy", "random")]
+    return attacked_context(number, *searches)
+
+
 def measure_ranking(rows: Any) -> Any:
     return ranking_metrics(RankedRows(rows))
 
@@ -101,9 +115,23 @@ def measure_search(rows: Any) -> Any:
     return hits_by_restarts(rows, ["o"]), loss_by_sweep(rows)
 
 
+def measure_match(rows: Any) -> Any:
+    return attack_metrics(rows, NOTHING) | unchanged_metrics(rows), budget_curves(rows)
+
+
+def measure_attack(rows: Any) -> Any:
+    return search_metrics(SearchedRows(rows), 50)
+
+
 @pytest.mark.parametrize(
     ("made", "schema", "measure", "most"),
-    [(ranked, RANKING, measure_ranking, 700), (answer, SCANNED, measure_scan, 200), (target, None, measure_search, 450)],
+    [
+        (ranked, RANKING, measure_ranking, 450),
+        (answer, SCANNED, measure_scan, 90),
+        (target, None, measure_search, 330),
+        (attacked_dialogue, None, measure_match, 340),
+        (attacked_reply, None, measure_attack, 280),
+    ],
 )
 def test_no_row_stays_in_memory_as_a_dictionary(
     made: Callable[[int], dict[str, Any]], schema: pa.Schema, measure: Callable[[Any], Any], most: int, monkeypatch: Any
