@@ -129,7 +129,9 @@ def over_trainings(estimates: Sequence[Estimate], metric: Metric | None = None) 
     parts = [(np.var(values, ddof=1) / len(values), len(values) - 1)]
     parts += [(np.mean(np.square(errors)), least - 1)] if errors and least > 1 else []
     result = _with_parts(float(np.mean(values)), parts, least)
-    is_share = metric is not None and metric.form in ("rate", "share")
+    ends = [end for estimate in measured for end in (estimate.value, estimate.low, estimate.high) if math.isfinite(end)]
+    # A difference of shares is shown as they are, and may be below 0.
+    is_share = metric is not None and metric.form in ("rate", "share") and min(ends) >= 0
     return replace(result, low=max(0.0, result.low), high=min(1.0, result.high)) if is_share else result
 
 

@@ -65,6 +65,8 @@ def test_a_share_stays_between_0_and_1() -> None:
     assert over_runs(values, points) == over_runs(values)
     assert over_runs(values).high > 1
     assert over_runs(values, share) == replace(over_runs(values), high=1.0)
+    # Those of differences are no shares, however they are shown.
+    assert over_runs([-0.1, 0.1, 0.05], share) == over_runs([-0.1, 0.1, 0.05])
 
 
 def test_perplexities_are_averaged_in_nats() -> None:
