@@ -379,6 +379,7 @@ def test_a_session_begun_ahead_is_that_of_the_block(monkeypatch: pytest.MonkeyPa
         begun.append(threading.current_thread().name)
         return RaySession("local")
 
+    monkeypatch.setattr(session, "_current", None)
     monkeypatch.setattr("ray.is_initialized", lambda: bool(begun))
     monkeypatch.setattr("ray.shutdown", lambda: begun.append("ended"))
     monkeypatch.setattr(session, "_begun", slow)
@@ -395,7 +396,11 @@ def test_a_session_begun_ahead_is_that_of_the_block(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.ray
-def test_an_error_of_a_session_begun_ahead_is_raised_where_it_is_wanted() -> None:
+def test_an_error_of_a_session_begun_ahead_is_raised_where_it_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The session that the tests share goes on.
+    monkeypatch.setattr(session, "_current", None)
+    monkeypatch.setattr("ray.is_initialized", lambda: False)
+    monkeypatch.setattr("ray.shutdown", lambda: None)
     with (
         session.begun_ahead(2, closed_address()),
         pytest.raises(ClusterError, match="no Ray cluster answers"),
