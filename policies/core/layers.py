@@ -27,7 +27,6 @@ from __future__ import annotations
 import json
 import logging
 import math
-import re
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -204,25 +203,11 @@ def shortest_share(ours: Callable[[], object], theirs: Callable[[], object], clo
     return seconds[0] / seconds[1]
 
 
-def _cpuinfo() -> str:
-    path = Path("/proc/cpuinfo")
-    return path.read_text(encoding="utf-8") if path.is_file() else ""
-
-
-def has_narrow_vectors() -> bool:
-    """Return whether this is a processor of AMD that computes AVX-512 in halves, of which MKL uses one: all before family 26.
-
-    On one of family 25 MKL and oneDNN are equal at large products; 32 rows by 96 x 288 take MKL 23 and oneDNN 34 microseconds.
-    """
-    family = re.search(r"AuthenticAMD\ncpu family\s*: (\d+)", _cpuinfo())
-    return family is not None and int(family[1]) < 26
-
-
 ROWS = 128
 """Number of rows for which a weight is laid out."""
-FEW_OPERATIONS = 12_000_000 if has_narrow_vectors() else 800_000
-"""Multiplications below which MKL forms a product: oneDNN is up to twice as fast but starts some 15 microseconds later."""
-NEW_OPERATIONS = math.inf if has_narrow_vectors() else 50_000_000
+FEW_OPERATIONS = 800_000
+"""Multiplications below which MKL forms a product: oneDNN is twice as fast but starts some 10 microseconds later."""
+NEW_OPERATIONS = 50_000_000
 """Multiplications above which oneDNN forms a product of a new size: making a kernel takes up to half a millisecond."""
 MOST_SIZES = 64
 """Number of rows up to which each number has a kernel of its own."""
@@ -243,7 +228,8 @@ def has_onednn(dtype: torch.dtype = torch.float32) -> bool:
 @cache
 def is_mkl_whole() -> bool:
     """Return whether MKL uses all vectors of this processor."""
-    return torch.backends.mkl.is_available() and "GenuineIntel" in _cpuinfo()
+    cpuinfo = Path("/proc/cpuinfo")
+    return torch.backends.mkl.is_available() and cpuinfo.is_file() and "GenuineIntel" in cpuinfo.read_text(encoding="utf-8")
 
 
 class Weight:

@@ -201,7 +201,7 @@ class TrainChatRl(Job[TrainChatRlConfig, PreparedChatRl, Summary]):
 
         config, rule = prepared.config, prepared.config.reinforce
         history = {event["number"]: event for event in run.events({UPDATE: {"number": int}}) if event["kind"] == UPDATE}
-        with threads(config.threads), session(config.env_runners, config.address) as here:
+        with threads(config.threads), session(config.env_runners + 1, config.address) as here:
             num_runners = fitting_runners(config.env_runners, {"CPU": 0.0, "GPU": 0.0}, here, reporter, 0.0, config.runner_gpus)
             settings = ChatReinforceAlgorithmConfig().conversations(
                 reinforce=rule,

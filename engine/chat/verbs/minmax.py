@@ -12,6 +12,7 @@ start, trained as long on attackers that never learn.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from shutil import copytree
@@ -45,6 +46,7 @@ from parley.engine.core.verbs.campaign import CONTROL, START, CampaignAdapter, C
 from parley.engine.core.verbs.campaign import RESULT as AFTER
 from parley.engine.core.verbs.composite import Stage, run_stages
 from parley.engine.core.verbs.job import Reporter
+from parley.engine.core.verbs.sharded import session
 from parley.engine.secret.verbs.evaluate import EVALUATE_SECRET, SecretConfig
 from parley.envs.core.config import NonNegativeInt, NumItems, PositiveInt, check
 from parley.envs.core.errors import CheckpointError
@@ -112,11 +114,6 @@ class HardenChatConfig(CampaignConfig):
     def learned_from(self) -> list[str]:
         """Return the scripted attackers that defenders learn from."""
         return [name.strip() for name in self.scripted.split(",") if name.strip()]
-
-    @property
-    def session_cpus(self) -> int:
-        """CPUs of the Ray session of all stages; 0 for none."""
-        return max(self.env_runners, self.workers)
 
 
 class ChatCampaign(CampaignAdapter[HardenChatConfig]):
@@ -377,6 +374,9 @@ class MinMaxChat(CampaignJob[HardenChatConfig]):
 
     def models(self, config: HardenChatConfig) -> Mapping[str, str]:
         return {"base": config.base, "model": config.model, "attacker": config.attacker}
+
+    def session(self, config: HardenChatConfig) -> AbstractContextManager[Any]:
+        return session(max(config.env_runners, config.workers) + 1, config.address)
 
 
 MINMAX_CHAT = MinMaxChat()

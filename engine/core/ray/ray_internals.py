@@ -97,15 +97,13 @@ def hide_token() -> None:
         authentication_token_setup._get_default_token_path().chmod(0o600)
 
 
-def hold_configurations() -> None:
-    """Let RLlib's groups of env runners hold their configuration itself, not a reference to it in Ray's store.
+def add_env_runners(group: Any, number: int) -> None:
+    """Add env runners to an RLlib group from its configuration, not from a reference to it.
 
-    For a reference Ray starts, though no actor may be wanted. With it Ray warns that an env runner may not come back.
+    With a reference Ray warns on the terminal that such an actor may not come back.
     """
-    import ray
-    from ray.rllib.env import env_runner_group
-
-    env_runner_group.ray = SimpleNamespace(**{**vars(ray), "put": lambda configuration: configuration})
+    group._remote_config_obj_ref = group._remote_config
+    group.add_workers(number, validate=False)
 
 
 def address_of(reference: Any) -> tuple[bytes, bytes, bytes]:

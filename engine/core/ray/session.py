@@ -22,7 +22,7 @@ import signal
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -40,8 +40,6 @@ _CHATTY = (
     "ray.rllib.algorithms.algorithm_config",
     # Recommends a package for watching GPUs each time an algorithm is built.
     "ray.tune.utils.util",
-    # Warns that no handler of SIGTERM can be set where a thread begins a session; the process has its own.
-    "ray._private.worker",
 )
 _WORKERS_LOGGERS = "RAY_LOGGER_LEVEL"
 """The variable for the level of Ray's own loggers in workers."""
@@ -122,60 +120,29 @@ def connect(address: str | None = None, *, num_cpus: int | None = None, timeout_
     global _current
     import ray
 
-    # Ray comments on its own defaults and deprecations through these loggers; errors still pass.
-    with logs.quiet(_CHATTY, logging.ERROR), ExitStack() as ending:
-        # A session that another thread begins is waited for, and used.
-        with _beginning:
-            if not ray.is_initialized():
-                ending.callback(_end)
-                _current = _begun(address or None, num_cpus, timeout_s)
-        yield _current or RaySession("joined")
-
-
-_beginning = threading.Lock()
-
-
-@contextmanager
-def begun_ahead(num_cpus: int, address: str) -> Iterator[None]:
-    """Begin the session of a `with` block in a thread; a `connect` in the block waits for it, and meets its errors itself.
-
-    Args:
-        num_cpus: CPUs of the actors; 0 begins none, and keeps Ray's libraries quiet.
-        address: as for `connect`.
-    """
-    with logs.quiet(_CHATTY, logging.ERROR), ExitStack() as ending:
-
-        def begin() -> None:
-            with suppress(Exception):
-                ending.enter_context(connect(address or None, num_cpus=max(num_cpus, os.cpu_count() or 1)))
-
-        if num_cpus:
-            thread = threading.Thread(target=begin, name="session", daemon=True)
-            thread.start()
-            ending.callback(thread.join)
-        yield
-
-
-def _begun(address: str | None, num_cpus: int | None, timeout_s: float) -> RaySession:
+    if ray.is_initialized():
+        with logs.quiet(_CHATTY, logging.ERROR):
+            yield _current or RaySession("joined")
+        return
+    address = address or None
     session = RaySession(address or os.environ.get(ADDRESS_VARIABLE) or "local")
     # Workers are compared with this, so it is read before files are edited.
     own_identity()
-    with _own_sigterm():
-        if session.is_local:
-            _start(num_cpus)
-        elif address is None:
-            _join_of_environment(session.address, timeout_s)
-        else:
-            _join(session.address, timeout_s)
-    return session
-
-
-def _end() -> None:
-    global _current
-    import ray
-
-    _current = None
-    ray.shutdown()
+    # Ray comments on its own defaults and deprecations through these loggers; errors still pass.
+    with logs.quiet(_CHATTY, logging.ERROR):
+        try:
+            with _own_sigterm():
+                if session.is_local:
+                    _start(num_cpus)
+                elif address is None:
+                    _join_of_environment(session.address, timeout_s)
+                else:
+                    _join(session.address, timeout_s)
+            _current = session
+            yield session
+        finally:
+            _current = None
+            ray.shutdown()
 
 
 @contextmanager

@@ -89,7 +89,7 @@ class DistributedAlgorithm(ReproducibleAlgorithm):
         """Take the group from RLlib before there is a learner, and add the runners with their own configuration."""
         self._group = group
         if group is not None and self._num_runners:
-            group.add_workers(self._num_runners, validate=False)
+            ray_internals.add_env_runners(group, self._num_runners)
             self._await_runners()
 
     def _await_runners(self) -> None:

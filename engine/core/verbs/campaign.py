@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
@@ -47,6 +48,7 @@ from parley.engine.core.tables.table import EstimateTable
 from parley.engine.core.verbs.checkpoints import require_checkpoint
 from parley.engine.core.verbs.composite import Stage, run_stages, warnings_of_stages
 from parley.engine.core.verbs.job import TABLE_FILE, Job, Reporter, Result, Steps, Summary, noted
+from parley.engine.core.verbs.sharded import session
 from parley.engine.core.verbs.trainings import Scalars
 from parley.envs.core.config import Configuration, NonNegativeFloat, NumItems, PositiveInt
 from parley.envs.core.storage.copies import CHECKPOINT
@@ -377,14 +379,15 @@ class CampaignJob(Job[CampaignConfigT, CampaignConfigT, Summary]):
                 reporter.say(f"{where}: {', '.join(figures)}")
 
         rule = StopRule(config.rounds, config.patience, config.least_gain, measures.loss, measures.stalled)
-        run_stages(campaign.begin(), path, reporter)
-        rounds = make_rounds(run, rule, measured, show, reporter)
-        playing = measures.watch.still_playing(rounds, config.plain_loss)
-        best = campaign.choose(playing, len(rounds) - 1, measures.loss, run, reporter)
-        if not best:
-            reporter.say(self.unhelped)
-        run_stages(campaign.last(best), path, reporter)
-        campaign.meet_known(best, run, reporter)
+        with self.session(config):
+            run_stages(campaign.begin(), path, reporter)
+            rounds = make_rounds(run, rule, measured, show, reporter)
+            playing = measures.watch.still_playing(rounds, config.plain_loss)
+            best = campaign.choose(playing, len(rounds) - 1, measures.loss, run, reporter)
+            if not best:
+                reporter.say(self.unhelped)
+            run_stages(campaign.last(best), path, reporter)
+            campaign.meet_known(best, run, reporter)
         campaign.store(best, path / CHECKPOINT)
         figures = campaign.outcome(best)
         left_out = ", ".join(str(round_.number) for round_ in rounds if round_ not in playing)
@@ -400,6 +403,10 @@ class CampaignJob(Job[CampaignConfigT, CampaignConfigT, Summary]):
 
     def models(self, config: CampaignConfigT) -> Mapping[str, str]:
         return {"model": config.model}
+
+    def session(self, config: CampaignConfigT) -> AbstractContextManager[Any]:
+        """Return the session of Ray in which all stages run."""
+        return session(1, "")
 
     def tables(self, run: RunFolder) -> dict[str, EstimateTable]:
         """Return tables of start, controls and result, of the gains of known adversaries, and of the rounds so far."""

@@ -20,7 +20,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from threading import Event, Thread
+from threading import Thread
 from types import MappingProxyType
 from typing import Any
 
@@ -167,10 +167,17 @@ def run_stages(
 
     if most > 1 or pooled:
         least = 1 if pooled else 2
-        with BackgroundStages(
-            plan, path, most, needs=needs, pooled=pooled, address=address, least=least, after=finish
-        ) as stages:
-            stages.wait(reporter, title)
+        stages = BackgroundStages(plan, path, most, needs=needs, pooled=pooled, address=address, least=least, after=finish)
+        try:
+            with stages:
+                if stages.num_at_once < stages.num_asked:
+                    reporter.say(f"{max(1, stages.num_at_once)} of {len(pending)} at a time: there is no room for more")
+                stages.wait(reporter, title)
+        except ClusterError as error:
+            if address or pooled:
+                raise
+            # The cause may be a machine too busy to start actors in time. Hours of work must not wait for a person to read it.
+            reporter.say(f"{error.what}; what is left is done in this process")
         failed |= stages.failures
         # Stages whose progress was shown need not be reported as finished.
         is_brief = is_brief or (bool(stages.names) and all((path / name / SUMMARY).exists() for name in names))
@@ -218,6 +225,9 @@ class BackgroundStages:
     Whole stages are calls of Ray actors. Ray repeats a call whose process dies. A stage that raises there, or loses all its
     processes, is left for this process, which reports errors; so are the stages that need it. If there is too little room, this
     process runs all. They are no Ray tasks, because a task outlives a killed driver for some time, and writes to its run.
+
+    A stage is submitted once all that it needs is finished, and not before with references to their results. Its placement
+    group would hold learners idle meanwhile, and a finished stage may change the configuration of later ones.
 
     Pooled stages have a thread each in this process, and their shards run over one pool of actors. So a slow or nearly finished
     stage keeps no actor from the others.
@@ -267,7 +277,7 @@ class BackgroundStages:
             # Whole stages leave room for at least one actor of the pool.
             num_cpus, self._spare = max(num_cpus, self._size.workers), Share((1.0, self._size.gpus_per_worker))
         self._num_cpus = max(num_cpus, most, os.cpu_count() or 1)
-        self._open, self._reserved = list[str](), Event()
+        self._open: list[str] = []
         self._board, self._pool = ProgressBoard(), SharedPool()
         self._progress: JointProgress | None = None
         self._session = ExitStack()
@@ -283,9 +293,7 @@ class BackgroundStages:
 
     def __enter__(self) -> BackgroundStages:
         if self.num_asked >= self._least or self._size is not None:
-            # The session starts while this process works. A daemon: an interrupted process must not wait for the stages.
-            self._thread = Thread(target=self._work, daemon=True)
-            self._thread.start()
+            self._start(self._session.enter_context(connect(self._address or None, num_cpus=self._num_cpus)))
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -294,9 +302,7 @@ class BackgroundStages:
             self._thread.join(_CLOSING_S)
         self._session.close()
 
-    def _reserve(self) -> list[Any]:
-        """Begin the session and reserve the actors' places in it."""
-        ray_session = self._session.enter_context(connect(self._address or None, num_cpus=self._num_cpus))
+    def _start(self, ray_session: RaySession) -> None:
         machine, stages = driver_of_several(), self._planned()
         if self.num_asked >= self._least:
             self._share = share_of([stages[name][1] for name in self._whole], machine)
@@ -306,38 +312,31 @@ class BackgroundStages:
         groups = reserve(self._share, self.num_at_once)
         self._placing = {group.ready(): group for group in groups}
         self._open = [name for name in self.names if name not in self._whole or groups]
-        self._patience_s, self._up_at = ray_session.start_timeout_s, time.monotonic()
-        return groups
+        if self._open:
+            self._patience_s, self._up_at = ray_session.start_timeout_s, time.monotonic()
+            # A daemon: an interrupted process must not wait for the stages.
+            self._thread = Thread(target=self._work, args=(groups,), daemon=True)
+            self._thread.start()
 
     def wait(self, reporter: Reporter, title: str = "") -> None:
         """Wait until all stages have been tried.
 
         Raises:
             RefusedModelError: a stage met it, so another try here is of no use.
-            ClusterError: the pool has ended with it, or the cluster at the address.
+            ClusterError: the pool has ended with it.
         """
-        if self._thread is not None:
-            self._reserved.wait()
-            if self._error is None and self.num_at_once < self.num_asked:
-                reporter.say(f"{max(1, self.num_at_once)} of {len(self.names)} at a time: there is no room for more")
-            if self._thread.is_alive():
-                self._progress = JointProgress(reporter, self.names, title)
-                self._thread.join()
-                self._hear(self._progress)
-        if isinstance(self._error, ClusterError) and not self._address and self._size is None:
-            # The cause may be a machine too busy to start actors in time. Hours of work must not wait for a person to read it.
-            reporter.say(f"{self._error.what}; what is left is done in this process")
-        elif error := self._error or self._unexpected:
+        if self._thread is not None and self._thread.is_alive():
+            self._progress = JointProgress(reporter, self.names, title)
+            self._thread.join()
+            self._hear(self._progress)
+        if error := self._error or self._unexpected:
             raise error
 
     def _is_done(self, name: str) -> bool:
         return (self._path / name / SUMMARY).exists()
 
-    def _work(self) -> None:
-        groups: list[Any] = []
+    def _work(self, groups: Sequence[Any]) -> None:
         try:
-            groups = self._reserve()
-            self._reserved.set()
             if self._size is not None:
                 gpus = self._size.gpus_per_worker
                 self._pool.serve(
@@ -350,7 +349,6 @@ class BackgroundStages:
         except Exception:
             logger.warning("no stage is run beside this process", exc_info=True)
         finally:
-            self._reserved.set()
             # The pool has told the threads why it ended; they close their runs.
             deadline = time.monotonic() + _CLOSING_S
             for thread in self._threads.values():
@@ -470,8 +468,6 @@ def fitting_runners(
     import ray
 
     needed = {"CPU": num_runners + learner["CPU"], "GPU": num_runners * gpus_per_runner + learner["GPU"]}
-    if not any(needed.values()):
-        return num_runners
     deadline = time.monotonic() + wait_s
     while True:
         total = {name: ray.cluster_resources().get(name, 0) for name in needed}

@@ -257,8 +257,6 @@ class Job(ABC, Generic[ConfigT, PreparedT, FoundT]):
         Raises:
             ParleyError: an error of `prepare` or `work`, another run in the folder, or a disk that refuses.
         """
-        from parley.engine.core.ray.session import begun_ahead
-
         # Before anything is read from the folder or prepared in it.
         refuse_links_out(path)
         weights = self.weights(config)
@@ -269,14 +267,12 @@ class Job(ABC, Generic[ConfigT, PreparedT, FoundT]):
             # Before models and data are read, which may take minutes.
             require_same(path, self.name, to_dict(config), self.schema_of(config), self.resume_safe, weights, type(config))
         day = date_of(path)
-        # Ray starts while models and data are read.
-        with begun_ahead(getattr(config, "session_cpus", 0), getattr(config, "address", "")):
-            prepared = self.prepare(dated(config, day), path, reporter)
-            schema = self.schema_of(config)
-            with RunFolder.open(
-                path, config, job=self.name, schema=schema, resume_safe=self.resume_safe, weights=weights, day=day
-            ) as run:
-                self.conclude(run, config, self.measure(run, self.work(run, prepared, reporter)))
+        prepared = self.prepare(dated(config, day), path, reporter)
+        schema = self.schema_of(config)
+        with RunFolder.open(
+            path, config, job=self.name, schema=schema, resume_safe=self.resume_safe, weights=weights, day=day
+        ) as run:
+            self.conclude(run, config, self.measure(run, self.work(run, prepared, reporter)))
         return self.result(config, path)
 
     def conclude(self, run: RunFolder, config: ConfigT, summary: Summary) -> None:

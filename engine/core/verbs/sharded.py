@@ -15,14 +15,14 @@ import shlex
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
 from parley.engine.core.ray.pool import BroadcastModels, Progress
 from parley.engine.core.ray.record import WORK, Counts, Rows, Work, write_shards
-from parley.engine.core.ray.session import RaySession, connect, current
+from parley.engine.core.ray.session import RaySession, connect
 from parley.engine.core.ray.worker import ItemT, Shard, make_shards
 from parley.engine.core.runs.documents import SUMMARY
 from parley.engine.core.runs.parts import OK, error_row
@@ -70,11 +70,6 @@ class ShardedConfig(Configuration):
         if self.address and not self.workers:
             fix = "say how many Ray actors work there: --workers N"
             raise ConfigError("a cluster is named and no work would go there", where="--address", got=self.address, fix=fix)
-
-    @property
-    def session_cpus(self) -> int:
-        """CPUs of the Ray session of the work; 0 for none."""
-        return self.workers
 
     @property
     def device(self) -> str:
@@ -311,10 +306,8 @@ def ended_sessions(run: RunFolder, event: str, *counted: str) -> list[dict[str, 
 
 
 def session(num_cpus: int, address: str) -> AbstractContextManager[RaySession]:
-    """Return the Ray session of a cluster, or one on this machine for actors with so many CPUs; none begins without actors."""
-    if not (num_cpus or address):
-        return nullcontext(current() or RaySession("local"))
-    return connect(address or None, num_cpus=max(num_cpus, os.cpu_count() or 1))
+    """Return the Ray session of a cluster, or one on this machine with room for `num_cpus` CPUs."""
+    return connect(address or None, num_cpus=None if address else max(num_cpus, os.cpu_count() or 1))
 
 
 def rows_apart(

@@ -405,8 +405,8 @@ class MinMaxReplies(Composite[MinMaxRepliesConfig, MinMaxRepliesConfig, Summary]
         opened = prepare_replies(config, str(generator), str(discriminator))
         if opened.note:
             reporter.say(opened.note)
-        with threads(config.threads), session(config.env_runners, config.address) as here:
-            runners = fitting_runners(config.env_runners, {"CPU": 0, "GPU": 0}, here, reporter)
+        with threads(config.threads), session(config.env_runners + 1, config.address) as here:
+            runners = fitting_runners(config.env_runners, {"CPU": 0, "GPU": 0}, here, reporter) if config.env_runners else 0
             training = _ReplyTraining(opened, run, reporter)
             training.finish(runners)
             last = self.last_stages(config, path, opened.generator, opened.discriminator)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -320,7 +321,7 @@ class EvaluateGeneration(Composite[TrainedTableConfig, TrainedTableConfig, Train
 
     def _answer(self, config: TrainedTableConfig, path: Path, planned: Sequence[System], reporter: Reporter) -> None:
         """Run the replies and evaluations of systems."""
-        with session(config.workers, config.address):
+        with session(config.workers, config.address) if config.workers else nullcontext():
             for system in planned:
                 reporter.say(f"row {system.row}, {system.number}")
                 try:

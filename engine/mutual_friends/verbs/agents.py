@@ -25,6 +25,7 @@ from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.stats.statistics import repeated
 from parley.engine.core.verbs.checkpoints import checkpoint_folder, require_checkpoint, threads
 from parley.engine.core.verbs.job import Reporter, Summary, command_line
+from parley.engine.core.verbs.sharded import session
 from parley.engine.core.verbs.supervised import ChoiceJob
 from parley.engine.mutual_friends.metrics.lying import HARM, HONEST, LYING, POLICY, RANDOM, LiedTo, lying_metrics
 from parley.engine.mutual_friends.verbs.config import LIAR, LIAR_MAKER, NONE, MutualFriendsConfig
@@ -524,7 +525,7 @@ class TrainLiar(ChoiceJob[TrainLiarConfig, LiarWorld]):
         from parley.policies.dynonet.agent import liar_choice, save_liar
 
         config, liar, rules = prepared.config, prepared.liar, prepared.chats.game.rules
-        with threads(config.threads):
+        with threads(config.threads), session(1, ""):
             save = partial(save_liar, liar, rules=rules, provenance={})
             chats = partial(training_chats, answers=(run.path / ANSWERS_FOLDER).absolute())
             self.learn(run, config, liar, save, chats, LiarRunner, LiarModule, reporter)

@@ -117,12 +117,6 @@ class MinMaxConfig(MeasuringConfig, RepeatedConfig):
         super().__post_init__()
         check(self, "perplexity_limit", self.perplexity_limit == 0 or self.perplexity_limit > 1, "0, or above 1")
 
-    @property
-    def session_cpus(self) -> int:
-        """CPUs of the Ray session of all stages: as many for each training, and as many again for the control."""
-        alone, beside = self.num_learning_cpus, max(1, self.num_learning_cpus)
-        return max(alone, self.workers, self.trainers * beside) + (self.control and self.trainers > 0) * beside
-
 
 @dataclass(frozen=True)
 class AgentMixture:

@@ -5,8 +5,8 @@ by side. The number of a dialogue and the master seed alone decide its scenario 
 
 The dialogues that are played side by side decide the last digits of a network's figures and so, seldom, a drawn word. Between
 shards of 1 and of 100 this changed none of 1,000 dialogues of fitted models, and 3 of 200 long ones of unfitted models. So
-rows are equal bit for bit if the size of shards is. The chosen size is the same for few workers, up to 7 for 500 dialogues
-and 31 for 2,000; the setting `shard_size` fixes it for more.
+rows are equal bit for bit if the size of shards is. The chosen size is the same for few workers, up to 15 for 500 dialogues
+and 32 for 2,000; the setting `shard_size` fixes it for more.
 
 The module also holds the scenarios of a match and the schemas of rows: a dialogue, and an attack's attempts in it.
 """
@@ -314,7 +314,7 @@ class Roster(Sharded[Scenario]):
 
     unit = "dialogues"
     event = "played"
-    side_by_side: ClassVar[tuple[int, int]] = (32, 250)
+    side_by_side: ClassVar[tuple[int, int]] = (16, 250)
     side_by_side_chats: ClassVar[tuple[int, int]] = (8, 32)
 
     config: MatchConfig

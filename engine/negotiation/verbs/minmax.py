@@ -31,6 +31,7 @@ from parley.engine.core.verbs import sharded
 from parley.engine.core.verbs.campaign import ROUNDS_MADE, mixtures_table, rounds_of
 from parley.engine.core.verbs.job import Reporter, Result, Silent, Summary
 from parley.engine.core.verbs.repeated import RepeatedJob
+from parley.engine.core.verbs.sharded import session
 from parley.engine.negotiation.attacks.opponents import OpponentConfig
 from parley.engine.negotiation.metrics.campaign import (
     AFTER,
@@ -218,6 +219,12 @@ CHOSEN = "chosen"
 """Entry of the summary: the round that is the result, and the best known adversary's gain in the dialogues that chose it."""
 
 
+def _session_cpus(config: MinMaxConfig) -> int:
+    """Return the CPUs of a session on this machine: as many for each training, and as many again for the control."""
+    alone = config.num_learning_cpus
+    return max(alone, config.workers, config.trainers * alone) + config.control * alone
+
+
 def _outcome(
     campaign: Campaign, config: MinMaxConfig, rounds: Sequence[Round], best: Round, wait: Callable[[], None], path: Path
 ) -> tuple[dict[str, Estimate], CrossPlay]:
@@ -393,7 +400,7 @@ class MinMax(RepeatedJob[MinMaxConfig, MinMaxConfig, Summary]):
         """Finish the campaign and store its result as `checkpoint`."""
         campaign = Campaign(prepared, run, reporter)
         reporter.say(plan(prepared))
-        with campaign.background_stages() as background:
+        with session(_session_cpus(prepared), prepared.address), campaign.background_stages() as background:
             rounds = campaign.rounds()
             chosen = choose_round(campaign, len(rounds) - 1, WATCH.still_playing(rounds, prepared.plain_loss))
             best = rounds[chosen.number]

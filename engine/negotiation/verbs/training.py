@@ -115,9 +115,8 @@ class LearningConfig(Configuration):
 
     @property
     def num_learning_cpus(self) -> int:
-        """CPUs of a session that has room for the learners and the env runners; 0 if this process alone works, without GPUs."""
-        needed = self.env_runners or self.num_learner_actors or self.learner_gpus
-        return self.env_runners + 1 + self.threads * self.num_learner_actors if needed else 0
+        """CPUs of a session that has room for the learners and the env runners."""
+        return self.env_runners + 1 + self.threads * self.num_learner_actors
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,6 +21,7 @@ from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.stats.statistics import Estimate, clustered_rate, count, mean_count, rate_difference
 from parley.engine.core.verbs.checkpoints import require_checkpoint, threads
 from parley.engine.core.verbs.job import Reporter, Summary, command_line, drawn
+from parley.engine.core.verbs.sharded import session
 from parley.engine.core.verbs.supervised import ChoiceJob
 from parley.engine.perturb.replies.settings import ReplySettings
 from parley.engine.perturb.replies.shapes import RuleResources
@@ -219,7 +220,7 @@ class TrainEditor(ChoiceJob[TrainEditorConfig, EditWorld]):
         config, editor = prepared.config, prepared.editor
         if lexicon_of(config.corpus, config.lexicon) == "built-in":
             reporter.say(ANNOUNCEMENT)
-        with threads(config.threads):
+        with threads(config.threads), session(1, ""):
             measured = {UNTRAINED: prepared.attack(editor), RANDOM: prepared.attack(None)}
             save = partial(FORMAT.save, editor, provenance={})
             self.learn(run, config, editor, save, training_env, EditorRunner, EditorModule, reporter)

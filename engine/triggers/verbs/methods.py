@@ -9,6 +9,7 @@ cannot work is refused before anything is loaded. Lines of one method may differ
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -19,7 +20,7 @@ from parley.engine.core.stats.statistics import Estimate
 from parley.engine.core.tables.table import EstimateTable
 from parley.engine.core.verbs.composite import Composite, Stage, run_stages
 from parley.engine.core.verbs.job import TABLE_FILE, Reporter, Result, Summary
-from parley.engine.core.verbs.sharded import RESUME_SAFE, ShardedConfig
+from parley.engine.core.verbs.sharded import RESUME_SAFE, ShardedConfig, session
 from parley.engine.triggers.catalogue import ATTACKER, EVOLUTION, PRS, QCG, TEXT_METHODS, MethodLine, read_lines
 from parley.engine.triggers.methods.composition import shown_access
 from parley.engine.triggers.methods.evolution import EvolutionSettings
@@ -236,8 +237,9 @@ class SearchMethods(Composite[MethodsConfig, MethodsConfig, MethodsConfig]):
         return config
 
     def work(self, run: RunFolder, prepared: MethodsConfig, reporter: Reporter) -> MethodsConfig:
-        """Do the rest of the searches."""
-        run_stages(self.stages(prepared, run.path), run.path, reporter)
+        """Do the rest of the searches, in one session."""
+        with session(prepared.workers, prepared.address) if prepared.workers else nullcontext():
+            run_stages(self.stages(prepared, run.path), run.path, reporter)
         return prepared
 
     def measure(self, run: RunFolder, config: MethodsConfig) -> Summary:

@@ -17,6 +17,7 @@ has set (`constants`).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -39,7 +40,7 @@ from parley.engine.core.verbs.campaign import (
 )
 from parley.engine.core.verbs.composite import Stage, run_stages
 from parley.engine.core.verbs.job import TABLE_FILE, Reporter, Result, flat
-from parley.engine.core.verbs.sharded import ShardedConfig
+from parley.engine.core.verbs.sharded import ShardedConfig, session
 from parley.engine.triggers.methods import settings
 from parley.engine.triggers.methods.settings import SearchSettings, SearchSizes
 from parley.engine.triggers.metrics.hits import HIT_RATE
@@ -347,6 +348,9 @@ class MinMaxTriggers(CampaignJob[HardenTriggersConfig]):
         job, first = next(iter(TriggersCampaign(config, path).round(0, ()).values()))
         job.prepare(first, path / f"{_SEARCHED}{START}", reporter)
         return config
+
+    def session(self, config: HardenTriggersConfig) -> AbstractContextManager[Any]:
+        return session(config.workers, config.address) if config.workers else nullcontext()
 
     def heading(self, config: HardenTriggersConfig) -> str:
         return f"{config.model} hardened against triggers"

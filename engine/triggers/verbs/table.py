@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -20,6 +21,7 @@ from parley.engine.core.verbs import sharded
 from parley.engine.core.verbs.checkpoints import require_checkpoint, require_word_model
 from parley.engine.core.verbs.composite import Composite, Stage, run_stages
 from parley.engine.core.verbs.job import TABLE_FILE, Reporter, Result, Summary
+from parley.engine.core.verbs.sharded import session
 from parley.engine.triggers.methods import settings
 from parley.engine.triggers.methods.settings import SearchSettings
 from parley.engine.triggers.metrics.hits import (
@@ -210,8 +212,9 @@ class SearchTable(Composite[SearchTableConfig, SearchTableConfig, SearchTableCon
         return config
 
     def work(self, run: RunFolder, prepared: SearchTableConfig, reporter: Reporter) -> SearchTableConfig:
-        """Do the rest of the searches."""
-        run_stages(self.stages(prepared, run.path), run.path, reporter)
+        """Do the rest of the searches, in one session."""
+        with session(prepared.workers, prepared.address) if prepared.workers else nullcontext():
+            run_stages(self.stages(prepared, run.path), run.path, reporter)
         return prepared
 
     def measure(self, run: RunFolder, config: SearchTableConfig) -> Summary:

@@ -67,17 +67,6 @@ def test_products_are_added_in_place(
     torch.testing.assert_close(sums_nK, right, rtol=close, atol=close)
 
 
-@pytest.mark.parametrize(
-    ("vendor", "family", "narrow"), [("AuthenticAMD", 25, True), ("AuthenticAMD", 26, False), ("GenuineIntel", 6, False)]
-)
-def test_processors_whose_vectors_mkl_uses_whole_are_told_by_family(
-    vendor: str, family: int, narrow: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    text = f"processor\t: 0\nvendor_id\t: {vendor}\ncpu family\t: {family}\nmodel\t\t: 17\n"
-    monkeypatch.setattr(products, "_cpuinfo", lambda: text)
-    assert products.has_narrow_vectors() is narrow
-
-
 def test_a_few_sizes_add_up_to_any_number_of_rows() -> None:
     sizes = [list(blocks(rows)) for rows in range(4097)]
     assert [sum(each) for each in sizes] == list(range(4097))

@@ -50,7 +50,7 @@ def _small_corpus(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     small: dict[str, Any] = {"corpus": CORPUS, "data_root": root}
     short: dict[str, Any] = {"dialogues_per_update": 4, "max_turns": 4}
     monkeypatch.setattr(demo, "BUDGET", 8)
-    monkeypatch.setattr(demo, "FIT", {name: {"max_epochs": 1} for name in demo.FIT})
+    monkeypatch.setattr(demo, "EPOCHS", dict.fromkeys(demo.EPOCHS, 1))
     brief(monkeypatch, negotiator, fit={"sizes": TINY, "max_epochs": 1}, **small)
     brief(monkeypatch, reinforce, reinforce=short, data_root=root)
     brief(monkeypatch, minmax, defence=short, data_root=root)
@@ -163,7 +163,8 @@ def test_the_stages_name_each_other_as_the_folder_was_given() -> None:
     assert {config.seed for config in configs.values()} == {7}
     assert (configs["minmax"].target, configs["minmax"].adversary) == ("runs/demo/target", "runs/demo/adversary")
     assert configs["minmax"].rounds == 1
-    assert configs["minmax"].adversaries == "fresh", "the only round learns from the given adversary and the start's fresh one"
+    assert configs["minmax"].num_final_adversaries == 2, "one training is one draw"
+    assert configs["minmax"].adversaries == "mixture", "all known adversaries are learned from, by the equilibrium"
     assert configs["minmax"].control, "training alone may explain what is gained"
     before = {str(getattr(configs[name], key, "")) for name in BESIDE for key in ("model", "lm", "trained")}
     before = {name for names in before for name in names.split(",")}
@@ -188,8 +189,6 @@ def test_the_demonstration_is_that_of_the_presets_and_reads_runs_that_had_settin
     rule = dataclasses.replace(reinforce.demo().reinforce, dialogues=BUDGET)
     assert planned["minmax"].attack == planned["adversary"].reinforce == rule
     assert planned["adversary"].reinforce.complementary
-    changed = {**to_dict(negotiator.demo().fit), **demo.FIT["target"]}
-    assert to_dict(planned["target"].fit) == changed
     recipe = to_dict(negotiator.demo().fit)
     assert from_dict(DemoConfig, {"seed": 3, "fit": recipe}) == DemoConfig(seed=3)
     with pytest.raises(ConfigError, match=r"fit\.sizes\.dropout is no setting any more: it is always"):

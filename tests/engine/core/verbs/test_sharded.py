@@ -85,7 +85,7 @@ def test_shards_are_many_enough_for_the_workers_and_no_larger_than_a_batch() -> 
     assert spread(3, 0, 16) == 1
 
 
-@pytest.mark.parametrize(("dialogues", "shards", "workers"), [(500, 16, 7), (2000, 63, 31), (100_000, 400, 200), (10, 1, 1)])
+@pytest.mark.parametrize(("dialogues", "shards", "workers"), [(500, 32, 15), (2000, 65, 32), (100_000, 400, 200), (10, 1, 1)])
 def test_a_match_is_cut_alike_for_any_number_of_workers_that_find_two_shards_each(
     dialogues: int, shards: int, workers: int
 ) -> None:

@@ -50,21 +50,6 @@ def test_it_leaves_a_learner_that_has_moved(tmp_path: Path, root: Path, trainee:
     assert shlex.split(following) == [*attack, "--data-root", str(root)]
 
 
-def test_a_training_in_one_process_begins_no_session(
-    tmp_path: Path, root: Path, trainee: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refused(*_: object) -> None:
-        raise AssertionError("Ray is used")
-
-    monkeypatch.setattr("ray.is_initialized", lambda: False)
-    monkeypatch.setattr("ray.put", refused)
-    monkeypatch.setattr("parley.engine.core.ray.session._begun", refused)
-    TRAIN_ADVERSARY.run(training(root, trainee), tmp_path / "run", Silent())
-    assert iterations(tmp_path / "run") == [1, 2, 3, 4]
-    with pytest.raises(AssertionError, match="Ray is used"):
-        TRAIN_ADVERSARY.run(training(root, trainee, env_runners=1), tmp_path / "other", Silent())
-
-
 def test_trainings_of_several_seeds_are_one_run(tmp_path: Path, root: Path, trainee: Path, ray_session: RaySession) -> None:
     alone = TRAIN_ADVERSARY.run(training(root, trainee), tmp_path / "alone", Silent())
     result = TRAIN_ADVERSARY.run(training(root, trainee, seeds=2), tmp_path / "run", Silent())
