@@ -207,9 +207,12 @@ def run_stages(
             reporter.say(f"{name} ends with an error: {error.what}")
             failed[name] = error
             continue
-        if failures is not None and not any(estimate.n for estimate in result.metrics.values()):
-            if reason := result.failure or result.undecided:
-                failed[name] = RunError(reason)
+        if (
+            failures is not None
+            and (reason := result.failure or result.undecided)
+            and not any(estimate.n for estimate in result.metrics.values())
+        ):
+            failed[name] = RunError(reason)
         if is_left and after is not None:
             after()
     if failures is None:
