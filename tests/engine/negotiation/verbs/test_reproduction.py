@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,18 +16,22 @@ from parley.engine.core.verbs.job import TABLE_FILE, Silent
 from parley.engine.core.verbs.recipe_job import REPRODUCE_CHENG2019, RecipeConfig
 from parley.engine.negotiation.metrics.attack import ATTACKS
 from parley.engine.negotiation.verbs import minmax
+from parley.engine.negotiation.verbs.negotiator import TRAIN_NEGOTIATOR, TrainNegotiatorConfig
 from parley.envs.core.errors import ConfigError
-from tests.engine.core.verbs.made_up import CORPUS, asked_of, rows
+from tests.engine.core.verbs.made_up import FIT, asked_of, rows
 
 CAMPAIGN = "minmax"
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory, root: Path, ray_session: RaySession) -> Path:
-    """The least of everything: one update of each training, three dialogues a row, one round."""
+def whole(tmp_path_factory: pytest.TempPathFactory, ray_session: RaySession) -> Path:
+    """The least of everything: one epoch of a tiny agent, one update of each training, three dialogues a row, one round."""
     path = tmp_path_factory.mktemp("reproduction") / "run"
-    least = f"corpus={CORPUS},goal=6,attack=6,phase=6,perplexity_limit=0,dialogues=3"
-    result = REPRODUCE_CHENG2019.run(RecipeConfig(preset="demo", override=least, data_root=root), path, Silent())
+    least = "goal=6,attack=6,phase=6,perplexity_limit=0,dialogues=3"
+    with pytest.MonkeyPatch.context() as patch:
+        tiny = TrainNegotiatorConfig(fit=replace(FIT, max_epochs=1, batch_size=64))
+        patch.setitem(TRAIN_NEGOTIATOR.presets, "demo", lambda: tiny)  # type: ignore[arg-type]  # a mutable mapping
+        result = REPRODUCE_CHENG2019.run(RecipeConfig(preset="demo", override=least), path, Silent())
     assert not result.failure
     return path
 
