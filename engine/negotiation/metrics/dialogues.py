@@ -104,7 +104,7 @@ _DEFENCES: Mapping[str, RowMetric] = {
         lambda row: sum(turn["side"] == 0 and turn["words"] != _SELECTION for turn in row["turns"]),
         lambda row: row.get("stopped") is not None,
     ),
-    "refused_share": RowMetric(itemgetter("refused"), "share", among=lambda row: row.get("refused") is not None),
+    "refused_share": RowMetric(lambda row: bool(row["refused"]), "share", among=lambda row: row.get("refused") is not None),
     "kept_out": RowMetric(itemgetter("kept_out"), "count", among=lambda row: row.get("kept_out") is not None),
 }
 
