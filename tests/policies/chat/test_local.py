@@ -412,6 +412,19 @@ def test_a_text_that_several_chats_repeat_is_read_once() -> None:
     assert [answer.text for answer in answers] == expected
 
 
+def test_the_head_of_a_model_that_is_read_gets_one_block(tmp_path: Path) -> None:
+    _, model = read_model(saved(tmp_path / "model"))
+    blocks: list[bool] = []
+    model.get_output_embeddings().register_forward_hook(
+        lambda _layer, inputs, _logits: blocks.append(inputs[0].is_contiguous())
+    )
+    texts = torch.tensor([[1, 2, 3, 4], [4, 3, 2, 1]])
+    with torch.inference_mode():
+        last, whole = model(input_ids=texts, logits_to_keep=1).logits, model(input_ids=texts).logits
+    assert blocks == [True, True]
+    torch.testing.assert_close(last, whole[:, -1:])
+
+
 def read(readings: KeptReadings, model: Any, text: str) -> None:
     tokens = torch.tensor([ids(text)])
     readings.keep({0: ids(text)}, model(input_ids=tokens, use_cache=True).past_key_values, torch.ones_like(tokens))
