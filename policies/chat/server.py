@@ -409,6 +409,10 @@ class AskedChatModel(ArrivingChatModel, ABC):
         logger.warning("%s: %s (%s); %s", self.name, unsuited.error.what, unsuited.error.got, suited.change(unsuited.reading))
         return True
 
+    def _answer(self, raw: bytes, max_tokens: int | None) -> Answer:
+        """Return the answer of a response without keys."""
+        return answer_of(raw, self.name, max_tokens=max_tokens, thinking=self._settings.thinking)
+
     @abstractmethod
     def _exchange(self, body: dict[str, Any]) -> bytes | Answer:
         """Return the response to a body, or the answer of a refusal.
@@ -431,7 +435,7 @@ class AskedChatModel(ArrivingChatModel, ABC):
             # A server that repeats the key must not bring it into a row.
             with_keys = holds_keys()
             clean = without_keys(raw) if with_keys else raw
-            answer = answer_of(clean, self.name, max_tokens=max_tokens, thinking=self._settings.thinking)
+            answer = self._answer(clean, max_tokens)
             self._num_forbidden = 0
             if REPLY in body:
                 return scored_reply(clean, body[REPLY], self.name)

@@ -261,6 +261,12 @@ class DynoNetSession:
         self._nodes_SNC, self._firsts_SNK = zeros(rows, 0, self._network.width), zeros(rows, 0, firsts.shape[1])
         self._keys_SNH, self._words_SN = zeros(rows, 0, keys.shape[1]), zeros(rows, 0).long()
 
+    @property
+    def nodes_SNC(self) -> Tensor:
+        """Embeddings of the nodes in their present state."""
+        self._spread(list(self._readers))
+        return self._nodes_SNC
+
     @torch.no_grad()
     def enter(self, rows: list[int]) -> None:
         """Build the graphs of new chats."""

@@ -319,7 +319,7 @@ def _target_metrics() -> dict[str, RowMetric]:
         VERIFIED: RowMetric(itemgetter(VERIFIED), "share", among=_is_typed),
         NO_REPLY: RowMetric(is_no_reply, "share", among=_is_typed),
         SAMPLED: RowMetric(
-            itemgetter("sampled"), "share", itemgetter("samples"), lambda row: _is_typed(row) and row["samples"] > 0
+            itemgetter("sampled"), "share", itemgetter("samples"), lambda row: _is_typed(row) and bool(row["samples"])
         ),
         "loss": RowMetric(itemgetter("loss"), "mean"),
         "sweeps": RowMetric(
