@@ -13,13 +13,15 @@ from __future__ import annotations
 import copy
 import inspect
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextvars import ContextVar
 from itertools import pairwise
 from typing import Any, ClassVar, NamedTuple
 from weakref import WeakKeyDictionary, WeakSet
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 logger = logging.getLogger(__name__)
@@ -34,7 +36,7 @@ _UNLIKE = {
     "continues": "what it has read cannot be kept: the whole text is read again for every token",
     "shares": "what it has read cannot be shared: messages are read again for each of several replies",
     "pads": "it cannot be told of padding: chats are read one at a time",
-    "packs": "texts with one beginning cannot be read together: it is read once for each",
+    "trees": "texts with one beginning cannot be read together: it is read once for each",
 }
 
 
@@ -53,50 +55,120 @@ def pads_left(model: Any) -> bool:
     return _able(model, "pads", _pads)
 
 
-def packs_endings(model: Any) -> bool:
-    """Return whether several endings of one text are read in one sequence, none of which sees another."""
-    return _able(model, "packs", _packs)
+def reads_trees(model: Any) -> bool:
+    """Return whether texts are read as a `TokenTree`, none of which sees another's own tokens."""
+    return _able(model, "trees", _reads_trees)
 
 
-class PackedEndings(NamedTuple):
-    """Texts with one beginning as one sequence: the beginning, then the rest of each text.
-
-    Args:
-        given: arguments of the model: ids, positions and mask of the sequence.
-        starts: place in the sequence of the first token behind the beginning, of each text.
-        shared: tokens of the beginning.
-    """
-
-    given: dict[str, Tensor]
-    starts: list[int]
-    shared: int
-
-    def place(self, row: int, position: int) -> int:
-        """Return where the sequence holds a token of a text."""
-        return position if position < self.shared else self.starts[row] + position - self.shared
-
-
-def packed_endings(texts: Sequence[Tensor], shared: int, like: Tensor) -> PackedEndings:
-    """Return texts as one sequence.
+class Segment(NamedTuple):
+    """Tokens that some texts share, or that one has alone.
 
     Args:
-        texts: tokens of each, of which the first `shared` are those of all.
-        shared: tokens of the beginning.
-        like: a weight of the model, by whose kind and device the mask is made.
+        start: place of the first of them in the sequence of all.
+        stop: place behind the last.
+        before: such pairs of the segments that these texts begin with.
+        sees_LS: which of the S tokens of `before` and of its own each of its L tokens sees.
     """
-    rests = [text[shared:] for text in texts]
-    lengths = [len(rest) for rest in rests]
-    text_P = torch.cat([torch.full((shared,), -1), torch.repeat_interleave(torch.arange(len(texts)), torch.tensor(lengths))])
-    positions_P = torch.cat([torch.arange(shared), *(torch.arange(shared, shared + length) for length in lengths)])
-    sees_PP = ((text_P[None] < 0) | (text_P[None] == text_P[:, None])).tril()
-    mask_PP = torch.zeros(sees_PP.shape, dtype=like.dtype).masked_fill(~sees_PP, torch.finfo(like.dtype).min)
-    given = {
-        "input_ids": torch.cat([texts[0][:shared], *rests])[None].to(like.device),
-        "position_ids": positions_P[None].to(like.device),
-        "attention_mask": mask_PP[None, None].to(like.device),
-    }
-    starts = [shared + sum(lengths[:row]) for row in range(len(texts))]
-    return PackedEndings(given, starts, shared)
+
+    start: int
+    stop: int
+    before: tuple[tuple[int, int], ...]
+    sees_LS: Tensor
+
+
+class TokenTree:
+    """Texts as one sequence, in which what some of them begin with is read once, and nothing for padding.
+
+    A token sees its own text's tokens up to itself, as if the text were read alone.
+
+    Args:
+        texts: tokens of each text.
+        device: where they are read.
+    """
+
+    def __init__(self, texts: Sequence[Sequence[int]], device: Any = "cpu") -> None:
+        self._texts, self._device = [tuple(text) for text in texts], device
+        self._ids, self._positions = list[int](), list[int]()
+        self._segments: list[Segment] = []
+        self.places: list[list[int]] = [[] for _ in texts]
+        """Where the sequence holds the tokens of each text."""
+        self._grow(range(len(texts)), 0, ())
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def _grow(self, rows: Iterable[int], depth: int, before: tuple[tuple[int, int], ...]) -> None:
+        """Add the tokens from a depth on of texts that are alike up to there."""
+        branches: dict[int, list[int]] = {}
+        for row in rows:
+            if len(self._texts[row]) > depth:
+                branches.setdefault(self._texts[row][depth], []).append(row)
+        for branch in branches.values():
+            texts = [self._texts[row] for row in branch]
+            # Of texts in order, the first and the last are the least alike.
+            first, last = min(texts), max(texts)
+            end = next((at for at in range(depth, len(first)) if first[at] != last[at]), len(first))
+            start, stop = len(self._ids), len(self._ids) + end - depth
+            self._ids += first[depth:end]
+            self._positions += range(depth, end)
+            sees_LS = torch.ones(end - depth, end, dtype=torch.bool, device=self._device).tril(depth)
+            self._segments.append(Segment(start, stop, before, sees_LS))
+            for row in branch:
+                self.places[row] += range(start, stop)
+            self._grow(branch, end, (*before, (start, stop)))
+
+    def logits(self, model: Any, places: Sequence[int]) -> Tensor:
+        """Return what a model that `reads_trees` gives at places of the sequence: logits (M, V)."""
+        from transformers import AttentionInterface
+
+        AttentionInterface.register(_ATTENTION, _attend)
+        given = {"input_ids": self._ids, "position_ids": self._positions}
+        ids = {name: torch.tensor([values], device=self._device) for name, values in given.items()}
+        usual, token = model.config._attn_implementation, _read_now.set(self._segments)
+        model.set_attn_implementation(_ATTENTION)
+        try:
+            kept = torch.tensor(places, device=self._device)
+            logits_MV: Tensor = model(**ids, use_cache=False, logits_to_keep=kept).logits[0]
+        finally:
+            _read_now.reset(token)
+            model.set_attn_implementation(usual)
+        return logits_MV
+
+
+_ATTENTION = "parley_tree"
+_read_now: ContextVar[list[Segment]] = ContextVar("the segments of the tree that is read")
+
+
+def _attend(
+    module: Any,
+    queries_NHPD: Tensor,
+    keys_NKPD: Tensor,
+    values_NKPD: Tensor,
+    attention_mask: Tensor | None,
+    *,
+    scaling: float | None = None,
+    dropout: float = 0.0,
+    sliding_window: int | None = None,
+    softcap: float | None = None,
+    **kwargs: Any,
+) -> tuple[Tensor, None]:
+    """Return the attention of each segment to itself and to those before it, see transformers' `AttentionInterface`.
+
+    Heads H that share keys and values lie behind each other as further queries, so these are not repeated.
+    """
+    if softcap is not None:
+        raise NotImplementedError("scores of attention that are capped")
+    parts, shared_by = [], queries_NHPD.shape[1] // keys_NKPD.shape[1]
+    for start, stop, before, sees_LS in _read_now.get():
+        seen = [*before, (start, stop)]
+        keys, values = (torch.cat([side[:, :, a:b] for a, b in seen], 2) for side in (keys_NKPD, values_NKPD))
+        if sliding_window:
+            sees_LS = sees_LS.triu(sees_LS.shape[1] - len(sees_LS) - sliding_window + 1)
+        queries = queries_NHPD[:, :, start:stop].unflatten(1, (-1, shared_by)).flatten(2, 3)
+        mask, dropped = sees_LS.repeat(shared_by, 1), dropout if module.training else 0.0
+        read = F.scaled_dot_product_attention(queries, keys, values, mask, dropped, scale=scaling)
+        parts.append(read.unflatten(2, (shared_by, -1)).flatten(1, 2))
+    return torch.cat(parts, 2).transpose(1, 2).contiguous(), None
 
 
 def logits_of_last(model: Any, num: int) -> dict[str, int]:
@@ -176,14 +248,15 @@ def _pads(model: Any, tokens: Tensor) -> bool:
     return _same(torch.stack([padded, then.logits[1, -1]]), alone)
 
 
-def _packs(model: Any, tokens: Tensor) -> bool:
+def _reads_trees(model: Any, tokens: Tensor) -> bool:
     if not {"position_ids", "logits_to_keep"} <= set(inspect.signature(model.forward).parameters):
         return False
-    texts = [torch.cat([tokens[:_PROMPT], rest]) for rest in (tokens[-_REPLY:], tokens[_PROMPT : _PROMPT + _REPLY + 1])]
-    packed = packed_endings([text.cpu() for text in texts], _PROMPT, model.get_input_embeddings().weight)
-    places = torch.tensor([packed.place(row, len(text) - 1) for row, text in enumerate(texts)], device=tokens.device)
-    logits = model(**packed.given, use_cache=False, logits_to_keep=places).logits[0]
-    return _same(logits, torch.stack([_read(model, text[None], use_cache=False).logits[0, -1] for text in texts]))
+    rests = tokens[-_REPLY:], tokens[_PROMPT : _PROMPT + _REPLY + 1]
+    texts = [torch.cat([tokens[:_PROMPT], rest]).tolist() for rest in rests]
+    tree = TokenTree(texts, tokens.device)
+    logits = tree.logits(model, [places[-1] for places in tree.places])
+    alone = [_read(model, torch.tensor([text], device=tokens.device), use_cache=False).logits[0, -1] for text in texts]
+    return _same(logits, torch.stack(alone))
 
 
 def _read(model: Any, ids_BP: Tensor, past: Any = None, *, use_cache: bool = True) -> Any:

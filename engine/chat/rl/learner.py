@@ -1,8 +1,7 @@
 """The learner of an adapter: policy gradient, KL to the start, and scripted dialogues, on own tokens alone.
 
-An update sums the gradients of a few conversations at a time, so its memory does not grow with it. Tries of a scenario begin
-with one text: they are read as one sequence in which each sees that beginning and itself. Other conversations are read beside
-those of like length, so hardly anything is read for padding.
+An update sums the gradients of a few conversations at a time, so its memory does not grow with it. Conversations are read as a
+tree: what several begin with, such as the system's text or a scenario's, is read once, and nothing for padding.
 
     L = (- sum of A log p + kl_weight * sum of KL) / M + supervised_weight * (sum of nll) / M'
 
@@ -26,7 +25,7 @@ from torch import Tensor
 
 from parley.engine.chat.rl.settings import ChatReinforceConfig
 from parley.engine.core.rllib.reproducible import SeededLearner
-from parley.policies.hugging_face.caches import logits_of_last, packed_endings, packs_endings
+from parley.policies.hugging_face.caches import TokenTree, logits_of_last, reads_trees
 
 COLUMNS = ("tokens", "own", "lengths", "advantage", "supervised", "kl_weight")
 """Of a batch: (S, T) tokens and own marks, and (S,) the rest; the weight of the KL is that of all rows."""
@@ -149,10 +148,6 @@ class ChatLearner(SeededLearner):
         return loss, figures
 
 
-_SHARED = 32
-"""Tokens that conversations begin with alike, from which they are read as one sequence."""
-
-
 def own_logits(model: Any, tokens_ST: Tensor, own_ST: Tensor, lengths_S: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Return logits (M, V) at the tokens before own ones, in float32, these own tokens (M,), and their rows (M,).
 
@@ -162,64 +157,44 @@ def own_logits(model: Any, tokens_ST: Tensor, own_ST: Tensor, lengths_S: Tensor)
         own_ST: true at own tokens; never the first.
         lengths_S: tokens of each.
     """
-    weight = model.get_input_embeddings().weight
+    device = model.get_input_embeddings().weight.device
     row_M, next_M = own_ST.nonzero().unbind(1)
-    targets_M = tokens_ST[row_M, next_M].to(weight.device)
-    shared = _num_shared(tokens_ST, lengths_S - 1)
-    if len(tokens_ST) > 1 and shared >= _SHARED and packs_endings(model):
-        texts = [tokens[: length - 1] for tokens, length in zip(tokens_ST, lengths_S.tolist(), strict=True)]
-        packed = packed_endings(texts, shared, weight)
-        places = [packed.place(row, number - 1) for row, number in zip(row_M.tolist(), next_M.tolist(), strict=True)]
-        read = model(**packed.given, use_cache=False, logits_to_keep=torch.tensor(places, device=weight.device))
-        return read.logits[0].float(), targets_M, row_M.to(weight.device)
-    read_ST, is_own_ST = tokens_ST[:, :-1].to(weight.device), own_ST[:, 1:].to(weight.device)
+    targets_M = tokens_ST[row_M, next_M].to(device)
+    if reads_trees(model):
+        tree = TokenTree(_texts(tokens_ST, lengths_S - 1), device)
+        places = [tree.places[row][number - 1] for row, number in zip(row_M.tolist(), next_M.tolist(), strict=True)]
+        return tree.logits(model, places).float(), targets_M, row_M.to(device)
+    read_ST, is_own_ST = tokens_ST[:, :-1].to(device), own_ST[:, 1:].to(device)
     first = int(is_own_ST.any(0).nonzero()[0])
-    mask_ST = (torch.arange(read_ST.shape[1]) < lengths_S[:, None]).long().to(weight.device)
+    mask_ST = (torch.arange(read_ST.shape[1]) < lengths_S[:, None]).long().to(device)
     num = read_ST.shape[1] - first
     read = model(input_ids=read_ST, attention_mask=mask_ST, use_cache=False, **logits_of_last(model, num))
-    return read.logits[:, -num:][is_own_ST[:, first:]].float(), targets_M, row_M.to(weight.device)
+    return read.logits[:, -num:][is_own_ST[:, first:]].float(), targets_M, row_M.to(device)
 
 
-def _num_shared(tokens_ST: Tensor, lengths_S: Tensor) -> int:
-    """Return how many tokens all sequences begin with alike."""
-    unlike = (tokens_ST != tokens_ST[:1]).any(0)
-    unlike[int(lengths_S.min()) :] = True
-    return int(unlike.nonzero()[0])
+def _texts(tokens_ST: Tensor, lengths_S: Tensor) -> list[list[int]]:
+    return [tokens[:length].tolist() for tokens, length in zip(tokens_ST, lengths_S.tolist(), strict=True)]
 
 
 def _pieces(batch: Mapping[str, Tensor], most: int) -> Iterator[tuple[Tensor, bool]]:
-    """Yield rows that are read at once, played ones and scripted ones apart.
+    """Yield rows that are read at once, those with one beginning side by side, played ones and scripted ones apart.
 
     Args:
         batch: the columns.
-        most: rows beside each other. Of rows with one beginning there may be twice as many, with half as many tokens more.
+        most: longest rows that are read at once. Of rows with one beginning there may be twice as many, and half as many
+            tokens more.
     """
     supervised, lengths = batch["supervised"].bool(), batch["lengths"]
     for is_scripted in (False, True):
         rows = (supervised == is_scripted).nonzero().squeeze(1)
-        alone: list[int] = []
-        for group in _with_one_beginning(batch["tokens"], lengths, rows, most):
-            if len(group) > 1:
-                yield torch.tensor(group), is_scripted
-            else:
-                alone += group
-        left = torch.tensor(alone, dtype=torch.int64)
-        for piece in left[lengths[left].argsort(stable=True)].split(most):
-            if len(piece):
-                yield piece, is_scripted
-
-
-def _with_one_beginning(tokens_ST: Tensor, lengths_S: Tensor, rows: Tensor, most: int) -> Iterator[list[int]]:
-    """Yield groups of rows with a long beginning in common; most rows are alone."""
-    texts = {row: tokens_ST[row, : int(lengths_S[row])] for row in rows.tolist()}
-    group: list[int] = []
-    for row in sorted(texts, key=lambda row: texts[row].tolist()):
-        wider = torch.tensor([*group, row])
-        shared = _num_shared(tokens_ST[wider], lengths_S[wider] - 1)
-        num_read, longest = shared + int((lengths_S[wider] - shared).sum()), int(lengths_S[wider].max())
-        if group and (shared < _SHARED or len(group) == 2 * most or num_read > 1.5 * most * longest):
-            yield group
-            group = []
-        group.append(row)
-    if group:
-        yield group
+        texts = dict(zip(rows.tolist(), _texts(batch["tokens"][rows], lengths[rows]), strict=True))
+        piece: list[int] = []
+        for row in sorted(texts, key=texts.__getitem__):
+            wider = [*piece, row]
+            is_full = len(TokenTree([texts[each] for each in wider])) > 1.5 * most * max(len(texts[each]) for each in wider)
+            if piece and (is_full or len(wider) > 2 * most):
+                yield torch.tensor(piece), is_scripted
+                wider = [row]
+            piece = wider
+        if piece:
+            yield torch.tensor(piece), is_scripted

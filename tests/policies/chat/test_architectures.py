@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from transformers import MistralConfig, MistralForCausalLM
 
 from parley.engine.triggers.methods.objective import TriggerObjective
 from parley.engine.triggers.scorers.causal.scorer import CausalScorer, is_causal
@@ -18,7 +19,7 @@ from parley.policies.chat.model import Chat, ChatDecoding, Message
 from parley.policies.chat.predictor import greedy_replies
 from parley.policies.chat.settings import DEFAULT, MAX_REPLY_TOKENS
 from parley.policies.core.responder import DecoderSettings
-from parley.policies.hugging_face.caches import continues_reading, packs_endings, pads_left, shares_reading
+from parley.policies.hugging_face.caches import TokenTree, continues_reading, pads_left, reads_trees, shares_reading
 from parley.policies.hugging_face.judges import HuggingFaceInputModel, reply_nats
 from parley.policies.hugging_face.responder import HuggingFaceResponder
 from parley.policies.hugging_face.victims import HuggingFaceCausal
@@ -118,7 +119,7 @@ def test_hardening_measures_the_replies_of_a_plain_reading(kind: str) -> None:
 def test_what_a_model_can_do_is_tried_and_what_it_cannot_is_said_once(kind: str, caplog: pytest.LogCaptureFixture) -> None:
     model, _ = drawn_model(kind)
     with caplog.at_level(logging.WARNING, "parley.policies.hugging_face.caches"):
-        abilities = shares_reading, continues_reading, pads_left, packs_endings
+        abilities = shares_reading, continues_reading, pads_left, reads_trees
         found = [tuple(is_able(model) for is_able in abilities) for _ in range(2)]
     assert found[0] == found[1]
     shares, continues, _, packs = found[0]
@@ -131,6 +132,35 @@ def test_what_a_model_can_do_is_tried_and_what_it_cannot_is_said_once(kind: str,
         assert continues
     said = [record.getMessage() for record in caplog.records if record.name.endswith(".caches")]
     assert len(said) == len(set(said)) == found[0].count(False)
+
+
+@every_kind
+def test_a_tree_is_read_as_its_texts_are_alone(kind: str) -> None:
+    model, tokenizer = drawn_model(kind)
+    if not reads_trees(model):
+        return
+    usual = model.config._attn_implementation
+    texts = [tokenizer(text).input_ids for text in ("hello there", "hello", "you are a fool", "you are there", "hello there")]
+    tree = TokenTree(texts)
+    assert len(tree) == len({tuple(text[: end + 1]) for text in texts for end in range(len(text))}) < sum(map(len, texts))
+    with torch.inference_mode():
+        logits = tree.logits(model, [place for places in tree.places for place in places])
+    wanted = torch.cat([plain_logits(model, text) for text in texts])
+    torch.testing.assert_close(logits, wanted, atol=1e-4, rtol=1e-4)
+    assert model.config._attn_implementation == usual
+
+
+@pytest.mark.parametrize("window", [3, 100])
+def test_a_tree_keeps_the_window_of_attention(window: int) -> None:
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 4}
+    config = MistralConfig(**sizes, vocab_size=40, num_key_value_heads=2, head_dim=4, sliding_window=window)
+    model = MistralForCausalLM(config).eval()
+    texts = [[*range(20), 21, 22, 23, 24], [*range(20), 5, 6, 7, 8, 9]]
+    tree = TokenTree(texts)
+    with torch.inference_mode():
+        logits = tree.logits(model, [place for places in tree.places for place in places])
+    torch.testing.assert_close(logits, torch.cat([plain_logits(model, text) for text in texts]), atol=1e-5, rtol=1e-4)
 
 
 @every_kind

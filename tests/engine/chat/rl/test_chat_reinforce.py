@@ -24,7 +24,7 @@ from parley.engine.core.verbs.supervised import built
 from parley.envs.secret.game import ATTACKER, DEFENDER, SecretRules
 from parley.policies.chat.adapters import shared_base
 from parley.policies.chat.settings import ChatSeat, LoraSettings
-from parley.policies.hugging_face.caches import packed_endings
+from parley.policies.hugging_face.caches import TokenTree
 from tests.policies.chat.bases import saved_base
 
 pytest.importorskip("peft", reason="the extra lora is not installed")
@@ -135,22 +135,23 @@ def test_the_gradient_is_that_of_the_plain_loss_whatever_the_pieces(
         own[0], own[-1] = False, True
         played.append((rng.integers(5, 60, length).tolist(), own.tolist(), advantage))
     # Tries of a scenario begin alike, one of them with own tokens that another has, too.
-    beginning, packed = rng.integers(5, 60, 40).tolist(), list[int]()
+    beginning, read = rng.integers(5, 60, 40).tolist(), list[int]()
     for length, advantage in ((5, 0.5), (9, -1.0), (1, 0.75)):
         own = [False] * 38 + [length != 5] * 2 + (rng.random(length) < 0.5).tolist()
         own[-1] = True
         played.append((beginning + rng.integers(5, 60, length).tolist(), own, advantage))
 
-    def counted(texts: Sequence[torch.Tensor], shared: int, like: torch.Tensor) -> Any:
-        packed.append(len(texts))
-        return packed_endings(texts, shared, like)
+    class Counted(TokenTree):
+        def logits(self, model: Any, places: Sequence[int]) -> torch.Tensor:
+            read.append(len(self))
+            return super().logits(model, places)
 
     gradients = []
     for at_once in (8, 1):
         rule = replace(RULE, temperature=temperature)
         with built(settings(base, rule=rule)) as algorithm, pytest.MonkeyPatch.context() as patch:
             patch.setattr(ChatReinforceConfig, "rows_at_once", at_once)
-            patch.setattr("parley.engine.chat.rl.learner.packed_endings", counted)
+            patch.setattr("parley.engine.chat.rl.learner.TokenTree", Counted)
             learner = algorithm.learner_group._learner
             columns = {name: torch.from_numpy(value) for name, value in batch_rows(played, SCRIPTED, 0.1).items()}
             # Garbage behind the end changes nothing.
@@ -168,8 +169,12 @@ def test_the_gradient_is_that_of_the_plain_loss_whatever_the_pieces(
             wanted = torch.autograd.grad(plain, list(module.net.values()))
             for (name, value), grad in zip(module.net.items(), wanted, strict=True):
                 assert_alike(value.grad, grad, name)
-    # Each time behind the start and behind the learner; alone there is room for two.
-    assert packed == [3, 3, 2, 2]
+    # All six behind the start and behind the learner, then the scripted ones; in the second round two side by side at most.
+    texts = [tuple(tokens[:-1]) for tokens, *_ in played]
+    num_distinct = len({text[: end + 1] for text in texts for end in range(len(text))})
+    assert read[0] == read[1] == num_distinct
+    assert read[2] == sum(len(tokens) - 1 for tokens, _ in SCRIPTED)
+    assert sum(read[3:-2]) > 2 * num_distinct
     for name, value in gradients[0].items():
         assert_alike(value, gradients[1][name], name)
 
