@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import os
 import subprocess
 import sys
 import tempfile
@@ -57,7 +58,10 @@ class Options(BenchmarkOptions):
 def driven(kind: str, path: Path, *options: str) -> dict[str, Any]:
     """Return what a driver in a process of its own prints."""
     command = [sys.executable, "-m", "benchmarks.driver_memory", kind, str(path), *options]
-    figures: dict[str, Any] = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
+    # As the command line does.
+    surroundings = os.environ | {"ARROW_DEFAULT_MEMORY_POOL": "system"}
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, env=surroundings)
+    figures: dict[str, Any] = json.loads(done.stdout)
     return figures
 
 

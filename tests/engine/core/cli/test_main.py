@@ -190,6 +190,24 @@ def test_an_error_is_red_on_a_terminal(parley: Parley, monkeypatch: pytest.Monke
     assert "\x1b[1;31merror: " in parley("trian").err
 
 
+def test_an_interrupt_while_the_command_line_is_loaded_shows_no_traceback() -> None:
+    code = """
+import os, signal, sys
+
+class Interrupting:
+    def find_spec(self, name, *rest):
+        if name == "parley.engine.core.cli.main":
+            os.kill(os.getpid(), signal.SIGINT)
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.meta_path.insert(0, Interrupting())
+from parley.__main__ import start
+start()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (130, "\ninterrupted; the same command resumes\n")
+
+
 @pytest.mark.parametrize(
     ("number", "status", "what"),
     [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")],
