@@ -18,8 +18,10 @@ import json
 import math
 import os
 import shutil
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
 
@@ -29,6 +31,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.nn import init
+from torch.optim import SGD, Adagrad, Adam, Optimizer
 from torch.overrides import TorchFunctionMode
 
 from parley.envs.core.config import from_dict
@@ -61,6 +64,21 @@ def keep_freed() -> None:
     """
     # Nothing is written, so that no page of it is ever allocated.
     torch.empty(_LARGEST_BYTES, dtype=torch.uint8)
+
+
+@cache
+def skip_compiler() -> None:
+    """Keep torch's optimisers from importing its compiler, which takes a second and 70 MiB; nothing is compiled here.
+
+    They import it when they are made and at each step, to be left out of compiled graphs. Call it before one is made.
+    """
+    if "torch._dynamo" in sys.modules:
+        return
+    for marked in (Optimizer.add_param_group, Optimizer.state_dict, Optimizer.load_state_dict, Optimizer.zero_grad):
+        method = vars(marked)["__wrapped__"]
+        method.__dynamo_disable = method
+    for kind in (Adam, Adagrad, SGD):
+        kind.step = torch.no_grad()(vars(kind.step)["__wrapped__"])  # type: ignore[method-assign]  # the step, unmarked
 
 
 class ActionScorer(nn.Module):

@@ -48,6 +48,7 @@ from parley.policies.core.checkpoint import (
     load_training,
     require_bounded,
     save_training,
+    skip_compiler,
 )
 from parley.policies.core.fitting.batches import Batch, Examples, Loss, OutputLoss, Predictor, epoch_order, evaluate
 from parley.policies.core.layers import ENOUGH, clock_of, cost_of_bfloat16, multiplies_bfloat16, total_share
@@ -161,6 +162,7 @@ class FittingLoop(ABC, Generic[ModelT, RecipeT, FiguresT, EpochT]):
         fresh: bool = True,
         carried: dict[str, float] | None = None,
     ) -> None:
+        skip_compiler()
         self.model, self.config, self.seed = model, config, seed
         self.state_path, self.save_every_s = state_path, save_every_s
         self._carried = {} if carried is None else carried
