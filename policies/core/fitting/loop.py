@@ -45,6 +45,7 @@ from parley.policies.core.checkpoint import (
     Progress,
     autocast,
     copied_weights,
+    keep_freed,
     load_training,
     require_bounded,
     save_training,
@@ -163,6 +164,7 @@ class FittingLoop(ABC, Generic[ModelT, RecipeT, FiguresT, EpochT]):
         carried: dict[str, float] | None = None,
     ) -> None:
         skip_compiler()
+        keep_freed()
         self.model, self.config, self.seed = model, config, seed
         self.state_path, self.save_every_s = state_path, save_every_s
         self._carried = {} if carried is None else carried
