@@ -5,24 +5,19 @@ The stages:
     best of all known adversaries measures the gain before and after. In the matches, target against itself and adversary
     against target, scenarios and seeds are the same and side 1 alone chooses, so the adversary's gain is not a gain of the
     rule. A white-box attack reads the target's networks.
-  * Trigger search: fit a sequence-to-sequence model to the help desk, and search inputs that make it say its usual replies (a
-    working search finds them) and rude sentences (which nobody taught it).
-  * Perturbation: train that model against one perturbation that should not change its replies and one that should, and measure
-    both models.
-  * Ranking: a matching model and TF-IDF choose the right one of ten replies, clean and under fixed rules; searches lift wrong
-    replies to the top.
-  * Generation: train the model against a discriminator that rewards each of its words (REGS); a judge measures how often its
-    replies pass for a person's.
+  * Trigger search: fit a model to the help desk, and search inputs that make it say its usual replies, and rude sentences.
+  * Perturbation: train that model against one perturbation that should not change its replies and one that should.
+  * Ranking: a matching model and TF-IDF choose the right one of ten replies; rules and searches lift wrong replies.
+  * Generation: train the model by a discriminator's rewards (REGS); a judge measures how often it passes for a person.
   * MutualFriends: two scripted bots look for their common friend, with clean names and with misheard ones.
 
-Ray actors run the stages of the replying models ahead, and the matches while the target is hardened; this process then finds
-them finished. The sizes are below those of the presets, so that all of it takes some minutes of two cores. The last screen is
-one table; `--all` shows every figure.
+One Ray actor runs the stages of the replying models ahead, then the matches while the target is hardened; another one trains
+the control. More actors would take seconds each to start, and two cores are busy with these. The sizes are below those of the
+presets, so that all of it takes minutes of two cores. The last screen is one table; `--all` shows every figure.
 """
 
 from __future__ import annotations
 
-import logging
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -66,11 +61,12 @@ from parley.envs.core.config import Configuration, NonNegativeInt, NumItems, Num
 from parley.envs.core.storage.uris import display_path
 
 GAIN = "advantage_gain"
-EPOCHS = {"model": 14, "lm": 8}
-"""Epochs of the replying model and of the one that judges inputs; their last ones change little. A target of five agrees in
-0.39 of its dialogues, and is not worth an attack."""
-BUDGET = 2_560
-"""Dialogues of the training of every adversary: its gain has stopped rising by then. The target learns from twice as many."""
+FIT: dict[str, Any] = {"target": {"max_epochs": 7, "learning_rate": 6e-3}, "model": {"max_epochs": 10}, "lm": {"max_epochs": 6}}
+"""Changes of the presets' recipes. A target of five epochs agrees in less than half of its dialogues: not worth an attack."""
+SIDE_BY_SIDE = 125
+"""Dialogues of a match that are played side by side: a match takes seconds, so little is lost if it is killed."""
+BUDGET = 1_920
+"""Dialogues of the training of every adversary: its gain hardly rises after 1,300. The target learns from twice as many."""
 LEAST_AGREEMENT = 0.5
 """Share of its dialogues with itself in which the target must agree to be worth an attack."""
 HARDENED = (
@@ -84,24 +80,45 @@ SWAP, ANTONYM = "random-swap", "antonym"
 """The perturbation that should not change a reply, and the one that should."""
 _BEFORE = "_before_training"
 MATCHER, TERMS = "matcher", "tfidf"
-_RANKERS = {MATCHER: "a matching model", TERMS: "TF-IDF"}
 """The rankers: one by the name of its stage, and one that counts words."""
 RULE = "iiw"
 QUERIES, ATTACKS = 50, 100
 """Queries of an attack on a ranker; contexts in which a wrong reply is lifted to the top, if that can be done."""
-FOUND = {"friend_found": NORMAL, "friend_found_confused": CONFUSING}
-"""Metrics of finding the common friend, with the condition of each."""
 VS_RANDOM = "machine_vs_random"
-REPLIES = {
-    f"{name}{suffix}": f"test_{kind}{suffix}"
-    for name, kind in ((ADVERSUC, ADVERSUC), (VS_RANDOM, RANDOM))
-    for suffix in (BEFORE, "")
+_CHANGES = f"{TOUCHED_CHANGE_RATE}.{BASE}.", f"{TOUCHED_CHANGE_RATE}.{label_of((SWAP, ANTONYM))}."
+SOURCES = {
+    "reactive_advantage": ("reactive", "advantage"),
+    "reactive_forced_advantage": ("reactive", "forced_advantage"),
+    "reactive_attack_ppl": ("reactive", "attack_ppl"),
+    **{name: ("minmax", name) for name in HARDENED},
+    **{f"hits_{stage}": (stage, f"hit_rate.{kind}") for stage, kind in HITS.items()},
+    f"oversensitive{_BEFORE}": ("robustness", f"{_CHANGES[0]}{SWAP}"),
+    "oversensitive": ("robustness", f"{_CHANGES[1]}{SWAP}"),
+    f"overstable{_BEFORE}": ("robustness", f"{_CHANGES[0]}{ANTONYM}"),
+    "overstable": ("robustness", f"{_CHANGES[1]}{ANTONYM}"),
+    f"first_{MATCHER}": ("ranking", f"r@1.{MATCHER}.{CLEAN}"),
+    f"first_{MATCHER}_{RULE}": ("ranking", f"r@1.{MATCHER}.{RULE}"),
+    f"first_{TERMS}": ("ranking", f"r@1.{TERMS}.{CLEAN}"),
+    f"first_{TERMS}_{RULE}": ("ranking", f"r@1.{TERMS}.{RULE}"),
+    f"lifted_{MATCHER}": ("searches", f"{SUCCESS}{QUERIES}.{MATCHER}.{BASELINE}"),
+    f"lifted_{TERMS}": ("searches", f"{SUCCESS}{QUERIES}.{TERMS}.{BASELINE}"),
+    f"{ADVERSUC}{BEFORE}": ("generation", f"test_{ADVERSUC}{BEFORE}"),
+    ADVERSUC: ("generation", f"test_{ADVERSUC}"),
+    f"{VS_RANDOM}{BEFORE}": ("generation", f"test_{RANDOM}{BEFORE}"),
+    VS_RANDOM: ("generation", f"test_{RANDOM}"),
+    "friend_found": ("collaboration", of(COMPLETION, MODEL, NORMAL)),
+    "friend_found_confused": ("collaboration", of(COMPLETION, MODEL, CONFUSING)),
 }
-"""Metrics of a judge that takes a generator's replies for a person's, and tells them from random ones: name here, name in the
-stage's own run. The second is always shown with the first, because a generator of random replies has it low."""
+"""Stage and name there of each metric; `measure` turns changed replies to an antonym into those that stayed."""
+_HIGHER, _LOWER = "higher: better", "lower: better"
+_SWAPPED = "share of contexts in which words changed places and the reply changed"
+_STAYED = "share of contexts in which a word became its opposite and the reply stayed the same"
+_FIRST = "the reply that was given is ranked first, ties by chance"
+_EDITED = f"the same under rule {RULE}, which edits wrong replies"
+_LIFTED = f"random edits of three words at most lift it with {QUERIES} queries at most"
 _TAKEN = "replies that a judge of words takes for a person's"
 _TOLD = "replies, the generator's and people's to other contexts, that a judge of words tells right"
-_THE_SAME = "  the same, trained against it"
+_AGAINST_IT, _AFTER_REGS = "  the same, trained against it", "  the same, after ten rounds of REGS"
 LEGEND = METRICS | {
     GAIN: Metric("advantage gained", FOR_ADVERSARY, "advantage less the target's against itself on the same scenario, mean"),
     "reactive_advantage": Metric("advantage, reactive attack", FOR_ADVERSARY, "the white-box attack's, played live"),
@@ -112,42 +129,20 @@ LEGEND = METRICS | {
     **{name: minmax.LEGEND[name] for name in HARDENED},
     "hits_normal": Metric("trigger found, usual replies", FOR_ADVERSARY, "o-greedy hits among a model's own replies", "share"),
     "hits_mal": Metric("trigger found, rude sentences", FOR_ADVERSARY, "o-sample-min-k1 hits among malicious targets", "share"),
-    **{
-        f"{name}{suffix}": Metric(
-            title if suffix else _THE_SAME, "lower: better", f"share of contexts in which {what}", "share"
-        )
-        for name, title, what in (
-            ("oversensitive", "other reply to swapped words", "words changed places and the reply changed"),
-            ("overstable", "same reply to an antonym", "a word became its opposite and the reply stayed the same"),
-        )
-        for suffix in (_BEFORE, "")
-    },
-    **{
-        f"first_{ranker}{ending}": Metric(title, "higher: better", what, "share")
-        for ranker, of in _RANKERS.items()
-        for ending, title, what in (
-            ("", f"right reply of ten first, {of}", "the reply that was given is ranked first, ties by chance"),
-            (f"_{RULE}", "  the same, context words in wrong ones", f"the same under rule {RULE}, which edits wrong replies"),
-        )
-    },
-    **{
-        f"lifted_{ranker}": Metric(
-            f"wrong reply lifted to the top, {of}",
-            FOR_ADVERSARY,
-            f"random edits of three words at most lift it with {QUERIES} queries at most",
-            "share",
-        )
-        for ranker, of in _RANKERS.items()
-    },
-    **{
-        f"{name}{suffix}": Metric(title, "higher: better", what, "share")
-        for name, suffix, title, what in (
-            (ADVERSUC, BEFORE, "replies taken for a person's", _TAKEN),
-            (ADVERSUC, "", "  the same, after ten rounds of REGS", _TAKEN),
-            (VS_RANDOM, BEFORE, "told from random human replies", _TOLD),
-            (VS_RANDOM, "", "  the same, after ten rounds of REGS", _TOLD),
-        )
-    },
+    f"oversensitive{_BEFORE}": Metric("other reply to swapped words", _LOWER, _SWAPPED, "share"),
+    "oversensitive": Metric(_AGAINST_IT, _LOWER, _SWAPPED, "share"),
+    f"overstable{_BEFORE}": Metric("same reply to an antonym", _LOWER, _STAYED, "share"),
+    "overstable": Metric(_AGAINST_IT, _LOWER, _STAYED, "share"),
+    f"first_{MATCHER}": Metric("right reply of ten first, a matching model", _HIGHER, _FIRST, "share"),
+    f"first_{MATCHER}_{RULE}": Metric("  the same, context words in wrong ones", _HIGHER, _EDITED, "share"),
+    f"first_{TERMS}": Metric("right reply of ten first, TF-IDF", _HIGHER, _FIRST, "share"),
+    f"first_{TERMS}_{RULE}": Metric("  the same, context words in wrong ones", _HIGHER, _EDITED, "share"),
+    f"lifted_{MATCHER}": Metric("wrong reply lifted to the top, a matching model", FOR_ADVERSARY, _LIFTED, "share"),
+    f"lifted_{TERMS}": Metric("wrong reply lifted to the top, TF-IDF", FOR_ADVERSARY, _LIFTED, "share"),
+    f"{ADVERSUC}{BEFORE}": Metric("replies taken for a person's", _HIGHER, _TAKEN, "share"),
+    ADVERSUC: Metric(_AFTER_REGS, _HIGHER, _TAKEN, "share"),
+    f"{VS_RANDOM}{BEFORE}": Metric("told from random human replies", _HIGHER, _TOLD, "share"),
+    VS_RANDOM: Metric(_AFTER_REGS, _HIGHER, _TOLD, "share"),
     "friend_found": Metric("common friend found", FOR_BOTH, "share of the chats of two scripted bots that find it", "share"),
     "friend_found_confused": Metric("  the same, names misheard", FOR_BOTH, "the same, other names heard for names", "share"),
 }
@@ -161,27 +156,6 @@ def differences(path: Path) -> dict[str, Estimate]:
     """Return the attack minus the target against itself, over pairs of dialogues on one scenario."""
     compared = compare_runs([str(path / "selfplay"), str(path / "attack")], Silent(), _COMPARED)
     return {entry.metric: entry.contrast.test.difference for entry in compared.differences}
-
-
-def answers(metrics: Mapping[str, Estimate]) -> dict[str, Estimate]:
-    """Return how often replies changed when they should not, and stayed when they should change."""
-    rates = {}
-    for suffix, model in ((_BEFORE, BASE), ("", label_of((SWAP, ANTONYM)))):
-        changed = {strategy: metrics[f"{TOUCHED_CHANGE_RATE}.{model}.{strategy}"] for strategy in (SWAP, ANTONYM)}
-        antonym = changed[ANTONYM]
-        rates[f"oversensitive{suffix}"] = changed[SWAP]
-        rates[f"overstable{suffix}"] = Estimate(1 - antonym.value, 1 - antonym.high, 1 - antonym.low, antonym.n)
-    return {name: rates[name] for name in LEGEND if name in rates}
-
-
-def choices(ranked: Mapping[str, Estimate], searched: Mapping[str, Estimate]) -> dict[str, Estimate]:
-    """Return how often rankers put a right reply first, and how often a wrong one can be lifted above it."""
-    right = {
-        f"first_{ranker}{ending}": ranked[f"r@1.{ranker}.{rule}"]
-        for ranker in _RANKERS
-        for ending, rule in (("", CLEAN), (f"_{RULE}", RULE))
-    }
-    return right | {f"lifted_{ranker}": searched[f"{SUCCESS}{QUERIES}.{ranker}.{BASELINE}"] for ranker in _RANKERS}
 
 
 def failure(metrics: Mapping[str, Estimate]) -> str:
@@ -228,10 +202,11 @@ def story(metrics: Mapping[str, Estimate], comparison: Comparison | None) -> Est
             pair = (metrics[first] if first else alone[second], metrics[second])
             cells = (f"{part.value:.2f} [{part.low:.2f}, {part.high:.2f}]" for part in pair)
             rows.append(("" if number else system, what, *cells, f"{pair[1].n:,}"))
-    return EstimateTable(("system", "what", "first", "second", "n"), tuple(rows), _NOTE_STORY, ("what",))
+    beyond = metrics[minmax.DROP_BEYOND_CONTROL]
+    verdict = "more" if beyond.low > 0 else "less" if beyond.high < 0 else "not certainly more"
+    note = f"Hardening took {verdict} of the weakness away than as much plain play did: {beyond} points. {_NOTE_STORY}"
+    return EstimateTable(("system", "what", "first", "second", "n"), tuple(rows), note, ("what",))
 
-
-logger = logging.getLogger(__name__)
 
 STAGES = (
     *("target", "adversary", "minmax", "selfplay", "attack", "reactive"),
@@ -243,10 +218,8 @@ BESIDE = STAGES[STAGES.index("model") :]
 """Stages that need none before them, and run beside them."""
 BESIDE_HARDENING = STAGES[STAGES.index("selfplay") : STAGES.index("model")]
 """Stages that need the same as hardening, and run beside it."""
-
 _NOTE_SECONDS = (
-    "Seconds on the wall, from where the stage's run begins, what it reads found, to its summary. Stages that are done side by "
-    "side slow each other down; --no-side-by-side does one after the other."
+    "Of a stage's run, on the wall. Stages side by side slow each other down; --no-side-by-side does one after the other."
 )
 
 
@@ -263,7 +236,7 @@ class DemoConfig(Configuration):
     contexts: NumItemsOrAll = 200
     """Contexts that are perturbed and answered, and as many in which replies are ranked, 100 at most attacked; 0 for all."""
     side_by_side: bool = True
-    """Two cores: work in Ray actors on the models that reply while negotiators are trained, and on adversaries side by side."""
+    """Two cores: work in Ray actors on the models that reply, and on the control, while other negotiators are trained."""
     workers: NonNegativeInt = 0
     """Ray actors that play the matches, search and answer; 0 does all of it in the process that the stage is in."""
     seed: NonNegativeInt = 1
@@ -283,14 +256,13 @@ def _constants() -> dict[str, Any]:
         "generation": minmax_config.helpdesk().learning,
         "matcher": matcher_config.demo().fit,
     }
-    constants = {f"{name}.{key}": value for name, recipe in recipes.items() for key, value in flat(to_dict(recipe)).items()}
-    return {key: value for name, recipe in recipes.items() for key, value in constants_of(type(recipe), f"{name}.").items()} | {
-        "attacks": ATTACKS,
-        **constants,
+    settings = {f"{name}.{key}": value for name, recipe in recipes.items() for key, value in flat(to_dict(recipe)).items()}
+    return settings | {
+        key: value for name, kind in recipes.items() for key, value in constants_of(type(kind), f"{name}.").items()
     }
 
 
-DemoConfig.constants = _constants()
+DemoConfig.constants = {"attacks": ATTACKS, **_constants()}
 
 
 def embedded() -> DemoConfig:
@@ -310,92 +282,62 @@ class Demo(Composite[DemoConfig, DemoConfig, DemoConfig]):
 
     def stages(self, config: DemoConfig, path: Path) -> dict[str, Stage]:
         """Return the stages of all systems."""
-        target, adversary = display_path(path / "target"), display_path(path / "adversary")
-        whole = minmax.demo()
-        fitted = replace(negotiator.demo(), seed=config.seed)
-        rule = replace(reinforce.demo().reinforce, dialogues=BUDGET)
-        trained = replace(reinforce.demo(), target=target, corpus=fitted.corpus, reinforce=rule, seed=config.seed)
+        folders = {name: display_path(path / name) for name in STAGES}
+        seeded: dict[str, Any] = {"seed": config.seed}
+        worked, judged = seeded | {"workers": config.workers}, {"target": folders["target"], "judge": folders["target"]}
+        matched = judged | worked | {"dialogues": config.dialogues, "shard_size": SIDE_BY_SIDE}
+        trained, hardened, searched = reinforce.demo(), minmax.demo(), search.demo()
+        rule = replace(trained.reinforce, dialogues=BUDGET)
+        learned = seeded | {"target": folders["target"], "corpus": negotiator.demo().corpus}
+        searched = replace(searched, search=replace(searched.search, restarts=1), limit=config.triggers, **worked)
+        searched = replace(searched, model=folders["model"], lm=folders["lm"])
+        perturbed = {"strategies": f"{SWAP},{ANTONYM}", "model": folders["model"]}
+        ranked = worked | {"model": f"{TERMS},{folders[MATCHER]}"}
+
+        def fitted(name: str, preset: Any) -> Any:
+            return replace(preset, fit=replace(preset.fit, **FIT.get(name, {})), **seeded)
+
         hardening = replace(
-            whole,
-            target=target,
-            adversary=adversary,
+            hardened,
+            **learned | worked,
+            # In one round the target learns from the given and the fresh one; a mixture would train one more against the start.
+            adversaries="fresh",
+            opponents=replace(hardened.opponents, sampling="prioritised"),
+            adversary=folders["adversary"],
             rounds=1,
             num_adversaries=1,
-            num_final_adversaries=2,
-            budget=trained.reinforce.dialogues,
+            num_final_adversaries=1,
+            budget=BUDGET,
             dialogues=min(config.dialogues, 300),
             choosing=min(config.dialogues, 100),
-            defence=replace(whole.defence, dialogues=2 * BUDGET),
-            corpus=fitted.corpus,
-            seed=config.seed,
-            workers=config.workers,
-            trainers=2 * config.side_by_side,
-            attack=trained.reinforce,
+            defence=replace(hardened.defence, dialogues=2 * BUDGET),
+            shard_size=SIDE_BY_SIDE,
+            trainers=int(config.side_by_side),
+            attack=rule,
         )
-        model, lm = (
-            replace(preset, fit=replace(preset.fit, max_epochs=EPOCHS[name]), seed=config.seed)
-            for name, preset in (("model", seq2seq.demo()), ("lm", seq2seq.demo_lm()))
-        )
-        searched: dict[str, Any] = {
-            "model": display_path(path / "model"),
-            "lm": display_path(path / "lm"),
-            "limit": config.triggers,
-        }
-        searching = replace(search.demo(), **searched, seed=config.seed, workers=config.workers)
-        strategies = f"{SWAP},{ANTONYM}"
-        against = replace(
-            adversarial.demo(),
-            strategies=strategies,
-            model=display_path(path / "model"),
-            seed=config.seed,
-        )
-        evaluation = replace(
-            robustness.demo(),
-            strategies=strategies,
-            model=display_path(path / "model"),
-            trained=display_path(path / "adversarial"),
-            limit=config.contexts,
-            workers=config.workers,
-            seed=config.seed,
-        )
-        ranked: dict[str, Any] = {"workers": config.workers, "seed": config.seed}
-        ranked["model"] = f"{TERMS},{display_path(path / MATCHER)}"
-        attacked = min(config.contexts or ATTACKS, ATTACKS)
-        matched: dict[str, Any] = {"dialogues": config.dialogues, "workers": config.workers, "seed": config.seed}
-        matched["judge"] = target
+        reactive = matched | {"dialogues": config.searches, "shard_size": None}
+        few = min(config.contexts or ATTACKS, ATTACKS)
+        lifting = RankingAttackConfig(rules=RULE, method=BASELINE, limit=few, budget=QUERIES, **ranked)
+        rewarded = replace(minmax_config.helpdesk(), start=folders["model"], limit=config.dialogues, keep="last", **seeded)
+        measured = replace(robustness.demo(), trained=folders["adversarial"], limit=config.contexts, **perturbed | worked)
         return {
-            "target": (negotiator.TRAIN_NEGOTIATOR, fitted),
-            "adversary": (reinforce.TRAIN_ADVERSARY, trained),
+            "target": (negotiator.TRAIN_NEGOTIATOR, fitted("target", negotiator.demo())),
+            "adversary": (reinforce.TRAIN_ADVERSARY, replace(trained, reinforce=rule, **learned)),
             "minmax": (minmax.MINMAX, hardening),
-            "selfplay": (SELFPLAY, MatchConfig(adversary=target, target=target, complementary=True, **matched)),
-            "attack": (ATTACK_RL, AttackConfig(speaker=adversary, target=target, **matched)),
-            "reactive": (
-                ATTACK_REACTIVE,
-                FixedTurnConfig(speaker=target, target=target, **{**matched, "dialogues": config.searches}),
-            ),
-            "model": (seq2seq.TRAIN_SEQ2SEQ, model),
-            "lm": (seq2seq.TRAIN_LM, lm),
-            "normal": (search.SEARCH, searching),
-            "mal": (search.SEARCH, replace(searching, targets=MAL, hit=HITS["mal"])),
-            "adversarial": (adversarial.TRAIN_ADVERSARIAL, against),
-            "robustness": (robustness.EVALUATE_ROBUSTNESS, evaluation),
-            "matcher": (matcher.TRAIN_MATCHER, replace(matcher_config.demo(), seed=config.seed)),
+            "selfplay": (SELFPLAY, MatchConfig(adversary=folders["target"], complementary=True, **matched)),
+            "attack": (ATTACK_RL, AttackConfig(speaker=folders["adversary"], **matched)),
+            "reactive": (ATTACK_REACTIVE, FixedTurnConfig(speaker=folders["target"], **reactive)),
+            "model": (seq2seq.TRAIN_SEQ2SEQ, fitted("model", seq2seq.demo())),
+            "lm": (seq2seq.TRAIN_LM, fitted("lm", seq2seq.demo_lm())),
+            "normal": (search.SEARCH, searched),
+            "mal": (search.SEARCH, replace(searched, targets=MAL, hit=HITS["mal"])),
+            "adversarial": (adversarial.TRAIN_ADVERSARIAL, replace(adversarial.demo(), **perturbed | seeded)),
+            "robustness": (robustness.EVALUATE_ROBUSTNESS, measured),
+            "matcher": (matcher.TRAIN_MATCHER, fitted("matcher", matcher_config.demo())),
             "ranking": (ranking.EVALUATE_RANKING, RankingConfig(rules=f"{RULE},sow,ngr", limit=config.contexts, **ranked)),
-            "searches": (
-                attack.ATTACK_RANKING,
-                RankingAttackConfig(rules=RULE, method=BASELINE, limit=attacked, budget=QUERIES, **ranked),
-            ),
-            "generation": (
-                generation.MINMAX_REPLIES,
-                replace(
-                    minmax_config.helpdesk(),
-                    start=display_path(path / "model"),
-                    limit=config.dialogues,
-                    keep="last",
-                    seed=config.seed,
-                ),
-            ),
-            "collaboration": (evaluate.EVALUATE_MUTUAL_FRIENDS, replace(evaluate.demo(), seed=config.seed)),
+            "searches": (attack.ATTACK_RANKING, lifting),
+            "generation": (generation.MINMAX_REPLIES, rewarded),
+            "collaboration": (evaluate.EVALUATE_MUTUAL_FRIENDS, replace(evaluate.demo(), **seeded)),
         }
 
     def finished(self, config: DemoConfig, path: Path, weights: Mapping[str, str]) -> bool:
@@ -409,35 +351,26 @@ class Demo(Composite[DemoConfig, DemoConfig, DemoConfig]):
     def work(self, run: RunFolder, prepared: DemoConfig, reporter: Reporter) -> DemoConfig:
         """Run the rest of the stages."""
         planned = self.stages(prepared, run.path)
-        # CPUs for models and matches, the control and two trainers; actors of a match come and go on either side.
-        num_cpus = 5 + 2 * prepared.workers
+        # CPUs for models and matches, and for the control; actors of a match come and go on either side.
+        num_cpus = 3 + 2 * prepared.workers
         most, needs = int(prepared.side_by_side), dict.fromkeys(BESIDE_HARDENING, ("adversary",))
-        models, matches = (
-            BackgroundStages({name: planned[name] for name in names}, run.path, most, needs=needs, num_cpus=num_cpus)
-            for names in (BESIDE, BESIDE_HARDENING)
-        )
+        beside = {name: stage for name, stage in planned.items() if name in (*BESIDE, *BESIDE_HARDENING)}
         # More threads than cores would slow down all of them.
-        with threads(1), models, matches:
-            run_stages(planned, run.path, reporter, background=(models, matches))
+        with threads(1), BackgroundStages(beside, run.path, most, needs=needs, num_cpus=num_cpus) as background:
+            run_stages(planned, run.path, reporter, background=(background,))
         return prepared
 
     def measure(self, run: RunFolder, config: DemoConfig) -> Summary:
         """Return the metrics of all stages."""
         measured = {name: RunFolder.load(run.path / name).metrics() for name in STAGES}
-        searched = measured["reactive"]
         metrics = {
             **measured["attack"],
             GAIN: differences(run.path)["advantage"],
-            "reactive_advantage": searched["advantage"],
-            "reactive_forced_advantage": searched["forced_advantage"],
-            "reactive_attack_ppl": searched["attack_ppl"],
-            **{name: measured["minmax"][name] for name in HARDENED},
-            **{f"hits_{name}": measured[name][f"hit_rate.{kind}"] for name, kind in HITS.items()},
-            **answers(measured["robustness"]),
-            **choices(measured["ranking"], measured["searches"]),
-            **{name: measured["generation"][source] for name, source in REPLIES.items()},
-            **{name: measured["collaboration"][of(COMPLETION, MODEL, condition)] for name, condition in FOUND.items()},
+            **{name: measured[stage][entry] for name, (stage, entry) in SOURCES.items()},
         }
+        for name in ("overstable", f"overstable{_BEFORE}"):
+            changed = metrics[name]
+            metrics[name] = Estimate(1 - changed.value, 1 - changed.high, 1 - changed.low, changed.n)
         return Summary(
             "A trained adversary against the agent it was trained on",
             f"Embedded corpus, {config.dialogues} dialogues a match on the same scenarios, seed {config.seed}; "

@@ -16,6 +16,7 @@ from parley.engine.core.runs.documents import SUMMARY
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.stats.statistics import Estimate
 from parley.engine.core.verbs.composite import BackgroundStages
+from parley.engine.core.verbs.job import Comparison
 from parley.engine.demo import BESIDE, BESIDE_HARDENING, BUDGET, DEMO, GAIN, HARDENED, STAGES, STORY, DemoConfig, failure
 from parley.engine.generation.verbs import config as minmax_config
 from parley.engine.negotiation.verbs import minmax, negotiator
@@ -50,7 +51,7 @@ def _small_corpus(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     small: dict[str, Any] = {"corpus": CORPUS, "data_root": root}
     short: dict[str, Any] = {"dialogues_per_update": 4, "max_turns": 4}
     monkeypatch.setattr(demo, "BUDGET", 8)
-    monkeypatch.setattr(demo, "EPOCHS", dict.fromkeys(demo.EPOCHS, 1))
+    monkeypatch.setattr(demo, "FIT", {name: {"max_epochs": 1} for name in demo.FIT})
     brief(monkeypatch, negotiator, fit={"sizes": TINY, "max_epochs": 1}, **small)
     brief(monkeypatch, reinforce, reinforce=short, data_root=root)
     brief(monkeypatch, minmax, defence=short, data_root=root)
@@ -163,8 +164,7 @@ def test_the_stages_name_each_other_as_the_folder_was_given() -> None:
     assert {config.seed for config in configs.values()} == {7}
     assert (configs["minmax"].target, configs["minmax"].adversary) == ("runs/demo/target", "runs/demo/adversary")
     assert configs["minmax"].rounds == 1
-    assert configs["minmax"].num_final_adversaries == 2, "one training is one draw"
-    assert configs["minmax"].adversaries == "mixture", "all known adversaries are learned from, by the equilibrium"
+    assert configs["minmax"].adversaries == "fresh", "the only round learns from the given adversary and the start's fresh one"
     assert configs["minmax"].control, "training alone may explain what is gained"
     before = {str(getattr(configs[name], key, "")) for name in BESIDE for key in ("model", "lm", "trained")}
     before = {name for names in before for name in names.split(",")}
@@ -189,6 +189,8 @@ def test_the_demonstration_is_that_of_the_presets_and_reads_runs_that_had_settin
     rule = dataclasses.replace(reinforce.demo().reinforce, dialogues=BUDGET)
     assert planned["minmax"].attack == planned["adversary"].reinforce == rule
     assert planned["adversary"].reinforce.complementary
+    changed = {**to_dict(negotiator.demo().fit), **demo.FIT["target"]}
+    assert to_dict(planned["target"].fit) == changed
     recipe = to_dict(negotiator.demo().fit)
     assert from_dict(DemoConfig, {"seed": 3, "fit": recipe}) == DemoConfig(seed=3)
     with pytest.raises(ConfigError, match=r"fit\.sizes\.dropout is no setting any more: it is always"):
@@ -202,6 +204,17 @@ def test_a_promise_is_an_interval_above_zero(promise: str, low: float, kept: boo
     told = failure(KEPT | {promise: Estimate(0.5, low, 1.0, 40)})
     assert (told == "") is kept
     assert told.count("certain") == int(not kept)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "verdict"),
+    [(0.1, 0.9, "took more of"), (-0.9, -0.1, "took less of"), (-0.1, 0.9, "took not certainly more of")],
+)
+def test_the_last_screen_compares_hardening_with_its_control(low: float, high: float, verdict: str) -> None:
+    metrics = dict.fromkeys((name for lines in STORY.values() for _, *names in lines for name in names), SURE)
+    beyond = Estimate((low + high) / 2, low, high, 40)
+    table = demo.story(metrics | {"exploitability_drop_beyond_control": beyond}, Comparison("", "", metrics, metrics))
+    assert verdict in table.note
 
 
 def test_a_target_that_hardly_agrees_is_not_worth_an_attack() -> None:
