@@ -173,39 +173,40 @@ def failure(metrics: Mapping[str, Estimate]) -> str:
 
 STORY = {
     "negotiation": (
-        ("points ahead: agent itself, trained adversary", "", "advantage"),
-        ("points lost to the best adversary: before, hardened", f"{EXPLOITABILITY}_before", EXPLOITABILITY),
-        ("  before, after as much plain play (control)", f"{EXPLOITABILITY}_before", f"{EXPLOITABILITY}_control"),
+        ("points ahead", "", "advantage"),
+        ("points lost, hardened", f"{EXPLOITABILITY}_before", EXPLOITABILITY),
+        ("points lost, as much plain play", f"{EXPLOITABILITY}_before", f"{EXPLOITABILITY}_control"),
     ),
-    "triggers": (("inputs found: for usual replies, for rude ones", "hits_normal", "hits_mal"),),
+    "triggers": (("inputs found", "hits_normal", "hits_mal"),),
     "perturbations": (
-        ("same reply to an antonym: before, trained against it", f"overstable{_BEFORE}", "overstable"),
-        ("other reply to swapped words: before, trained", f"oversensitive{_BEFORE}", "oversensitive"),
+        ("antonyms ignored", f"overstable{_BEFORE}", "overstable"),
+        ("replies changed by swapped words", f"oversensitive{_BEFORE}", "oversensitive"),
     ),
     "ranking": (
-        ("right reply first, matching model: clean, edited", f"first_{MATCHER}", f"first_{MATCHER}_{RULE}"),
-        ("right reply first, TF-IDF: clean, edited", f"first_{TERMS}", f"first_{TERMS}_{RULE}"),
+        ("matching model is right", f"first_{MATCHER}", f"first_{MATCHER}_{RULE}"),
+        ("TF-IDF is right", f"first_{TERMS}", f"first_{TERMS}_{RULE}"),
     ),
-    "generation": (("replies taken for a person's: before, after REGS", f"{ADVERSUC}{BEFORE}", ADVERSUC),),
-    "MutualFriends": (("common friend found: clean, names misheard", "friend_found", "friend_found_confused"),),
+    "generation": (("taken for a person's", f"{ADVERSUC}{BEFORE}", ADVERSUC),),
+    "MutualFriends": (("friend found", "friend_found", "friend_found_confused"),),
 }
 """Lines of the last screen by system: what is measured, and the names of both metrics; the match with itself has none."""
-_NOTE_STORY = "Brackets: 95 % intervals. n: dialogues, targets, contexts or chats. A wide interval decides nothing."
+_NOTE_STORY = "Before, after: attack, training; triggers for usual, for rude replies. 95 % intervals."
 
 
 def story(metrics: Mapping[str, Estimate], comparison: Comparison | None) -> EstimateTable:
-    """Return a line for each attack or defence: the figure without it, the figure with it."""
+    """Return a line for each attack or defence: the figure without it, the figure with it; 80 columns hold it."""
     alone = {} if comparison is None else comparison.metrics
     rows = []
     for system, lines in STORY.items():
         for number, (what, first, second) in enumerate(lines):
             pair = (metrics[first] if first else alone[second], metrics[second])
             cells = (f"{part.value:.2f} [{part.low:.2f}, {part.high:.2f}]" for part in pair)
-            rows.append(("" if number else system, what, *cells, f"{pair[1].n:,}"))
+            rows.append((f"  {what}" if number else f"{system}: {what}", *cells, f"{pair[1].n:,}"))
     beyond = metrics[minmax.DROP_BEYOND_CONTROL]
-    verdict = "more" if beyond.low > 0 else "less" if beyond.high < 0 else "not certainly more"
-    note = f"Hardening took {verdict} of the weakness away than as much plain play did: {beyond} points. {_NOTE_STORY}"
-    return EstimateTable(("system", "what", "first", "second", "n"), tuple(rows), note, ("what",))
+    verdict = "more" if beyond.low > 0 else "fewer" if beyond.high < 0 else "not certainly more"
+    much = f"{beyond.value:.2f} [{beyond.low:.2f}, {beyond.high:.2f}]"
+    note = f"Hardening saved {verdict} points than as much plain play: {much}. {_NOTE_STORY}"
+    return EstimateTable(("what", "before", "after", "n"), tuple(rows), note)
 
 
 STAGES = (

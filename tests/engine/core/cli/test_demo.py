@@ -142,7 +142,7 @@ def test_the_whole_story(parley: Parley) -> None:
     assert "".join(stages).count("is finished: nothing is left to do") == len(STAGES)
     lines = last.partition("failed: ")[0].splitlines()
     assert len(lines) <= 23, "one terminal holds it"
-    assert [line.split()[0] for line in lines[2:12] if line[0] != " "] == list(STORY)
+    assert [line.split(":")[0] for line in lines[2:12] if line[0] != " "] == list(STORY)
     (negotiation,) = [line for line in lines if line.startswith("negotiation")]
     itself, adversary = (f"{entry['value']:.2f}" for entry in (alone["advantage"], printed["metrics"]["advantage"]))
     assert re.search(rf" {re.escape(itself)} \[.* {re.escape(adversary)} \[", negotiation)
@@ -208,13 +208,15 @@ def test_a_promise_is_an_interval_above_zero(promise: str, low: float, kept: boo
 
 @pytest.mark.parametrize(
     ("low", "high", "verdict"),
-    [(0.1, 0.9, "took more of"), (-0.9, -0.1, "took less of"), (-0.1, 0.9, "took not certainly more of")],
+    [(0.1, 0.9, "saved more points"), (-0.9, -0.1, "saved fewer points"), (-0.1, 0.9, "saved not certainly more points")],
 )
 def test_the_last_screen_compares_hardening_with_its_control(low: float, high: float, verdict: str) -> None:
     metrics = dict.fromkeys((name for lines in STORY.values() for _, *names in lines for name in names), SURE)
     beyond = Estimate((low + high) / 2, low, high, 40)
     table = demo.story(metrics | {"exploitability_drop_beyond_control": beyond}, Comparison("", "", metrics, metrics))
     assert verdict in table.note
+    widths = [max(map(len, cells)) for cells in zip(table.columns, *table.rows, strict=True)]
+    assert sum(widths) + 2 * (len(widths) - 1) <= 77, "a terminal of 80 columns holds it, a negative figure too"
 
 
 def test_a_target_that_hardly_agrees_is_not_worth_an_attack() -> None:
