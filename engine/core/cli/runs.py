@@ -35,6 +35,9 @@ from parley.policies.chat.model import by_kind
 if TYPE_CHECKING:
     from parley.engine.core.verbs.conditions import ConditionOutcome, FailCondition
 
+READING = "runs are being read"
+"""The first line of a verb that reads runs, if that takes a second."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class RowsArguments:
@@ -54,7 +57,7 @@ def run_rows(verb: Verb, arguments: Sequence[str]) -> int:
     options = parse(RowsArguments, verb, arguments)
     from parley.engine.core.verbs.export import write_flat
 
-    with watching() as reporter:
+    with watching(first=READING) as reporter:
         written = write_flat(options.run, options.file, reporter)
     if options.json:
         sys.stdout.write(f"{json.dumps({**asdict(written), 'file': display_path(written.file)})}\n")
@@ -210,7 +213,7 @@ def run_report(verb: Verb, arguments: Sequence[str]) -> int:
 
     if options.picture:
         require_suffix(options.picture)
-    with watching():
+    with watching(first=READING):
         run = fetched_run(options.run)
         files = [report_from_run(run)]
         if options.picture:
@@ -271,7 +274,7 @@ def run_compare(verb: Verb, arguments: Sequence[str]) -> int:
     conditions = parse_conditions(options.fail_if, compares=True)
 
     names = [name for names in options.metric for name in names.split(",") if name]
-    with watching() as reporter:
+    with watching(first=READING) as reporter:
         compared = compare_runs(options.runs, reporter, names, conditions)
     verdicts = compared.decide(conditions)
     console = make_console()

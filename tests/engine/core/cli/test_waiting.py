@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import io
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
+from parley.engine.core.cli import runs
 from parley.engine.core.cli.screen import SILENCE_S, PlainScreen, Stage, beating
+from parley.engine.core.verbs.job import Reporter, Silent
 from tests.engine.core.cli.conftest import Parley
 
 
@@ -39,6 +43,20 @@ def test_a_silent_stage_speaks_now_and_then() -> None:
     lines = out.getvalue().splitlines()
     assert lines[0] == "sweeping search: 0/3 trials, 0:10 so far"
     assert len(lines) == int(30 / SILENCE_S)
+
+
+@pytest.mark.parametrize("command", ["compare nowhere elsewhere", "rows nowhere rows.csv", "report nowhere"])
+def test_verbs_that_read_runs_say_so_within_a_second(command: str, parley: Parley, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines: list[str] = []
+
+    @contextmanager
+    def watching(first: str = "") -> Iterator[Reporter]:
+        lines.append(first)
+        yield Silent()
+
+    monkeypatch.setattr(runs, "watching", watching)
+    assert parley(command).status == 2
+    assert lines == [runs.READING]
 
 
 def test_a_beat_ends_with_its_block() -> None:
