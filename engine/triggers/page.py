@@ -158,7 +158,7 @@ class TriggerSearches(Chapter):
 
     def tables(self, run: Run) -> Mapping[str, EstimateTable]:
         """Return the tables of all runs but single searches, which have none."""
-        own = {SEARCH_TABLE.name: "All lists", SEARCH_METHODS.name: "All methods"}.get(run.job, "")
+        own = "All methods" if run.job == SEARCH_METHODS.name else ""
         return {heading or ("" if run.name else own): table for heading, table in run.tables.items()}
 
     def notes(self, run: Run) -> Iterable[str]:

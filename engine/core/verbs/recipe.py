@@ -18,11 +18,12 @@ r"""A recipe: stages that are verbs with settings, and tables of their metrics b
 
 `${NAME}` stands for a setting of the recipe, `${STAGE.run}` for the run folder of a stage, `${STAGE.name}` for the folder's
 name; `runs` and `names` join all trainings by commas. A verb may offer further agents of a finished run, such as
-`${STAGE.last_target}` of minmax. `for` repeats a stage or a row for all combinations of its values, which stand in braces. A
-stage with `seeds` is trained once for each; stages that use it are repeated with it. A row `difference: [TABLE.ROW, TABLE.ROW]`
-is the first less the second of two rows above it, training by training. A preset is laid over the rest of the file, key by
-key; null removes a key. A claim holds where its condition on metrics of the tables is true, and fails where the other one is;
-both are those of `--fail-if`. There are no other conditions, and no other arithmetic.
+`${STAGE.last_target}` of minmax. `for` repeats a stage, a table, a column, a row or a claim for all combinations of its
+values, which stand in braces, or for each mapping of a list. An `optional` column is left out if no row has it, an `optional`
+row if its verb measures nothing of it. A stage with `seeds` is trained once for each; stages that use it are repeated with it.
+A row `difference: [TABLE.ROW, TABLE.ROW]` is the first less the second of two rows above it, training by training. A preset is
+laid over the rest of the file, key by key; null removes a key. A claim holds where its condition on metrics of the tables is
+true, and fails where the other one is; both are those of `--fail-if`. There are no other conditions, and no other arithmetic.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import yaml
@@ -56,9 +58,9 @@ FORMS = ("number", "rate", "share", "count", "perplexity")
 """Forms of a column, as those of a metric."""
 _KEYS = ("title", "description", "settings", "stages", "tables", "claims", "presets")
 _STAGE_KEYS = ("verb", "preset", "settings", "seeds", "for", "minutes")
-_TABLE_KEYS = ("title", "note", "corner", "published", "columns", "rows")
-_COLUMN_KEYS = ("metric", "heading", "form", "published", "scale")
-_ROW_KEYS = ("label", "stage", "for", "fields", "control", "published", "columns")
+_TABLE_KEYS = ("for", "title", "note", "corner", "published", "columns", "rows")
+_COLUMN_KEYS = ("for", "metric", "heading", "form", "published", "scale", "optional")
+_ROW_KEYS = ("label", "stage", "for", "fields", "control", "published", "columns", "optional")
 _DIFFERENCE_KEYS = ("label", "for", "difference")
 _CLAIM_KEYS = ("table", "says", "for", "holds", "fails", "why")
 _PUBLISHED_KEYS = ("file", "table", "source")
@@ -117,6 +119,7 @@ class ColumnSpec:
         metric: name of its metric, with fields of the row in braces and references to stages; empty for differences alone.
         form: one of `FORMS`.
         where: file and line.
+        optional: whether stages may not measure it.
     """
 
     key: str
@@ -124,6 +127,7 @@ class ColumnSpec:
     metric: str
     form: str
     where: str
+    optional: bool
 
 
 @dataclass(frozen=True)
@@ -137,6 +141,7 @@ class RowSpec:
         metrics: names of the metrics by column, with references to stages; columns without one are empty.
         published: published figures by column.
         where: file and line.
+        optional: columns that the stage may not measure.
         less: the row that is subtracted, training by training; None if the row is no difference.
     """
 
@@ -146,6 +151,7 @@ class RowSpec:
     metrics: Mapping[str, str]
     published: Mapping[str, float]
     where: str
+    optional: Collection[str] = ()
     less: RowSpec | None = None
 
 
@@ -213,7 +219,7 @@ class RecipePlan:
 
         Args:
             path: the folder that holds their folders.
-            shared: settings that each stage takes if its verb has them and the recipe does not set them.
+            shared: settings by dotted key that each stage takes if its verb has them and the recipe does not set them.
 
         Raises:
             ConfigError: a setting is unknown or not allowed.
@@ -226,7 +232,7 @@ class RecipePlan:
         base = job.presets[spec.preset or next(iter(job.presets))]()
         stages: dict[str, Stage] = {}
         for number, folder in enumerate(spec.folders, start=1):
-            values = {key: value for key, value in shared.items() if hasattr(base, key)}
+            values = {key: value for key, value in shared.items() if hasattr(base, key.partition(".")[0])}
             values |= self.resolved(spec.values, number, path)
             values |= {"seed": spec.seeds[number - 1]} if spec.seeds else {}
             stages[folder] = job, with_values(base, values, f"{spec.where}, stage {spec.name}")
@@ -267,19 +273,27 @@ class RecipePlan:
         return _mapped(value, lambda text: _REFERENCE.sub(text_of, text))
 
 
-def read_recipe(path: Path, preset: str = "", override: str = "") -> RecipePlan:
+def read_recipe(
+    path: Path,
+    preset: str = "",
+    override: str = "",
+    given: Mapping[str, Any] = MappingProxyType({}),
+    shared: Mapping[str, Any] = MappingProxyType({}),
+) -> RecipePlan:
     """Return the recipe of a file.
 
     Args:
         path: the YAML file; files of published figures in it are relative to its folder.
         preset: name of a preset of the file; the first one if empty.
         override: settings of the recipe that differ, KEY=VALUE between commas.
+        given: further settings of the recipe.
+        shared: as in `RecipePlan.planned`.
 
     Raises:
         DataError: a file cannot be read.
         ConfigError: a key, verb, preset, setting, use, metric or published figure is unknown, or a stage uses itself.
     """
-    return _RecipeReader(path, preset, override).recipe()
+    return _RecipeReader(path, preset, override, given, shared).recipe()
 
 
 def _mapped(value: Any, change: Callable[[str], Any]) -> Any:
@@ -320,8 +334,8 @@ def _laid_over(base: Any, over: Any) -> Any:
 class _RecipeReader:
     """The reader of one file, which knows the line of every key."""
 
-    def __init__(self, path: Path, preset: str, override: str) -> None:
-        self._path, self._lines = path, dict[Keys, int]()
+    def __init__(self, path: Path, preset: str, override: str, given: Mapping[str, Any], shared: Mapping[str, Any]) -> None:
+        self._path, self._lines, self._shared = path, dict[Keys, int](), shared
         self._rows = dict[str, RowSpec]()
         self._attributes = dict[str, tuple[str, ...]]()
         self._known: dict[str, Collection[str]] = {}
@@ -345,7 +359,7 @@ class _RecipeReader:
                 fix = f"settings of the recipe: {', '.join(settings) or 'none'}"
                 raise ConfigError(f"the recipe has no setting {key!r}{nearest(key, settings)}", where="--override", fix=fix)
             settings[key] = value
-        self._settings = settings
+        self._settings = {**settings, **given}
         self._document_values = {key: self._with_settings(value, (key,)) for key, value in document.items()}
 
     def recipe(self) -> RecipePlan:
@@ -354,14 +368,14 @@ class _RecipeReader:
         stages = self._stages(self._mapping(document.get("stages", {}), ("stages",)))
         if not stages:
             raise self._error("the recipe has no stages", ("stages",), fix="write stages: NAME: {verb: ...}")
-        tables = self._mapping(document.get("tables", {}), ("tables",))
+        tables = self._each(self._mapping(document.get("tables", {}), ("tables",)), ("tables",), _TABLE_KEYS)
         plan = RecipePlan(
             title=self._text(document.get("title", self._path.stem), ("title",)),
             description=self._text(document.get("description", ""), ("description",)),
             preset=self._preset,
             stages=stages,
             tables=self._distinct(
-                "title", tuple(self._table(key, value, stages) for key, value in tables.items()), ("tables",)
+                "title", tuple(self._table(key, entry, keys, stages) for key, entry, _, keys in tables), ("tables",)
             ),
         )
         entries = self._each(self._mapping(document.get("claims", {}), ("claims",)), ("claims",), _CLAIM_KEYS)
@@ -456,14 +470,18 @@ class _RecipeReader:
         self, name: str, entry: Mapping[str, Any], keys: Keys
     ) -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:
         """Yield name, entry and fields of each repetition of a stage or a row."""
-        repeated = self._mapping(entry.get("for", {}), (*keys, "for"))
-        for field_name, values in repeated.items():
-            if not isinstance(values, list) or not values:
-                fix = f"write {field_name}: [one, two]"
-                raise self._error(f"{field_name} has no values", (*keys, "for", field_name), got=repr(values)[:80], fix=fix)
+        repeated = entry.get("for", {})
+        if isinstance(repeated, list):
+            chosen = [self._mapping(fields, (*keys, "for")) for fields in repeated]
+        else:
+            repeated = self._mapping(repeated, (*keys, "for"))
+            for field_name, values in repeated.items():
+                if not isinstance(values, list) or not values:
+                    fix = f"write {field_name}: [one, two]"
+                    raise self._error(f"{field_name} has no values", (*keys, "for", field_name), got=repr(values)[:80], fix=fix)
+            chosen = [dict(zip(repeated, values, strict=True)) for values in itertools.product(*repeated.values())]
         rest = {key: value for key, value in entry.items() if key != "for"}
-        for chosen in itertools.product(*repeated.values()):
-            fields = dict(zip(repeated, chosen, strict=True))
+        for fields in chosen:
 
             def filled(text: str, fields: Mapping[str, Any] = fields) -> Any:
                 whole = _FIELD.fullmatch(text)
@@ -596,28 +614,25 @@ class _RecipeReader:
             where=where,
         )
         # A wrong setting is found before the folder of the run is known.
-        job, config = RecipePlan("", "", "", {**earlier, name: spec}, ()).planned_of(spec, Path("run"), {})[name]
+        job, config = RecipePlan("", "", "", {**earlier, name: spec}, ()).planned_of(spec, Path("run"), self._shared)[name]
         self._known[name] = job.metrics_of(config) or ()
         return spec
 
-    def _table(self, key: str, value: Any, stages: Mapping[str, StageSpec]) -> TableSpec:
-        keys = ("tables", key)
+    def _table(self, key: str, entry: Mapping[str, Any], keys: Keys, stages: Mapping[str, StageSpec]) -> TableSpec:
         self._require_key(key, keys)
-        entry = self._mapping(value, keys)
-        self._require_keys(entry, _TABLE_KEYS, keys)
         figures, source = self._published(entry.get("published", {}), (*keys, "published"))
-        columns, printed = [], dict[str, tuple[str, float]]()
-        for name, column in self._mapping(entry.get("columns", {}), (*keys, "columns")).items():
-            here = (*keys, "columns", name)
+        columns, printed = list[ColumnSpec](), dict[str, tuple[str, float]]()
+        within = (*keys, "columns")
+        entries = self._mapping(entry.get("columns", {}), within)
+        entries = {name: {"metric": facts} if isinstance(facts, str) else facts for name, facts in entries.items()}
+        for name, facts, _, here in self._each(entries, within, _COLUMN_KEYS):
             self._require_key(name, here)
-            facts = {"metric": column} if isinstance(column, str) else self._mapping(column, here)
-            self._require_keys(facts, _COLUMN_KEYS, here)
             form = self._text(facts.get("form", "number"), (*here, "form"))
             if form not in FORMS:
                 raise self._error(f"no form is called {form!r}{nearest(form, FORMS)}", here, fix=f"one of {', '.join(FORMS)}")
             heading = self._text(facts.get("heading", name), (*here, "heading"))
             metric = self._text(facts.get("metric", ""), (*here, "metric"))
-            columns.append(ColumnSpec(name, heading, metric, form, self._where(here)))
+            columns.append(ColumnSpec(name, heading, metric, form, self._where(here), self._flag(facts, "optional", here)))
             scale = facts.get("scale", 1)
             if isinstance(scale, bool) or not isinstance(scale, int | float):
                 raise self._error("scale is no number", (*here, "scale"), got=repr(scale), fix="write scale: 0.01")
@@ -631,10 +646,8 @@ class _RecipeReader:
             self._require_key(name, place)
             if "difference" in row:
                 rows[name] = self._difference(name, row, place, columns)
-            else:
-                rows[name] = self._rows[f"{key}.{name}"] = self._row(
-                    name, row, fields, place, columns, printed, figures, stages
-                )
+            elif (spec := self._row(name, row, fields, place, columns, printed, figures, stages)) is not None:
+                rows[name] = self._rows[f"{key}.{name}"] = spec
         if not rows:
             raise self._error(f"the table {key} has no rows", keys, fix="write rows: NAME: {stage: ...}")
         return TableSpec(
@@ -695,7 +708,8 @@ class _RecipeReader:
         printed: Mapping[str, tuple[str, float]],
         figures: Mapping[str, Mapping[str, float]],
         stages: Mapping[str, StageSpec],
-    ) -> RowSpec:
+    ) -> RowSpec | None:
+        """Return a row; None if it is optional, and its verb measures none of its metrics."""
         stage = self._text(entry.get("stage", ""), (*keys, "stage"))
         if stage not in stages:
             what = f"no stage is called {stage!r}{nearest(stage, stages)}" if stage else f"the row {name} has no stage"
@@ -716,13 +730,16 @@ class _RecipeReader:
                 what = f"the row {name} has no field {missing[0]!r}{nearest(missing[0], fields)}"
                 raise self._error(what, keys, got=metric, fix=fix)
             metrics[column.key] = _FIELD.sub(lambda match: str(fields[match[1]]), metric)
-        self._require_metrics(stages, stages[stage], metrics, keys)
+        is_optional, known = self._flag(entry, "optional", keys), self._known[stage]
+        if is_optional and known and not {*metrics.values()} & {*known}:
+            return None
+        optional = frozenset(column.key for column in columns if column.optional or is_optional)
+        needed = {column: metric for column, metric in metrics.items() if column not in optional}
+        self._require_metrics(stages, stages[stage], needed, keys)
         label = self._text(entry.get("label", name), (*keys, "label"))
-        control = entry.get("control", False)
-        if not isinstance(control, bool):
-            raise self._error("control is true or false", (*keys, "control"), got=repr(control), fix="write control: true")
+        control = self._flag(entry, "control", keys)
         published = self._figures_of(entry.get("published", {}), (*keys, "published"), printed, figures)
-        return RowSpec(name, label + " (control)" * control, stage, metrics, published, self._where(keys))
+        return RowSpec(name, label + " (control)" * control, stage, metrics, published, self._where(keys), optional)
 
     def _difference(self, name: str, entry: Mapping[str, Any], keys: Keys, columns: Sequence[ColumnSpec]) -> RowSpec:
         """Return a row of the differences of two rows above it, measured and published."""
@@ -743,7 +760,7 @@ class _RecipeReader:
         metrics = {column.key: first.metrics[column.key] for column in columns}
         printed = [column for column in metrics if column in first.published and column in second.published]
         published = {column: round(first.published[column] - second.published[column], 9) for column in printed}
-        return RowSpec(name, label, first.stage, metrics, published, self._where(keys), second)
+        return RowSpec(name, label, first.stage, metrics, published, self._where(keys), first.optional, second)
 
     def _require_metrics(
         self, stages: Mapping[str, StageSpec], spec: StageSpec, metrics: Mapping[str, str], keys: Keys
@@ -759,6 +776,11 @@ class _RecipeReader:
                 what = f"{' '.join(spec.entry.words)} measures no {name!r}{nearest(name, known)}"
                 fix = f"metrics such as {', '.join(list(known)[:_MOST_NAMED])}"
                 raise self._error(what, keys, got=f"stage {spec.name}", fix=fix)
+
+    def _flag(self, entry: Mapping[str, Any], name: str, keys: Keys) -> bool:
+        if not isinstance(flag := entry.get(name, False), bool):
+            raise self._error(f"{name} is true or false", (*keys, name), got=repr(flag), fix=f"write {name}: true")
+        return flag
 
     def _figures_of(
         self, value: Any, keys: Keys, printed: Mapping[str, tuple[str, float]], figures: Mapping[str, Mapping[str, float]]

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from pathlib import Path
@@ -38,9 +40,10 @@ from parley.engine.core.tables.table import (
 )
 from parley.engine.core.verbs.composite import Composite, Stage, run_stages
 from parley.engine.core.verbs.conditions import decide_all
-from parley.engine.core.verbs.job import TABLE_FILE, Reporter, Result, Silent, Summary, write_tables
+from parley.engine.core.verbs.job import TABLE_FILE, Reporter, Result, Silent, Summary, flat, write_tables
 from parley.engine.core.verbs.recipe import ClaimSpec, RecipePlan, RowSpec, read_recipe
-from parley.envs.core.config import Configuration, NonNegativeInt
+from parley.engine.core.verbs.sharded import RESUME_SAFE, ShardedConfig, session
+from parley.envs.core.config import Configuration, NonNegativeInt, to_dict
 from parley.envs.core.errors import ConfigError, ParleyError
 from parley.envs.core.registry import nearest
 
@@ -96,12 +99,12 @@ class PlannedRecipe:
     """
 
     recipe: RecipePlan
-    config: RecipeConfig
+    config: Any
     stages: Mapping[str, Stage]
     failures: dict[str, ParleyError] = field(default_factory=dict)
 
 
-class RecipeJob(Composite[RecipeConfig, PlannedRecipe, PlannedRecipe]):
+class RecipeJob(Composite[Any, PlannedRecipe, PlannedRecipe]):
     """A verb that carries out a recipe.
 
     Args:
@@ -122,48 +125,61 @@ class RecipeJob(Composite[RecipeConfig, PlannedRecipe, PlannedRecipe]):
         self.presets = {"small": small, "paper": paper, "demo": demo} if file else {"recipe": from_file}
         self.argument = "" if file else "recipe"
 
-    def recipe(self, config: RecipeConfig) -> RecipePlan:
+    def recipe(self, config: Any, path: Path | None = None) -> RecipePlan:
         """Return the checked recipe.
+
+        Args:
+            config: the settings.
+            path: the run's folder; None before it is known.
 
         Raises:
             ConfigError: it has a mistake, or none is named.
             DataError: a file cannot be read.
         """
-        if self._file:
-            system, _, name = self._file.partition("/")
-            path = Path(str(files(f"parley.engine.{system}").joinpath("recipes", f"{name}.yaml")))
-        else:
-            assert isinstance(config, RecipeFileConfig), "a recipe without a name is a file"
-            if not config.recipe:
-                raise ConfigError("no recipe is named", fix="parley compare RECIPE.yaml; docs/compare.md has an example")
-            path = Path(config.recipe)
-        return read_recipe(path, config.preset, config.override)
+        if not (self._file or config.recipe):
+            raise ConfigError("no recipe is named", fix="parley compare RECIPE.yaml; docs/compare.md has an example")
+        return read_recipe(self.file if self._file else Path(config.recipe), config.preset, config.override)
 
-    def stages(self, config: RecipeConfig, path: Path) -> dict[str, Stage]:
+    @property
+    def file(self) -> Path:
+        """The file of the recipe that has a verb of its own."""
+        system, _, name = self._file.partition("/")
+        return Path(str(files(f"parley.engine.{system}").joinpath("recipes", f"{name}.yaml")))
+
+    def shared(self, config: Any) -> dict[str, Any]:
+        """Return settings by dotted key that each stage takes if its verb has them and the recipe does not set them."""
+        return {} if config.data_root is None else {"data_root": str(config.data_root)}
+
+    def at_once(self, config: Any) -> int:
+        """Return the number of actors that run whole stages."""
+        return int(config.workers)
+
+    def stages(self, config: Any, path: Path) -> dict[str, Stage]:
         """Return the job and the configuration of each run, by its folder."""
-        return dict(self._planned(config, path).stages)
+        return dict(self.planned(config, path).stages)
 
-    def _planned(self, config: RecipeConfig, path: Path) -> PlannedRecipe:
-        recipe = self.recipe(config)
-        return PlannedRecipe(recipe, config, recipe.planned(path, _shared(config)))
+    def planned(self, config: Any, path: Path) -> PlannedRecipe:
+        """Return the recipe with the configurations of its runs."""
+        recipe = self.recipe(config, path)
+        return PlannedRecipe(recipe, config, recipe.planned(path, self.shared(config)))
 
-    def metrics_of(self, config: RecipeConfig) -> list[str]:
+    def metrics_of(self, config: Any) -> list[str]:
         return self.recipe(config).metrics
 
-    def run(self, config: RecipeConfig, path: Path, reporter: Reporter) -> Result:
+    def run(self, config: Any, path: Path, reporter: Reporter) -> Result:
         """Run as any job; a dry run shows the plan."""
         if not config.dry_run:
             return super().run(config, path, reporter)
-        recipe = self._planned(config, path).recipe
+        recipe = self.planned(config, path).recipe
         return Result(path, recipe.title, {}, tables={"plan": plan_table(recipe, path, config.workers)})
 
-    def finished(self, config: RecipeConfig, path: Path, weights: Mapping[str, str]) -> bool:
+    def finished(self, config: Any, path: Path, weights: Mapping[str, str]) -> bool:
         """Return False: the recipe may have further stages, and each stage knows if it is finished."""
         return False
 
-    def prepare(self, config: RecipeConfig, path: Path, reporter: Reporter) -> PlannedRecipe:
+    def prepare(self, config: Any, path: Path, reporter: Reporter) -> PlannedRecipe:
         """Check the recipe, and the data of all stages that need no other stage."""
-        planned = self._planned(config, path)
+        planned = self.planned(config, path)
         needs = planned.recipe.needs()
         first = [spec.name for spec in planned.recipe.stages.values() if not needs[spec.name]]
         pending = [name for name in first if not (path / name / SUMMARY).exists()]
@@ -177,15 +193,14 @@ class RecipeJob(Composite[RecipeConfig, PlannedRecipe, PlannedRecipe]):
     def work(self, run: RunFolder, prepared: PlannedRecipe, reporter: Reporter) -> PlannedRecipe:
         """Run the remaining stages, and write the tables after each."""
         recipe, config = prepared.recipe, prepared.config
-        reporter.say(plan_line(recipe, run.path, config.workers))
-
+        reporter.say(plan_line(recipe, run.path, self.at_once(config)))
         run_stages(
             # A finished stage may name agents of later ones.
-            lambda: recipe.planned(run.path, _shared(config)),
+            lambda: recipe.planned(run.path, self.shared(config)),
             run.path,
             reporter,
             needs=recipe.needs(),
-            most=config.workers,
+            most=self.at_once(config),
             after=lambda: self.write(run, prepared),
             failures=prepared.failures,
         )
@@ -221,7 +236,11 @@ class RecipeJob(Composite[RecipeConfig, PlannedRecipe, PlannedRecipe]):
                 number = max(map(len, measured.values()), default=0)
                 about = {"failed": lost, "notes": notes, "trainings": number, "published": dict(row.published)}
                 rows.append({"key": row.key, "label": row.label, **about})
-            columns = [{"key": column.key, "heading": column.heading, "form": column.form} for column in table.columns]
+            columns = [
+                {"key": column.key, "heading": column.heading, "form": column.form}
+                for column in table.columns
+                if not column.optional or any(f"{table.key}.{row.key}.{column.key}" in metrics for row in table.rows)
+            ]
             about = {"title": table.title, "note": table.note, "corner": table.corner, "source": table.source}
             layout.append({"key": table.key, **about, "columns": columns, "rows": rows})
         num, done = _progress(recipe, run.path)
@@ -258,6 +277,50 @@ class RecipeJob(Composite[RecipeConfig, PlannedRecipe, PlannedRecipe]):
         return replace(result, tables=self.tables(run), legend=legend, failure=result.failure or failure)
 
 
+class SettingsRecipe(RecipeJob):
+    """A verb that carries out a recipe, whose settings are those of its stages; each stage has all workers.
+
+    Args:
+        words: the words on the command line.
+        file: name of the recipe.
+        config: the settings.
+        presets: functions that return settings, by name, the default first.
+    """
+
+    resume_safe: tuple[str, ...] = RESUME_SAFE
+    repeatable = ()
+
+    def __init__(self, words: str, file: str, config: type[ShardedConfig], presets: Mapping[str, Callable[[], Any]]) -> None:
+        super().__init__(words, file)
+        self.config, self.presets = config, presets
+
+    @abstractmethod
+    def given(self, config: Any, path: Path | None) -> dict[str, Any]:
+        """Return the settings of the recipe; arguments as in `recipe`."""
+
+    def recipe(self, config: Any, path: Path | None = None) -> RecipePlan:
+        return read_recipe(self.file, given=self.given(config, path), shared=self.shared(config))
+
+    def shared(self, config: Any) -> dict[str, Any]:
+        return flat(to_dict(config))
+
+    def at_once(self, config: Any) -> int:
+        return 0
+
+    def run(self, config: Any, path: Path, reporter: Reporter) -> Result:
+        return Composite.run(self, config, path, reporter)
+
+    def prepare(self, config: Any, path: Path, reporter: Reporter) -> PlannedRecipe:
+        """Check the recipe; each stage checks its models and data when it begins."""
+        return self.planned(config, path)
+
+    def work(self, run: RunFolder, prepared: PlannedRecipe, reporter: Reporter) -> PlannedRecipe:
+        """Run the remaining stages in one session."""
+        config = prepared.config
+        with session(config.workers, config.address) if config.workers else nullcontext():
+            return super().work(run, prepared, reporter)
+
+
 def small() -> RecipeConfig:
     """Use the public corpora at the sizes of a laptop."""
     return RecipeConfig(preset="small")
@@ -276,10 +339,6 @@ def demo() -> RecipeConfig:
 def from_file() -> RecipeFileConfig:
     """Use the recipe as it stands in its file."""
     return RecipeFileConfig()
-
-
-def _shared(config: RecipeConfig) -> dict[str, Any]:
-    return {} if config.data_root is None else {"data_root": str(config.data_root)}
 
 
 def _progress(recipe: RecipePlan, path: Path) -> tuple[int, int]:
@@ -315,7 +374,7 @@ def _measured(
         for column, name in names.items():
             if name in metrics:
                 measured.setdefault(column, {})[number] = metrics[name]
-        if absent := [name for name in names.values() if name not in metrics]:
+        if absent := [name for column, name in names.items() if name not in metrics and column not in row.optional]:
             notes.append(f"{row.label}: {folder} has not measured {', '.join(absent)}{nearest(absent[0], metrics) or '.'}")
     reason = next(iter(lost.values()), "")
     if measured and lost:

@@ -1,4 +1,4 @@
-"""The metrics of a trigger search (hit rates by type, the fall of the loss, the cost) and its table beside published rates.
+"""The metrics of a trigger search (hit rates by type, the fall of the loss, the cost) and the published rates.
 
 Source: He & Glass 2018 (arXiv 1809.04113), section 5 (tables 1, 3 and 11) and appendix D (figures 3 and 4). A row is a target
 with the restarts of its search (`parley.engine.triggers.verbs.config.TRIGGERS`); hits of every type are read off one of its
@@ -11,9 +11,7 @@ inputs:
 Prompts are the independent units: targets of one prompt, and all restarts behind it, are one cluster. If all targets share one
 prompt, or have none, targets are the units.
 
-The table has the layout of the paper: tables 3 and 11 for searches for words, table 1 for continuous inputs. A model has up to
-four lines: its hit rates in percent, their 95 % intervals, the published rates, the number of targets. The paper's mal-list
-differs from ours sentence by sentence, its models were fitted for longer, and its rates carry no interval.
+The paper's mal-list differs from ours sentence by sentence, its models were fitted for longer, and its rates carry no interval.
 """
 
 from __future__ import annotations
@@ -22,7 +20,6 @@ import logging
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache, partial
 from operator import itemgetter
 from typing import Any
@@ -37,7 +34,6 @@ from parley.engine.core.stats.statistics import (
     NEITHER,
     NO_REPLY,
     NO_REPLY_METRICS,
-    NOTHING,
     Estimate,
     Metric,
     Points,
@@ -50,16 +46,7 @@ from parley.engine.core.stats.statistics import (
     no_reply_metrics,
 )
 from parley.engine.core.tables.table import (
-    ABSENT,
-    FEW_MARK,
-    PUBLISHED,
-    WHOLE,
-    EstimateTable,
     Form,
-    MarkedEstimate,
-    TableCell,
-    few_note,
-    num_measured,
     read_published,
 )
 from parley.envs.core.errors import RunError
@@ -412,143 +399,17 @@ def _after(number: int, lengths: Sequence[int]) -> np.ndarray:
 LISTS = (NORMAL, MAL, MAL_IO, RANDOM)
 """The lists of a model's searches, in the order of the table."""
 
-_NOTE_WORDS = (
-    "Hit rates in percent. Pairs in braces are k = 1 and k = 2. The searches of mal and random minimise o-sample-min-k1, that "
-    "of mal io io-sample-min-k1; the other types are read off the same inputs."
-)
-_NOTE_LEAST = (
-    " Of least loss: read off the restart of least loss, as published; above it a restart that ended at a hit comes first. "
-    "A hit ends its restart unless search.stop_on_hit=false, so the loss of a hit is not the least that its restart can reach."
-)
-_NOTE_RELAXED = "Hit rates in percent, of continuous inputs and (projected) of the words that are nearest to them."
-_TYPED = {VERIFIED: "verified", SAMPLED: "drawn", REFUSED: "refused"}
-"""Columns of a list whose inputs were typed, behind those of its hits."""
-_NOTE_TYPED = (
-    " Verified: of targets to whose typed input the likeliest reply is a success; drawn: of drawn answers. Refused: candidates "
-    "that the rules for inputs refused, such as those whose text gives other tokens."
-)
-_NOTE_PUBLISHED = " Published: He & Glass 2018, by {}, whose lists and models are others."
 INLINE = Form(inline=True)
-_RATE = Form(places=1, factor=100.0)
-_Columns = Mapping[str, tuple[str, tuple[str, ...]]]
-"""The list and the types of hit of each column, by its heading."""
 
 
-@dataclass(frozen=True)
-class SearchedModel:
-    """One model of the table.
-
-    Args:
-        name: its name.
-        lists: the metrics of each search (`parley.engine.triggers.metrics.hits`) by the name of its list, those of `LISTS`.
-        published: the published rates; None if there are none.
-    """
-
-    name: str
-    lists: Mapping[str, Mapping[str, Estimate]]
-    published: Rates | None = None
-
-    def estimate(self, listed: str, kind: str, prefix: str = HIT_RATE) -> Estimate:
-        """Return the hit rate of a type, or a figure of typed inputs; `NOTHING` if it was not measured."""
-        return self.lists.get(listed, {}).get(kind if kind in _TYPED else f"{prefix}{kind}", NOTHING)
-
-    @property
-    def has_least(self) -> bool:
-        """Return True if hits of least loss were measured; runs of earlier versions did not."""
-        return any(name.startswith(LEAST_LOSS) for metrics in self.lists.values() for name in metrics)
-
-    def rows(self, columns: _Columns) -> list[tuple[str, ...]]:
-        """Return the rows of the model: rates, their intervals, published rates, and numbers of targets."""
-        rows: list[tuple[str, ...]] = []
-        for name, prefix in ((self.name, HIT_RATE), *[("of least loss", LEAST_LOSS)] * self.has_least):
-            columns_of = [
-                [(self.estimate(listed, kind, prefix), WHOLE if kind == REFUSED else _RATE) for kind in kinds]
-                for listed, kinds in columns.values()
-            ]
-            rows += [
-                (name, *(_braced([form.value(rate.value) for rate, form in pair], pair) for pair in columns_of)),
-                ("95 % interval", *(_braced([form.interval(rate) or ABSENT for rate, form in pair]) for pair in columns_of)),
-            ]
-        if (published := self.published) is not None:
-            rates = ([published.get(listed, {}).get(kind) for kind in kinds] for listed, kinds in columns.values())
-            rows.append((PUBLISHED, *(_braced([_RATE.value(rate) for rate in pair]) for pair in rates)))
-        return [*rows, ("n", *(num_measured(pair[0][0]) for pair in columns_of))]
-
-
-def search_table(models: Sequence[SearchedModel], normal: str, relaxed: str | None = None) -> EstimateTable:
-    """Return the table of some models, at least one.
-
-    Args:
-        models: the measured models.
-        normal: the type of hit that the normal lists were searched for.
-        relaxed: the kind of continuous input, "embedding" or "one-hot"; None for inputs of words.
-    """
-    columns = _columns(normal) if relaxed is None else _relaxed_columns(normal, relaxed)
-    untyped = len(columns)
-    columns = _with_typed(columns, models)
-    note, method = (_NOTE_WORDS, "gibbs-enum") if relaxed is None else (_NOTE_RELAXED, "the same relaxation")
-    rows = [row for model in models for row in model.rows(columns)]
-    published = any(model.published is not None for model in models)
-    few = any(cell.endswith(FEW_MARK) for row in rows if row[0] == "n" for cell in row)
-    note += any(model.has_least for model in models) * _NOTE_LEAST + (len(columns) > untyped) * _NOTE_TYPED
-    note += published * _NOTE_PUBLISHED.format(method) + few * few_note("targets")
-    note += "".join(dict.fromkeys(_shared(figures) for model in models for figures in model.lists.values()))
-    note += unread_note(*(figures for model in models for figures in model.lists.values()))
-    return EstimateTable(("model", *columns), tuple(rows), note)
-
-
-def _shared(metrics: Mapping[str, Estimate]) -> str:
-    rates = [rate for name, rate in metrics.items() if name.startswith(HIT_RATE)]
-    return shared_note(metrics.get("targets", NOTHING).n, rates[0]) if rates else ""
-
-
-def published_rates(corpus: str, attention: str, relaxed: str | None = None) -> Rates | None:
-    """Return the published rates of a kind of model on a corpus; None if there are none.
+def published_rates(corpus: str, attention: str, relaxed: str = "") -> Rates:
+    """Return the published rates of a kind of model on a corpus; empty if there are none.
 
     Args:
         corpus: a corpus of the paper, or any other name.
         attention: of the model, as `Seq2SeqSizes.attention`; "none" is the paper's last-h, empty is another kind of model.
-        relaxed: as in `search_table`.
+        relaxed: the kind of continuous input, "embedding" or "one-hot"; empty for inputs of words.
     """
-    if relaxed is None:
-        return he2018().get(f"{corpus} {'last-h' if attention == 'none' else 'attention'}") if attention else None
-    return he2018()[f"relaxation {relaxed}"] if corpus == "ubuntu" and attention not in ("", "none") else None
-
-
-def _columns(normal: str) -> _Columns:
-    columns: dict[str, tuple[str, tuple[str, ...]]] = {
-        f"normal {normal}": (NORMAL, (normal,)),
-        "mal o-greedy": (MAL, ("o-greedy",)),
-    }
-    for listed, prefix in ((MAL, "o"), (MAL_IO, "io")):
-        for statistic in ("min", "avg"):
-            columns[f"mal {prefix}-sample-{statistic} {{k1, k2}}"] = (listed, _both(f"{prefix}-sample-{statistic}"))
-    columns["random o-sample-min {k1, k2}"] = (RANDOM, _both("o-sample-min"))
-    return columns
-
-
-def _relaxed_columns(normal: str, relaxed: str) -> _Columns:
-    """Return the columns of continuous inputs; free embeddings are not projected."""
-    prefixes = ("", PROJECTED) if relaxed == "one-hot" else ("",)
-    hit_types = {NORMAL: normal, MAL: "o-greedy", RANDOM: "o-greedy"}
-    return {f"{listed} {prefix}{kind}": (listed, (prefix + kind,)) for listed, kind in hit_types.items() for prefix in prefixes}
-
-
-def _with_typed(columns: _Columns, models: Sequence[SearchedModel]) -> _Columns:
-    """Return the columns, with those of typed inputs behind the last one of each list if some model has them."""
-    extended: dict[str, tuple[str, tuple[str, ...]]] = {}
-    for listed in dict.fromkeys(listed for listed, _ in columns.values()):
-        extended |= {heading: column for heading, column in columns.items() if column[0] == listed}
-        measured = [figure for figure in _TYPED if any(model.estimate(listed, figure).n for model in models)]
-        extended |= {f"{listed} {_TYPED[figure]}": (listed, (figure,)) for figure in measured}
-    return extended
-
-
-def _both(kind: str) -> tuple[str, ...]:
-    return tuple(f"{kind}-k{k}" for k in (1, 2))
-
-
-def _braced(shown: Sequence[str], estimates: Iterable[tuple[Estimate, Form]] = ()) -> TableCell:
-    """Return the cell of a column, in braces if it has two types of hit."""
-    text = shown[0] if len(shown) == 1 or {*shown} == {ABSENT} else f"{{{', '.join(shown)}}}"
-    return TableCell(text, *(MarkedEstimate(rate) for rate, _ in estimates))
+    if relaxed:
+        return he2018()[f"relaxation {relaxed}"] if corpus == "ubuntu" and attention not in ("", "none") else {}
+    return he2018().get(f"{corpus} {'last-h' if attention == 'none' else 'attention'}", {}) if attention else {}

@@ -533,15 +533,14 @@ class Search(Job[TriggerConfig, SearchPlan, SearchPlan]):
         from parley.engine.triggers.hits import HitType
 
         sampled = not config.is_hugging_face or config.objective.t_out is not None or bool(config.corpus)
-        kinds = read_types(HitType.parse(config.hit), sampled=sampled, judged=bool(config.lm))
-        typed = (
-            [VERIFIED, REFUSED, NO_REPLY]
-            if config.is_hugging_face and make_method(config.method, method_settings(config)).finds_words
-            else []
-        )
+        kinds = [kind.name for kind in read_types(HitType.parse(config.hit), sampled=sampled, judged=bool(config.lm))]
+        method = make_method(config.method, method_settings(config))
+        if method.finds_words and not method.searches_words:
+            kinds += [PROJECTED + kind for kind in kinds]
+        typed = [VERIFIED, REFUSED, NO_REPLY] if config.is_hugging_face and method.finds_words else []
         typed += [SAMPLED] if typed and config.success.samples else []
         typed += [JUDGE_ANSWERS, JUDGE_UNPARSABLE, JUDGE_NO_REPLY] if typed and config.success.judge else []
-        return [*(f"{prefix}{kind.name}" for prefix in (HIT_RATE, LEAST_LOSS) for kind in kinds), *typed, *COST_METRICS]
+        return [*(prefix + kind for prefix in (HIT_RATE, LEAST_LOSS) for kind in kinds), *typed, *COST_METRICS]
 
     def present(self, result: Result, run: RunFolder) -> Result:
         """Show the run with the meaning of its metrics, and the best typed inputs."""

@@ -268,6 +268,44 @@ def test_a_verb_offers_agents_that_have_no_name_before_it_is_finished(tmp_path: 
     assert recipe.planned(tmp_path, {})["again"][1].adversary == ""
 
 
+FOR_EACH = """
+settings: {pairs: [{who: scripted, label: fair}, {who: scripted-tough, label: tough}]}
+stages:
+  "{label}": {for: "${pairs}", verb: selfplay, settings: {adversary: "{who}", target: scripted, dialogues: 4}}
+tables:
+  "{label}":
+    for: "${pairs}"
+    title: "Of {label}"
+    columns:
+      "{side}": {for: {side: [adversary, target]}, metric: "score_{side}"}
+      chats: {metric: calls_adversary, optional: true}
+      talk: {metric: words, optional: true}
+      advantage: {metric: advantage, optional: true}
+    rows:
+      own: {stage: "{label}"}
+      "{kind}": {for: {kind: [chats, talk]}, columns: ["{kind}"], stage: "{label}", optional: true}
+"""
+
+
+def test_tables_and_columns_are_repeated_by_lists_of_mappings_and_optional_columns_need_no_figure(tmp_path: Path) -> None:
+    recipe = read_recipe(write(tmp_path, FOR_EACH))
+    assert list(recipe.stages) == ["fair", "tough"]
+    assert [(table.key, table.title) for table in recipe.tables] == [("fair", "Of fair"), ("tough", "Of tough")]
+    result = carry_out(tmp_path / "recipe.yaml")
+    assert not result.failure
+    for label in ("fair", "tough"):
+        table = result.tables[f"Of {label}"]
+        assert table.columns == ("", "adversary", "target", "advantage", "n")
+        assert [row[0] for row in table.rows] == ["own"], "the verb measures nothing of the others"
+        assert "not measured" not in table.note
+        points = RunFolder.load(tmp_path / "run" / label).metrics()
+        assert result.metrics[f"{label}.own.target"] == points["score_target"]
+    with pytest.raises(ConfigError, match="optional is true or false"):
+        read_recipe(write(tmp_path, FOR_EACH.replace("optional: true", "optional: often")))
+    with pytest.raises(ConfigError, match="measures no 'calls_adversary'"):
+        read_recipe(write(tmp_path, FOR_EACH.replace(", optional: true", "")))
+
+
 def test_a_plan_names_stages_runs_and_minutes(tmp_path: Path) -> None:
     file = write(tmp_path)
     result = carry_out(file, dry_run=True, workers=2)

@@ -10,14 +10,15 @@ from parley.engine.core.stats.statistics import Estimate, count, rate
 from parley.engine.core.tables.table import ABSENT
 from parley.engine.triggers.metrics.hits import (
     COST_METRICS,
-    SearchedModel,
+    LISTS,
     choose_restart,
     describe,
+    he2018,
     hits_by_restarts,
     is_hit,
     loss_by_sweep,
+    published_rates,
     search_metrics,
-    search_table,
     unread_failure,
     unread_note,
 )
@@ -64,16 +65,6 @@ def test_the_paper_reads_all_types_off_the_least_loss() -> None:
     assert found[f"hit_rate.{GREEDY}"] == rate(2, 2)
     assert found[f"least_loss.{GREEDY}"] == rate(1, 2)
     assert found[f"least_loss.{LIKELY}"] == rate(1, 2)
-    lists = {"normal": found, "mal": found}
-    table = search_table([SearchedModel("small", lists)], GREEDY)
-    column = table.columns.index(f"normal {GREEDY}")
-    assert [(row[0], row[column]) for row in table.rows if "interval" not in row[0]] == [
-        ("small", "100.0"),
-        ("of least loss", "50.0"),
-        ("n", table.rows[-1][column]),
-    ]
-    earlier = {name: {key: value for key, value in found.items() if "least" not in key} for name in lists}
-    assert [row[0] for row in search_table([SearchedModel("small", earlier)], GREEDY).rows] == ["small", "95 % interval", "n"]
 
 
 def test_drawn_replies_that_never_say_it_leave_room_for_doubt() -> None:
@@ -142,3 +133,20 @@ def test_a_method_none_of_whose_inputs_could_be_judged_has_a_line_without_figure
 def test_a_type_of_hit_that_was_not_read_is_named() -> None:
     with pytest.raises(RunError, match=r"not say whether an input is a hit(.|\n)*io-sample-avg-k1(.|\n)*o-greedy"):
         is_hit(searched("a", restart()), "io-sample-avg-k1")
+
+
+def test_continuous_inputs_were_measured_on_one_model() -> None:
+    assert published_rates("ubuntu", "general", "one-hot") is he2018()["relaxation one-hot"]
+    assert not published_rates("ubuntu", "none", "one-hot")
+    assert not published_rates("switchboard", "general", "embedding")
+
+
+def test_published_figures_follow_the_corpus_and_the_attention() -> None:
+    tables = {name: lists for name, lists in he2018().items() if name.endswith(("last-h", "attention"))}
+    assert published_rates("ubuntu", "none") is tables["ubuntu last-h"]
+    assert published_rates("ubuntu", "released") is tables["ubuntu attention"]
+    assert not published_rates("none", "general")
+    assert not published_rates("ubuntu", ""), "another kind of model"
+    assert len(tables) == 6
+    assert all(set(lists) == set(LISTS) for lists in tables.values())
+    assert tables["opensubtitles attention"]["mal"]["o-sample-avg-k2"] == 0.882

@@ -135,9 +135,15 @@ def test_every_list_of_a_table_is_searched(tmp_path: Path, folder: Path, corpus:
     result = SEARCH_TABLE.run(config, tmp_path / "table", Silent())
     label = folder.name
     for listed in ("mal", "mal-io", "random"):
-        assert result.metrics[f"{label}.{listed}.targets"].value == 2
-        assert f"{label}.{listed}.verified" in result.metrics
-        assert {f"{listed} verified", f"{listed} refused"} <= set(result.tables[""].columns)
+        assert result.metrics[f"searches.{label}-{listed}.targets"].value == 2
+        assert f"searches.{label}-{listed}.verified" in result.metrics
+    shown = result.tables["All searches"]
+    assert {"verified", "refused"} <= {*shown.columns}
+    assert not {"drawn", "no verdict"} & {*shown.columns}, "columns that no search has are left out"
+    assert not any("has not measured" in table.note for table in result.tables.values())
+    assert not any("published" in column for table in result.tables.values() for column in table.columns), (
+        "another kind of model"
+    )
     judged = rows(tmp_path / "table" / f"{label}-mal-io")
     assert all(row["input_log_probability"] < 0 for row in judged)
-    assert "hit_rate.io-sample-min-k1" in {name.split(".", 2)[2] for name in result.metrics}
+    assert f"{label}.mal-io-io-sample-min-k1.hits" in result.metrics

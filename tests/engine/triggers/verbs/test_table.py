@@ -10,12 +10,13 @@ import pytest
 
 from parley.engine.core.page.page import collect_run
 from parley.engine.core.runs.run_folder import RunFolder
+from parley.engine.core.tables.table import ABSENT
 from parley.engine.core.verbs.job import TABLE_FILE, Silent
 from parley.engine.triggers.methods.settings import RelaxationSettings
 from parley.engine.triggers.verbs.config import TriggerConfig
 from parley.engine.triggers.verbs.search import SEARCH
 from parley.engine.triggers.verbs.table import SEARCH_TABLE, SearchTableConfig, model_labels
-from parley.envs.core.errors import CheckpointError, ConfigError
+from parley.envs.core.errors import CheckpointError, ConfigError, DataError
 from parley.envs.corpora.pairs.vocabulary import PairVocabulary
 from tests.engine.core.page.pages import tables_on
 from tests.engine.core.verbs.made_up import Notes, rows
@@ -29,6 +30,7 @@ def stages(config: SearchTableConfig) -> dict[str, TriggerConfig]:
     return {name: search for name, (_, search) in SEARCH_TABLE.stages(config, Path("table")).items()}
 
 
+KS = ("k1", "k2")
 EFFORTLESS = replace(EFFORT, restarts=1, max_sweeps=1)
 
 
@@ -52,23 +54,37 @@ def table(model: str, **changes: Any) -> SearchTableConfig:
 
 def test_every_list_of_every_model_is_a_search(tmp_path: Path, models: tuple[str, str], lm: str) -> None:
     result = run(table(",".join(models), lm=lm, published="ubuntu"), tmp_path / "table", Silent())
-    (shown,) = result.tables.values()
-    lines = ["95 % interval", "of least loss", "95 % interval", "published", "n"]
-    assert [row[0] for row in shown.rows] == ["a", *lines, "b", *lines]
     lists = ("normal", "mal", "mal-io", "random")
+    assert [*result.tables] == ["a: hits", "b: hits", "All searches"]
+    kinds = [
+        "o-greedy",
+        *(f"{side}-sample-{statistic}-{k}" for side in ("o", "io") for statistic in ("min", "avg") for k in KS),
+    ]
+    shown = result.tables["a: hits"]
+    assert shown.columns == ("list and type of hit", "hits", "of least loss", "of least loss, published", "n")
+    assert [row[0] for row in shown.rows] == [f"{listed}, {kind}" for listed in lists for kind in kinds]
+    printed = {row[0]: row[3] for row in shown.rows if row[3] != ABSENT}
+    assert (printed["mal, o-sample-min-k1"], printed["mal-io, io-sample-avg-k2"]) == ("16.7 %", "73.2 %")
+    assert len(printed) == 15
     folders = sorted(folder.parent.name for folder in (tmp_path / "table").glob("*/config.json"))
     assert folders == sorted(f"{model}-{listed}" for model in "ab" for listed in lists)
     for listed in lists:
         summary = RunFolder.load(tmp_path / "table" / f"a-{listed}").summary()
         assert summary is not None
         for name, parts in summary["metrics"].items():
-            assert result.metrics[f"a.{listed}.{name}"].to_json() == parts
-    assert result.legend["a.mal.hit_rate.o-greedy"].title == "hits, o-greedy"
+            prefix, _, kind = name.partition(".")
+            columns = {"hit_rate": "hits", "least_loss": "least"}
+            own = f"a.{listed}-{kind}.{columns[prefix]}" if prefix in columns else f"searches.a-{listed}.{name}"
+            assert result.metrics[own].to_json() == parts
+    typed = {"verified", "sampled", "refused", "no_reply", "judge_answers", "judge_unparsable", "judge_no_reply"}
+    absent = {*SEARCH_TABLE.metrics_of(table(",".join(models), lm=lm))} - {*result.metrics}
+    assert {name.rpartition(".")[2] for name in absent if ".no_reply_" not in f".{name}"} <= typed, "nothing was typed"
+    assert result.legend["a.mal-o-greedy.hits"].title == "mal, o-greedy: hits"
     text = (tmp_path / "table" / TABLE_FILE).read_text()
     assert shown.to_markdown() in text
     assert "parley search table" in text
     data = collect_run(tmp_path / "table")
-    assert tables_on(data, "triggers") == [("All lists", shown)]
+    assert dict(tables_on(data, "triggers")) == result.tables
     searches = [run for run in data.found["triggers"] if run.job == "search"]
     assert [search.heading for search in searches] == [f"{model}-{listed}" for model in "ab" for listed in lists]
 
@@ -78,7 +94,8 @@ def test_the_same_again_searches_nothing(tmp_path: Path, models: tuple[str, str]
     first = run(config, tmp_path, Silent())
     again = run(config, tmp_path, notes)
     assert again.tables == first.tables
-    assert sum("is finished" in line for line in notes.said) == 2
+    assert "2 of 2 stages are finished" in notes.said
+    assert not notes.stages
 
 
 def test_a_table_that_was_interrupted_goes_on(tmp_path: Path, models: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,9 +113,9 @@ def test_a_table_that_was_interrupted_goes_on(tmp_path: Path, models: tuple[str,
         patch.setattr(SEARCH, "run", interrupted)
         with pytest.raises(KeyboardInterrupt):
             run(config, tmp_path / "half", Silent())
-    assert not (tmp_path / "half" / TABLE_FILE).exists()
+    assert "| normal, o-greedy |" in (tmp_path / "half" / TABLE_FILE).read_text(), "what is measured is there to see"
     result = run(config, tmp_path / "half", Silent())
-    assert result.tables == whole.tables
+    assert result.tables["a: hits"] == whole.tables["a: hits"]
     assert rows(tmp_path / "half" / "a-random") == rows(tmp_path / "whole" / "a-random")
 
 
@@ -107,7 +124,25 @@ def test_lists_may_be_added_and_stay(tmp_path: Path, models: tuple[str, str]) ->
     first = run(config, tmp_path, Silent())
     more = run(replace(config, lists="mal"), tmp_path, Silent())
     assert {name for name in first.metrics if not name.endswith("_s")} < set(more.metrics)
-    assert {name.split(".")[1] for name in more.metrics} == {"mal", "random"}
+    assert [row[0] for row in more.tables["All searches"].rows] == ["a-mal", "a-random"]
+
+
+def test_a_search_that_fails_ends_no_other(tmp_path: Path, models: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    search = SEARCH.run
+
+    def failing(config: TriggerConfig, path: Path, reporter: Any) -> Any:
+        if path.name == "a-mal":
+            raise DataError("the list is lost", where="somewhere")
+        return search(config, path, reporter)
+
+    config = table(models[0], lists="mal,random")
+    with monkeypatch.context() as patch:
+        patch.setattr(SEARCH, "run", failing)
+        result = run(config, tmp_path, Silent())
+    assert result.failure == "1 stage failed: a-mal: the list is lost (somewhere)"
+    assert "searches.a-random.loss" in result.metrics
+    assert result.tables["a: hits"].rows[0][0].startswith("mal, o-greedy\nfailed: the list is lost")
+    assert not run(config, tmp_path, Silent()).failure
 
 
 def test_what_each_list_is_searched_for(models: tuple[str, str]) -> None:
@@ -140,15 +175,21 @@ def test_continuous_inputs_have_a_table_of_their_own(tmp_path: Path, models: tup
     assert [*planned] == ["a-normal", "a-mal", "a-random"]
     assert {search.hit for search in planned.values()} == {"o-greedy"}
     assert {(search.method, search.lm, search.search.relaxation) for search in planned.values()} == {("relaxation", "", short)}
-    (shown,) = run(config, tmp_path / "table", notes).tables.values()
+    result = run(config, tmp_path / "table", notes)
+    shown = result.tables["a: hits"]
     assert notes.said[0] == "the list mal-io is left out: a continuous input has no words that a language model could judge"
-    assert shown.columns == (
-        "model",
-        *(f"{listed} {kind}" for listed in ("normal", "mal", "random") for kind in ("o-greedy", "projected-o-greedy")),
-    )
-    (published,) = (row for row in shown.rows if row[0] == "published")
-    assert dict(zip(shown.columns, published, strict=True))["mal o-greedy"] == "1.7"
-    assert tables_on(collect_run(tmp_path / "table"), "triggers") == [("All lists", shown)]
+    kinds = ("o-greedy", *(f"o-sample-{statistic}-{k}" for statistic in ("min", "avg") for k in KS))
+    lists = ("normal", "mal", "random")
+    rows_shown = [f"{listed}, {prefix}{kind}" for listed in lists for kind in kinds for prefix in ("", "projected-")]
+    assert [row[0] for row in shown.rows] == rows_shown
+    printed = {row[0]: row[3] for row in shown.rows if row[3] != ABSENT}
+    assert printed == {
+        "normal, o-greedy": "63.4 %",
+        "normal, projected-o-greedy": "0.0 %",
+        "mal, o-greedy": "1.7 %",
+        "mal, projected-o-greedy": "0.0 %",
+    }
+    assert dict(tables_on(collect_run(tmp_path / "table"), "triggers")) == result.tables
 
 
 def test_another_method_of_searching_words_fills_the_same_table(models: tuple[str, str]) -> None:
@@ -163,11 +204,10 @@ def test_several_methods_stand_in_one_table_at_one_cost(tmp_path: Path, models: 
     search = replace(EFFORTLESS, max_candidates=60, candidates=6, max_sweeps=50)
     config = table(models[0], method="gcg,arca,autoprompt,pez,random", lists="mal", search=search, limit=1)
     result = run(config, tmp_path / "table", Silent())
-    (shown,) = result.tables.values()
     labels = ["a-gcg", "a-arca", "a-autoprompt", "a-pez", "a-random"]
-    assert [row[0] for row in shown.rows if row[0].startswith("a")] == labels
+    assert [row[0] for row in result.tables["All searches"].rows] == [f"{label}-mal" for label in labels]
     for label in labels:
-        assert 0 < result.metrics[f"{label}.mal.candidates"].value <= 60
+        assert 0 < result.metrics[f"searches.{label}-mal.candidates"].value <= 60
         assert rows(tmp_path / "table" / f"{label}-mal")[0]["status"] == "ok"
     assert {search.method for search in stages(config).values()} == set(config.methods)
     with pytest.raises(ConfigError, match="a table of their own"):
@@ -177,10 +217,9 @@ def test_several_methods_stand_in_one_table_at_one_cost(tmp_path: Path, models: 
 
 
 @pytest.mark.parametrize(("limit", "told"), [(0, "Targets of a list: all;"), (1000, "Targets of a list: at most 1,000;")])
-def test_it_is_told_how_many_targets_are_searched_for(tmp_path: Path, limit: int, told: str) -> None:
+def test_it_is_told_how_many_targets_are_searched_for(limit: int, told: str) -> None:
     config = SearchTableConfig(model="hf:anywhere", limit=limit)
-    with RunFolder.open(tmp_path / "run", config, job="search-table") as run:
-        assert SEARCH_TABLE.measure(run, config).description.startswith(told)
+    assert SEARCH_TABLE.recipe(config).description.startswith(told)
 
 
 def test_models_are_called_by_their_folders() -> None:
