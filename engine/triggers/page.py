@@ -23,6 +23,7 @@ from parley.engine.core.stats.known import EXPLOITABILITY
 from parley.engine.core.stats.statistics import NO_REPLY, NOTHING, Estimate, Metric, Points, Row, finished, is_no_reply
 from parley.engine.core.tables.table import figure
 from parley.engine.core.verbs.campaign import RESULT
+from parley.engine.core.verbs.recipe_job import LAYOUT
 from parley.engine.triggers.methods.settings import CANDIDATES, CANDIDATES_BY_METHOD
 from parley.engine.triggers.metrics.hits import (
     HIT_RATE,
@@ -35,7 +36,7 @@ from parley.engine.triggers.metrics.hits import (
     loss_by_sweep,
     successful_reply,
 )
-from parley.engine.triggers.metrics.text import EMPTY, RANDOM, TEXT_METRICS, methods_successes
+from parley.engine.triggers.metrics.text import EMPTY, RANDOM, TEXT_METRICS
 from parley.engine.triggers.metrics.transfer import (
     ADAPTIVE,
     BETWEEN,
@@ -143,9 +144,9 @@ class TriggerSearches(Chapter):
     def verdict_of(self, run: Run) -> Verdict | None:
         """Return the success of methods, or of what was typed, beside their controls."""
         if run.job == SEARCH_METHODS.name:
-            return _success_verdict(
-                run, "targets", {f"with {name}": share for name, share in methods_successes(run.metrics).items()}
-            )
+            lines = [(row["label"], row["key"]) for table in run.summary.get(LAYOUT, ()) for row in table["rows"]]
+            marks = {f"with {label}": run.metrics.get(f"methods.{key}.{VERIFIED}", NOTHING) for label, key in lines}
+            return _success_verdict(run, "targets", marks)
         return _success_verdict(run, *_TYPED[run.job].marks(run.metrics))
 
     def shown(self, run: Run) -> Mapping[str, Estimate]:
@@ -158,8 +159,7 @@ class TriggerSearches(Chapter):
 
     def tables(self, run: Run) -> Mapping[str, EstimateTable]:
         """Return the tables of all runs but single searches, which have none."""
-        own = "All methods" if run.job == SEARCH_METHODS.name else ""
-        return {heading or ("" if run.name else own): table for heading, table in run.tables.items()}
+        return run.tables
 
     def notes(self, run: Run) -> Iterable[str]:
         """Return the thresholds of a search, and the number of pairs that are not shown."""

@@ -64,7 +64,7 @@ _ROW_KEYS = ("label", "stage", "for", "fields", "control", "published", "columns
 _DIFFERENCE_KEYS = ("label", "for", "difference")
 _CLAIM_KEYS = ("table", "says", "for", "holds", "fails", "why")
 _PUBLISHED_KEYS = ("file", "table", "source")
-_NAME = re.compile(r"[A-Za-z0-9][\w-]*")
+_NAME = re.compile(r"[A-Za-z0-9][\w.=-]*")
 _KEY = re.compile(r"[^\s.'\"]+")
 _OWN_FOLDERS = ("rows", "tensorboard", "checkpoint", "labels")
 _REFERENCE = re.compile(r"\$\{([^{}]*)\}")

@@ -239,7 +239,8 @@ class RecipeJob(Composite[Any, PlannedRecipe, PlannedRecipe]):
             columns = [
                 {"key": column.key, "heading": column.heading, "form": column.form}
                 for column in table.columns
-                if not column.optional or any(f"{table.key}.{row.key}.{column.key}" in metrics for row in table.rows)
+                if not column.optional
+                or any(metrics.get(f"{table.key}.{row.key}.{column.key}", NOTHING).n for row in table.rows)
             ]
             about = {"title": table.title, "note": table.note, "corner": table.corner, "source": table.source}
             layout.append({"key": table.key, **about, "columns": columns, "rows": rows})
@@ -309,10 +310,6 @@ class SettingsRecipe(RecipeJob):
 
     def run(self, config: Any, path: Path, reporter: Reporter) -> Result:
         return Composite.run(self, config, path, reporter)
-
-    def prepare(self, config: Any, path: Path, reporter: Reporter) -> PlannedRecipe:
-        """Check the recipe; each stage checks its models and data when it begins."""
-        return self.planned(config, path)
 
     def work(self, run: RunFolder, prepared: PlannedRecipe, reporter: Reporter) -> PlannedRecipe:
         """Run the remaining stages in one session."""

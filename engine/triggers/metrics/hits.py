@@ -118,6 +118,7 @@ Restart = Mapping[str, Any]
 
 SATISFIED = "satisfied"
 """The end of a restart that is a hit of the wanted type."""
+TRIED = "tried"
 T_OUT, T_IN = "T_out", "T_in"
 """The mean log probabilities of usual words: of replies under the model, of inputs under the language model."""
 HIT_RATE = "hit_rate."
@@ -135,6 +136,7 @@ COST_METRICS: dict[str, Metric] = {
     "restarts": Metric("restarts", NEITHER, "searches from an input of their own, all targets together", "count"),
     "sweeps": Metric("sweeps", NEITHER, "passes over the input, mean over restarts"),
     "candidates": Metric("candidates", NEITHER, "inputs that were tried, all targets together", "count"),
+    TRIED: Metric("tried", NEITHER, "inputs whose losses were asked for, mean over targets"),
 }
 """The metrics of a search beside its hit rates."""
 VERIFIED, SAMPLED, REFUSED = "verified", "sampled", "refused"
@@ -286,6 +288,7 @@ def search_metrics(rows: Sequence[Row], candidates_per_s: Estimate, num_skipped:
         "restarts": count(counts["restarts"], num_targets),
         "sweeps": figures.estimate("sweeps"),
         "candidates": count(counts["candidates"], num_targets),
+        TRIED: count(counts["candidates"] / max(1, num_targets), num_targets),
     }
     return metrics | {name: costs[name] for name in COST_METRICS}
 

@@ -1,4 +1,4 @@
-"""Metrics and tables of searches by replies alone, of brute force, and of methods under one budget.
+"""Metrics and tables of searches by replies alone, and of brute force.
 
 Searches by replies alone (`text_metrics`): shares of targets with a success, beside no input and random ones; queries.
 
@@ -7,10 +7,6 @@ hostile text: control characters and markup are escaped.
 
 Brute force (`enumeration_table`): counts beside the published ones (He & Glass 2018, appendix B, tables 5 and 6). Every input
 was tried, so the counts have no interval.
-
-Methods of trigger search on one model under one budget (`methods_table`): the rate of successes, the inputs tried, and the
-access needed. Lines are methods by name. Below a method that sees replies alone stand "random words" and "no input" of its
-search.
 """
 
 from __future__ import annotations
@@ -26,11 +22,9 @@ from typing import Any
 from parley.engine.core.stats.pairs import ItemFigures, ItemMetrics, RowFigures, RowMetric
 from parley.engine.core.stats.statistics import (
     FOR_ADVERSARY,
-    LOWER_FOR_ADVERSARY,
     NEITHER,
     NO_REPLY,
     NO_REPLY_METRICS,
-    NOTHING,
     Estimate,
     Metric,
     Row,
@@ -44,11 +38,10 @@ from parley.engine.core.stats.statistics import (
 from parley.engine.core.tables.table import Column, EstimateTable, Form, TableCell, TableRow, metric_table, published_cell
 from parley.engine.triggers.metrics.hits import (
     DRAWN_NOTE,
-    HIT_RATE,
     INLINE,
-    JUDGE_ANSWERS,
     JUDGE_METRICS,
     SAMPLED,
+    TRIED,
     TYPED_METRICS,
     VERIFIED,
     he2018,
@@ -227,6 +220,7 @@ TEXT_METRICS: dict[str, Metric] = {
     OVER: Metric("success, found less random", FOR_ADVERSARY, "difference of the two shares, paired by target", main=True),
     SAMPLED: TYPED_METRICS[SAMPLED],
     QUERIES: Metric("queries", NEITHER, "answers that the search asked for, mean over targets", main=True),
+    TRIED: Metric("tried", NEITHER, "inputs of the search whose replies were asked for, mean over targets"),
     RANDOM_QUERIES: Metric("queries, random", NEITHER, "answers to random inputs that were asked for, mean over targets"),
     NUM_QUERIES: Metric("queries, all", NEITHER, "answers that were asked for, all targets together", "count"),
     **NO_REPLY_METRICS,
@@ -263,7 +257,7 @@ def text_metrics(rows: Sequence[Row]) -> dict[str, Estimate]:
     figures.units = units_of(figures.units)
     metrics = {name: figures.estimate(name) for name in (VERIFIED, RANDOM, EMPTY, SAMPLED)}
     metrics[OVER] = rate_difference(figures[VERIFIED].tops, figures[RANDOM].tops, figures.units)
-    metrics |= {name: figures.estimate(name) for name in (QUERIES, RANDOM_QUERIES, ATTACKER)}
+    metrics |= {name: figures.estimate(name) for name in (QUERIES, TRIED, RANDOM_QUERIES, ATTACKER)}
     queries = figures[NO_REPLY].bottoms
     metrics[NUM_QUERIES] = count(queries.sum(), len(queries))
     metrics |= no_reply_metrics(map(_without_reply, done), queries, figures.units)
@@ -273,6 +267,11 @@ def text_metrics(rows: Sequence[Row]) -> dict[str, Estimate]:
     return metrics | judge_counts(done, len(queries))
 
 
+def _num_tried(row: Row) -> int:
+    """Return the number of inputs that were tried; queries are also the prompt alone, and drawn replies in the end."""
+    return int(row[QUERIES] - 1 - row["samples"])
+
+
 _ROW_METRICS: Mapping[str, RowMetric] = {
     **{name: RowMetric(lambda row, name=name: bool(row[name]), "share") for name in (VERIFIED, RANDOM, EMPTY)},  # type: ignore[misc]
     SAMPLED: RowMetric(itemgetter(SAMPLED), "share", itemgetter("samples")),
@@ -280,10 +279,9 @@ _ROW_METRICS: Mapping[str, RowMetric] = {
         name: RowMetric(lambda row, name=name: row.get(name, 0), "count")  # type: ignore[misc]
         for name in (QUERIES, RANDOM_QUERIES, ATTACKER)
     },
+    TRIED: RowMetric(_num_tried, "count"),
     NO_REPLY: RowMetric(lambda row: _without_reply(row).total(), "share", lambda row: row[QUERIES] + row[RANDOM_QUERIES]),
-    FOUND_NO_REPLY: RowMetric(
-        lambda row: _without_reply(row, "found").total(), "share", lambda row: row[QUERIES] - 1 - row["samples"]
-    ),
+    FOUND_NO_REPLY: RowMetric(lambda row: _without_reply(row, "found").total(), "share", _num_tried),
     RANDOM_NO_REPLY: RowMetric(lambda row: _without_reply(row, "random").total(), "share", itemgetter(RANDOM_QUERIES)),
     EMPTY_NO_REPLY: RowMetric(lambda row: _without_reply(row, "empty").total(), "share", lambda row: 1.0),
 }
@@ -323,123 +321,3 @@ def _without_reply(row: Row, sort: str = "") -> Counter[str]:
         if sort in ("", entry["asked"]):
             counts[entry["kind"]] += entry["answers"]
     return counts
-
-
-BETWEEN = " | "
-"""Between the line and the figure of a metric's name."""
-CLAIMED, TRIED, LOSS = "claimed", "tried", "loss"
-NO_INPUT = "no input"
-FIGURES = {
-    VERIFIED: Metric(
-        "success", FOR_ADVERSARY, "share of targets to whose typed input the likeliest reply is a success", "share", True
-    ),
-    NO_REPLY: Metric("no reply", NEITHER, "share of the model's answers that are no reply, and so no success", "share"),
-    SAMPLED: Metric("drawn", FOR_ADVERSARY, "share of drawn answers to the typed input that are successes", "share"),
-    CLAIMED: Metric("claimed", FOR_ADVERSARY, "share of targets that are hits by the model's likelihoods", "share"),
-    TRIED: Metric("tried", NEITHER, "inputs whose losses or replies were asked for, mean over targets", main=True),
-    LOSS: Metric("loss", LOWER_FOR_ADVERSARY, "objective at the input that is kept, mean over targets"),
-    **JUDGE_METRICS,
-}
-_NOTE_METHODS = (
-    " The column holds the share of targets of which the likeliest reply to the typed input is one. Claimed: share of targets "
-    "that are hits by likelihoods, of the relaxation behind an input of real numbers, whose strongest words are typed. Tried: "
-    "inputs, mean over targets; one costs a pass over the target where losses are read, and a whole reply where text is. "
-    "Random words: as many random inputs as the search by replies above may try. Brackets: 95 % intervals."
-)
-
-
-def loss_figures(metrics: Mapping[str, Estimate], hit: str) -> dict[str, Estimate]:
-    """Return the figures of a method that reads losses.
-
-    Args:
-        metrics: of its search, `hits.search_metrics`.
-        hit: the wanted type.
-    """
-    tried = metrics["candidates"]
-    return {
-        VERIFIED: metrics.get(VERIFIED, NOTHING),
-        CLAIMED: metrics.get(f"{HIT_RATE}{hit}", NOTHING),
-        TRIED: count(tried.value / max(1, tried.n), tried.n),
-        LOSS: metrics["loss"],
-        NO_REPLY: metrics.get(NO_REPLY, NOTHING),
-        **_replies(metrics),
-    }
-
-
-def reply_figures(metrics: Mapping[str, Estimate], name: str, drawn: int = 0) -> dict[str, dict[str, Estimate]]:
-    """Return the figures of a method that reads text, and of its controls, by line.
-
-    Args:
-        metrics: of its search, `text_metrics`.
-        name: of the method.
-        drawn: replies that were drawn for each target in the end; like the one to no input they are queries and no tries.
-    """
-    tried = metrics[QUERIES]
-    return {
-        name: {
-            VERIFIED: metrics[VERIFIED],
-            TRIED: count(tried.value - 1 - drawn, tried.n),
-            NO_REPLY: metrics[FOUND_NO_REPLY],
-            **_replies(metrics),
-        },
-        random_line(name): {
-            VERIFIED: metrics[RANDOM],
-            TRIED: metrics[RANDOM_QUERIES],
-            NO_REPLY: metrics[RANDOM_NO_REPLY],
-        },
-        NO_INPUT: {
-            VERIFIED: metrics[EMPTY],
-            TRIED: count(1, metrics[EMPTY].n),
-            NO_REPLY: metrics[EMPTY_NO_REPLY],
-        },
-    }
-
-
-def _replies(metrics: Mapping[str, Estimate]) -> dict[str, Estimate]:
-    """Return the figures of a method for drawn or judged replies."""
-    judged = JUDGE_METRICS if metrics.get(JUDGE_ANSWERS, NOTHING).value > 0 else ()
-    names = [*([SAMPLED] if metrics.get(SAMPLED, NOTHING).n else []), *judged]
-    return {name: metrics[name] for name in names}
-
-
-def random_line(name: str) -> str:
-    """Return the line of the random words beside a method."""
-    return f"random words, {name}"
-
-
-def describe_method(name: str) -> Metric:
-    """Return the title and the meaning of a metric of the table."""
-    line, kind = name.split(BETWEEN)
-    return FIGURES[kind]._replace(title=f"{FIGURES[kind].title}: {line}")
-
-
-def methods_successes(metrics: Mapping[str, Estimate]) -> dict[str, Estimate]:
-    """Return the share of targets with a success, by line of the table."""
-    ending = f"{BETWEEN}{VERIFIED}"
-    return {name.removesuffix(ending): estimate for name, estimate in metrics.items() if name.endswith(ending)}
-
-
-def methods_table(metrics: Mapping[str, Estimate], access: Mapping[str, str], clause: str) -> EstimateTable:
-    """Return a table with a method a line.
-
-    Args:
-        metrics: figures by "LINE | FIGURE".
-        access: the access to the model that a line needs.
-        clause: the description of a successful reply (`successful_reply`).
-    """
-    lines = list(dict.fromkeys(name.split(BETWEEN)[0] for name in metrics))
-    no_reply = any(metrics.get(f"{line}{BETWEEN}{NO_REPLY}", NOTHING).value > 0 for line in lines)
-    columns = [
-        Column("reads", cell=lambda _, row: access.get(row.label, "")),
-        *(
-            Column(FIGURES[kind].title, f"{{line}}{BETWEEN}{kind}", INLINE, optional=kind == SAMPLED)
-            for kind in (VERIFIED, SAMPLED, *[NO_REPLY] * no_reply, CLAIMED, LOSS)
-        ),
-        Column("tried", f"{{line}}{BETWEEN}{TRIED}", Form(bounded=False)),
-    ]
-    drawn = any(f"{line}{BETWEEN}{SAMPLED}" in metrics for line in lines)
-    note = success_note(clause) + _NOTE_METHODS + drawn * DRAWN_NOTE + unread_note(metrics)
-    rows = [TableRow(line, {"line": line}) for line in lines]
-    return metric_table(
-        metrics, "method", rows, columns, note, n=f"{{line}}{BETWEEN}{VERIFIED}", n_heading="targets", unit="targets"
-    )

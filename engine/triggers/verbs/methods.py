@@ -9,18 +9,15 @@ cannot work is refused before anything is loaded. Lines of one method may differ
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from parley.engine.core.runs.documents import SUMMARY
-from parley.engine.core.runs.run_folder import RunFolder
-from parley.engine.core.stats.statistics import Estimate
-from parley.engine.core.tables.table import EstimateTable
-from parley.engine.core.verbs.composite import Composite, Stage, run_stages
-from parley.engine.core.verbs.job import TABLE_FILE, Reporter, Result, Summary
-from parley.engine.core.verbs.sharded import RESUME_SAFE, ShardedConfig, session
+from parley.engine.core.stats.statistics import NO_REPLY
+from parley.engine.core.verbs.composite import Stage
+from parley.engine.core.verbs.job import Reporter, flat
+from parley.engine.core.verbs.recipe_job import PlannedRecipe
+from parley.engine.core.verbs.sharded import ShardedConfig
 from parley.engine.triggers.catalogue import ATTACKER, EVOLUTION, PRS, QCG, TEXT_METHODS, MethodLine, read_lines
 from parley.engine.triggers.methods.composition import shown_access
 from parley.engine.triggers.methods.evolution import EvolutionSettings
@@ -28,16 +25,8 @@ from parley.engine.triggers.methods.prs import PrsSettings
 from parley.engine.triggers.methods.qcg import QcgSettings
 from parley.engine.triggers.methods.settings import RelaxationSettings, SearchSettings
 from parley.engine.triggers.methods.writing import WritingSettings
-from parley.engine.triggers.metrics.hits import successful_reply, unread_failure
-from parley.engine.triggers.metrics.text import (
-    BETWEEN,
-    NO_INPUT,
-    describe_method,
-    loss_figures,
-    methods_table,
-    random_line,
-    reply_figures,
-)
+from parley.engine.triggers.metrics.hits import JUDGE_METRICS, SAMPLED, TRIED, VERIFIED, successful_reply
+from parley.engine.triggers.metrics.text import EMPTY, EMPTY_NO_REPLY, FOUND_NO_REPLY, RANDOM, RANDOM_NO_REPLY, RANDOM_QUERIES
 from parley.engine.triggers.success import FitnessSettings
 from parley.engine.triggers.verbs.config import (
     HuggingFaceSettings,
@@ -46,14 +35,15 @@ from parley.engine.triggers.verbs.config import (
     TriggerConfig,
     is_hugging_face,
 )
-from parley.engine.triggers.verbs.search import SEARCH, require_searchable
+from parley.engine.triggers.verbs.search import SEARCH
+from parley.engine.triggers.verbs.table import SearchRecipe
 from parley.engine.triggers.verbs.text_search import SEARCH_TEXT
-from parley.envs.core.config import NumItems, assign, shared
+from parley.envs.core.config import NumItems, assign, shared, to_dict
 from parley.envs.core.errors import ConfigError
-from parley.policies.chat.model import MODERATED, Access
+from parley.policies.chat.model import Access
 
-READS = "reads"
-"""Entry of the summary: the access to the model that each line needs."""
+_TYPED = ("verified", "no_reply", "tried")
+"""Columns of every line."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,102 +167,85 @@ def quick() -> MethodsConfig:
     return MethodsConfig(limit=5, budget=40, search=SearchSettings(restarts=1, candidates=16), evolution=evolution)
 
 
-class SearchMethods(Composite[MethodsConfig, MethodsConfig, MethodsConfig]):
+class SearchMethods(SearchRecipe):
     """`parley search methods`."""
 
-    words = ("search", "methods")
-    run_name = "search-methods"
-    config = MethodsConfig
-    presets = {"pairs": pairs, "quick": quick}
-    files = (TABLE_FILE, SUMMARY)
-    resume_safe = RESUME_SAFE
-    outcomes = MODERATED
+    def shared(self, config: MethodsConfig) -> dict[str, Any]:
+        """Return nothing: a line's search is given with all its settings."""
+        return {}
 
-    def stages(self, config: MethodsConfig, path: Path) -> dict[str, Stage]:
-        return {line.folder: self._stage(config.of(line)) for line in config.lines}
-
-    def _stage(self, config: MethodsConfig) -> Stage:
-        """Return the search of one line."""
-        if config.method in TEXT_METHODS:
-            settings = config.hugging_face
-            return SEARCH_TEXT, TextSearchConfig(
-                **shared(config, ShardedConfig),
-                **{
-                    name: getattr(config, name)
-                    for name in (
-                        "model",
-                        "targets",
-                        "limit",
-                        "words",
-                        "writing",
-                        "fitness",
-                        "success",
-                        "chat",
-                        "prs",
-                        "qcg",
-                        "proxy",
-                    )
-                },
-                method=cast(Literal["prs", "qcg", "evolution"], config.method if config.method in (PRS, QCG) else EVOLUTION),
-                target_file=settings.target_file,
-                template=settings.template or "",
-                end=settings.end,
-                forbidden=settings.forbidden,
-                alphabet=settings.alphabet,
-                start="" if config.method == ATTACKER else settings.start,
-                attacker=config.attacker,
-                search=replace(config.evolution, max_queries=config.budget),
-            )
-        # A step of the relaxation reads one input, forward and backward.
-        relaxation = replace(config.search.relaxation, rounds=1, steps=config.budget)
-        search = replace(config.search, max_candidates=config.budget, relaxation=relaxation)
-        values = shared(config, SearchingConfig) | {"search": search}
-        return SEARCH, TriggerConfig(model=config.model, targets=config.targets, hit=config.hit, **values)
-
-    def prepare(self, config: MethodsConfig, path: Path, reporter: Reporter) -> MethodsConfig:
-        _require_fit(config)
-        for job, stage in self.stages(config, path).values():
-            if job is SEARCH:
-                require_searchable(stage)
-        return config
-
-    def work(self, run: RunFolder, prepared: MethodsConfig, reporter: Reporter) -> MethodsConfig:
-        """Do the rest of the searches, in one session."""
-        with session(prepared.workers, prepared.address) if prepared.workers else nullcontext():
-            run_stages(self.stages(prepared, run.path), run.path, reporter)
-        return prepared
-
-    def measure(self, run: RunFolder, config: MethodsConfig) -> Summary:
-        """Return the figures of every method by "METHOD | FIGURE"; no input, which is the same for all, once."""
-        lines: dict[str, dict[str, Estimate]] = {}
-        reads: dict[str, str] = {}
+    def given(self, config: MethodsConfig, path: Path | None) -> dict[str, Any]:
+        """Return the search of each line, and the rows of the table; no input, which is the same for all, stands last."""
+        searches, rows, controls = list[dict[str, Any]](), list[dict[str, Any]](), list[dict[str, Any]]()
+        replies = [SAMPLED] if config.success.samples else []
+        replies += JUDGE_METRICS if config.success.judge or config.fitness.judge else []
         for line in config.lines:
-            label, of_search = line.label, RunFolder.load(run.path / line.folder).metrics()
-            reads[label] = _access(line.method).name.lower()
-            if line.method in TEXT_METHODS:
-                lines |= reply_figures(of_search, label, config.success.samples)
-                reads |= dict.fromkeys((random_line(label), NO_INPUT), Access.TEXT.name.lower())
-            else:
-                lines[label] = loss_figures(of_search, config.hit)
-        # Below all methods.
-        ordered = sorted(lines, key=lambda line: line == NO_INPUT)
-        return Summary(
-            f"methods of trigger search on {config.model}",
-            f"{config.budget:,} inputs for each target of {config.targets}, {config.method}, seed {config.seed}.",
-            {f"{line}{BETWEEN}{name}": estimate for line in ordered for name, estimate in lines[line].items()},
-            {READS: reads},
+            job, search = _search(config.of(line))
+            key = line.folder.replace(".", "-")
+            searches.append({"folder": line.folder, "verb": " ".join(job.words), "settings": flat(to_dict(search))})
+            label = f"{line.label} ({_access(line.method).name.lower()})"
+            row: dict[str, Any] = {"key": key, "label": label, "stage": line.folder}
+            if line.method not in TEXT_METHODS:
+                of = {"verified": VERIFIED, "no_reply": NO_REPLY, "tried": TRIED, "hit": config.hit}
+                rows.append(row | {"of": of, "columns": [*_TYPED, "claimed", "loss", *replies]})
+                continue
+            of = {"verified": VERIFIED, "no_reply": FOUND_NO_REPLY, "tried": TRIED}
+            rows.append(row | {"of": of, "columns": [*_TYPED, *replies]})
+            of = {"verified": RANDOM, "no_reply": RANDOM_NO_REPLY, "tried": RANDOM_QUERIES}
+            label = f"random words, {line.label} (text)"
+            rows.append(row | {"key": f"random-{key}", "label": label, "of": of, "columns": [*_TYPED]})
+            of = {"verified": EMPTY, "no_reply": EMPTY_NO_REPLY}
+            controls = [row | {"key": "no-input", "label": "no input (text)", "of": of, "columns": [*_TYPED[:2]]}]
+        return {
+            "model": config.model,
+            "about": f"{config.budget:,} inputs for each target of {config.targets}, {config.method}, seed {config.seed}.",
+            "success": successful_reply(to_dict(config.success), end=config.hugging_face.end),
+            "searches": searches,
+            "rows": [*rows, *controls],
+        }
+
+    def prepare(self, config: MethodsConfig, path: Path, reporter: Reporter) -> PlannedRecipe:
+        _require_fit(config)
+        return super().prepare(config, path, reporter)
+
+
+def _search(config: MethodsConfig) -> Stage:
+    """Return the search of one line."""
+    if config.method in TEXT_METHODS:
+        settings = config.hugging_face
+        return SEARCH_TEXT, TextSearchConfig(
+            **shared(config, ShardedConfig),
+            **{
+                name: getattr(config, name)
+                for name in (
+                    "model",
+                    "targets",
+                    "limit",
+                    "words",
+                    "writing",
+                    "fitness",
+                    "success",
+                    "chat",
+                    "prs",
+                    "qcg",
+                    "proxy",
+                )
+            },
+            method=cast(Literal["prs", "qcg", "evolution"], config.method if config.method in (PRS, QCG) else EVOLUTION),
+            target_file=settings.target_file,
+            template=settings.template or "",
+            end=settings.end,
+            forbidden=settings.forbidden,
+            alphabet=settings.alphabet,
+            start="" if config.method == ATTACKER else settings.start,
+            attacker=config.attacker,
+            search=replace(config.evolution, max_queries=config.budget),
         )
-
-    def tables(self, run: RunFolder) -> dict[str, EstimateTable]:
-        metrics = run.metrics()
-        if not metrics:
-            return {}
-        clause = successful_reply(run.config["success"], end=run.config["hugging_face"]["end"])
-        return {"": methods_table(metrics, (run.summary() or {})[READS], clause)}
-
-    def present(self, result: Result, run: RunFolder) -> Result:
-        legend = {name: describe_method(name) for name in result.metrics}
-        return replace(result, tables=self.tables(run), legend=legend, failure=result.failure or unread_failure(result.metrics))
+    # A step of the relaxation reads one input, forward and backward.
+    relaxation = replace(config.search.relaxation, rounds=1, steps=config.budget)
+    search = replace(config.search, max_candidates=config.budget, relaxation=relaxation)
+    values = shared(config, SearchingConfig) | {"search": search}
+    return SEARCH, TriggerConfig(model=config.model, targets=config.targets, hit=config.hit, **values)
 
 
-SEARCH_METHODS = SearchMethods()
+SEARCH_METHODS = SearchMethods("search methods", "triggers/search_methods", MethodsConfig, {"pairs": pairs, "quick": quick})

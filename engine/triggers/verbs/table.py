@@ -25,7 +25,7 @@ from parley.engine.triggers.verbs.config import MAL as MAL_TARGETS
 from parley.engine.triggers.verbs.config import NORMAL as NORMAL_TARGETS
 from parley.engine.triggers.verbs.config import NORMAL_SAMPLED, OWN, SearchingConfig, is_hugging_face, most_of
 from parley.engine.triggers.verbs.config import RANDOM as RANDOM_TARGETS
-from parley.engine.triggers.verbs.search import require_searchable
+from parley.engine.triggers.verbs.search import SEARCH, require_searchable
 from parley.envs.core.config import NumItemsOrAll
 from parley.envs.core.errors import ConfigError
 from parley.envs.core.registry import nearest
@@ -130,11 +130,29 @@ def demo() -> SearchTableConfig:
     return SearchTableConfig(lm="runs/lm", limit=10, search=search)
 
 
-class SearchTable(SettingsRecipe):
+class SearchRecipe(SettingsRecipe):
+    """A verb whose stages are searches."""
+
+    outcomes = MODERATED
+
+    def prepare(self, config: Any, path: Path, reporter: Reporter) -> PlannedRecipe:
+        """Check what the settings alone show; each search checks its models and targets when it begins."""
+        planned = self.planned(config, path)
+        for job, search in planned.stages.values():
+            if job is SEARCH:
+                require_searchable(search)
+        return planned
+
+    def present(self, result: Result, run: RunFolder) -> Result:
+        """Add the tables, and the failure of a judge of replies."""
+        result = super().present(result, run)
+        return replace(result, failure=result.failure or unread_failure(result.metrics))
+
+
+class SearchTable(SearchRecipe):
     """`parley search table`."""
 
     resume_safe = (*RESUME_SAFE, "lists")
-    outcomes = MODERATED
 
     def given(self, config: SearchTableConfig, path: Path | None) -> dict[str, Any]:
         """Return the searches of each model and method, and its published table."""
@@ -182,15 +200,7 @@ class SearchTable(SettingsRecipe):
             require_word_model(config.lm, "--lm", "parley train lm")
         if MAL_IO in _names(config.lists) and config.unjudged:
             reporter.say(f"the list mal-io is left out: {config.unjudged}")
-        planned = self.planned(config, path)
-        for _, search in planned.stages.values():
-            require_searchable(search)
-        return planned
-
-    def present(self, result: Result, run: RunFolder) -> Result:
-        """Add the tables, and the failure of a judge of replies."""
-        result = super().present(result, run)
-        return replace(result, failure=result.failure or unread_failure(result.metrics))
+        return super().prepare(config, path, reporter)
 
 
 SEARCH_TABLE = SearchTable(

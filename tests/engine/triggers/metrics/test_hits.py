@@ -7,7 +7,6 @@ import logging
 import pytest
 
 from parley.engine.core.stats.statistics import Estimate, count, rate
-from parley.engine.core.tables.table import ABSENT
 from parley.engine.triggers.metrics.hits import (
     COST_METRICS,
     LISTS,
@@ -22,7 +21,6 @@ from parley.engine.triggers.metrics.hits import (
     unread_failure,
     unread_note,
 )
-from parley.engine.triggers.metrics.text import loss_figures, methods_table
 from parley.envs.core.errors import RunError
 from tests.engine.triggers.metrics.searches import KINDS, failed, restart, searched
 
@@ -119,15 +117,6 @@ def test_restarts_that_have_ended_stay_at_their_last_loss() -> None:
     points = loss_by_sweep(rows)
     assert [(sweep, estimate.value, estimate.n) for sweep, estimate in points] == [(0, 5.0, 2), (1, 2.5, 2), (2, 1.5, 2)]
     assert loss_by_sweep([]) == []
-
-
-def test_a_method_none_of_whose_inputs_could_be_judged_has_a_line_without_figures() -> None:
-    lost = search_metrics([failed("a", "the judge does not answer")], PACE, 0)
-    figures = loss_figures(lost, GREEDY)
-    table = methods_table(
-        {f"gcg | {name}": figure for name, figure in figures.items()}, {"gcg": "gradients"}, "that is the target"
-    )
-    assert table.rows == (("gcg", "gradients", ABSENT, ABSENT, ABSENT, ABSENT, ABSENT),)
 
 
 def test_a_type_of_hit_that_was_not_read_is_named() -> None:

@@ -147,9 +147,11 @@ def test_what_counts_as_a_success_is_said_as_it_was_asked_for(tmp_path: Path) ->
 
 def test_methods_under_one_budget_are_told_beside_their_controls() -> None:
     none, half = Estimate(0.0, 0.0, 0.49, 4), Estimate(0.5, 0.15, 0.85, 4)
-    metrics = {f"{name}{SEPARATOR}{VERIFIED}": share for name, share in (("gcg", half), ("random", none), (HOSTILE, none))}
+    names = {"gcg": half, "random": none, HOSTILE: none}
+    metrics = {f"methods.{number}.{VERIFIED}": share for number, share in enumerate(names.values())}
+    layout = [{"rows": [{"label": name, "key": number} for number, name in enumerate(names)]}]
     config = {"success": {"by": "prefix"}, "hugging_face": {}}
-    verdict = TriggerSearches().verdict([run_of("search-methods", metrics=metrics, config=config)])
+    verdict = TriggerSearches().verdict([run_of("search-methods", metrics=metrics, config=config, tables=layout)])
     assert verdict is not None
     assert_brief(verdict)
     assert verdict.sentence.startswith("Of targets, 50.0\N{NO-BREAK SPACE}% with gcg, 0.0\N{NO-BREAK SPACE}% with random")

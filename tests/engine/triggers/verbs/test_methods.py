@@ -15,7 +15,8 @@ from parley.engine.triggers.methods.settings import RelaxationSettings, SearchSe
 from parley.engine.triggers.methods.writing import WritingSettings
 from parley.engine.triggers.success import SuccessSettings
 from parley.engine.triggers.verbs.methods import SEARCH_METHODS, MethodsConfig
-from parley.envs.core.errors import ConfigError
+from parley.engine.triggers.verbs.search import SEARCH
+from parley.envs.core.errors import ConfigError, DataError
 from tests.engine.core.verbs.made_up import Notes, rows
 from tests.engine.triggers.verbs.test_text_search import ATTACKER, MODEL
 
@@ -44,23 +45,24 @@ def test_every_kind_of_method_has_a_line_and_none_tries_more_than_the_budget(tmp
     config = asked(tmp_path, f"hf:{folder}", method=",".join(names))
     result = run(config, tmp_path / "run", Silent())
     (table,) = result.tables.values()
-    lines = {row[0]: row for row in table.rows}
+    lines = dict(row[0].rstrip(")").split(" (") for row in table.rows)
     assert list(lines) == [*names, "random words, evolution", "no input"]
-    assert [lines[name][1] for name in ("gcg", "random", "beast", "evolution")] == ["gradients", "scores", "logits", "text"]
+    assert [lines[name] for name in ("gcg", "random", "beast", "evolution")] == ["gradients", "scores", "logits", "text"]
     for name in names:
-        tried = result.metrics[f"{name} | tried"]
+        tried = result.metrics[f"methods.{name}.tried"]
         assert 0 < tried.value <= 9, name
         assert tried.n == 2
         searched = rows(tmp_path / "run" / name)
         assert [(row["prompt"], row["target"]) for row in searched] == [("tell me", "hello"), ("say it", "a")]
-        said = result.metrics[f"{name} | verified"]
+        said = result.metrics[f"methods.{name}.verified"]
         assert said.value == sum(row["verified"] for row in searched) / 2
-    assert set(result.legend or {}) == set(result.metrics)
+    assert set(result.legend or {}) >= set(result.metrics)
     assert table.to_markdown() in (tmp_path / "run" / TABLE_FILE).read_text()
     assert ("All methods", table) in tables_on(collect_run(tmp_path / "run"), "triggers")
     notes = Notes()
     assert run(config, tmp_path / "run", notes).metrics == result.metrics
     assert not notes.stages, "nothing is searched for again"
+    assert {*SEARCH_METHODS.metrics_of(config)} == {*result.metrics}
 
 
 def test_lines_of_one_method_differ_by_settings_of_their_own(tmp_path: Path, folder: Path) -> None:
@@ -78,7 +80,7 @@ def test_lines_of_one_method_differ_by_settings_of_their_own(tmp_path: Path, fol
     assert stages[labels[-1]][1][1].search.population == 2
     result = run(config, tmp_path / "run", Silent())
     (table,) = result.tables.values()
-    assert [row[0] for row in table.rows] == [*labels, f"random words, {labels[-1]}", "no input"]
+    assert [row[0].partition(" (")[0] for row in table.rows] == [*labels, f"random words, {labels[-1]}", "no input"]
     place = table.columns.index("drawn")
     assert [row[place] != "–" for row in table.rows] == [True] * 5 + [False] * 2
     assert {stage.name for stage in (tmp_path / "run").iterdir()} > {name for name, _ in stages.values()}
@@ -119,9 +121,24 @@ def test_a_model_that_only_replies_is_told_by_evolution_and_an_attacker(tmp_path
     result = run(config, tmp_path / "run", Silent())
     (table,) = result.tables.values()
     lines = ["evolution", "random words, evolution", "attacker", "random words, attacker", "no input"]
-    assert [row[0] for row in table.rows] == lines
-    assert {row[1] for row in table.rows} == {"text"}
-    assert result.metrics["attacker | tried"].value <= 9
+    assert [row[0] for row in table.rows] == [f"{line} (text)" for line in lines]
+    assert result.metrics["methods.attacker.tried"].value <= 9
+
+
+def test_a_method_that_fails_ends_no_other(tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = asked(tmp_path, f"hf:{folder}", method="gcg,random", budget=4)
+    search = SEARCH.run
+
+    def failing(config: Any, path: Path, reporter: Any) -> Any:
+        if path.name == "gcg":
+            raise DataError("the model is lost", where="somewhere")
+        return search(config, path, reporter)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SEARCH, "run", failing)
+        result = run(config, tmp_path / "run", Silent())
+    assert result.failure == "1 stage failed: gcg: the model is lost (somewhere)"
+    assert [*result.metrics] == [f"methods.random.{name}" for name in ("verified", "no_reply", "claimed", "loss", "tried")]
 
 
 def test_what_cannot_work_is_refused_before_anything_is_loaded(tmp_path: Path) -> None:
@@ -154,10 +171,10 @@ def test_methods_by_first_tokens_have_lines_beside_the_others(tmp_path: Path, fo
     config = asked(tmp_path, f"hf:{folder}", method="prs,qcg,evolution", proxy=f"hf:{folder}")
     result = run(config, tmp_path / "run", Silent())
     (table,) = result.tables.values()
-    reads = {row[0]: row[1] for row in table.rows}
+    reads = dict(row[0].rstrip(")").split(" (") for row in table.rows)
     assert (reads["prs"], reads["qcg"], reads["evolution"]) == ("first_tokens", "first_tokens", "text")
     for name in ("prs", "qcg", "evolution"):
-        assert 0 < result.metrics[f"{name} | tried"].value <= 9
+        assert 0 < result.metrics[f"methods.{name}.tried"].value <= 9
     with pytest.raises(ConfigError, match=r"which is text: prs \(first_tokens\)"):
         run(asked(tmp_path, "cmd:cat", method="prs"), tmp_path / "none", Silent())
     with pytest.raises(ConfigError, match="qcg needs a model of its own"):
