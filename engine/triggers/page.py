@@ -23,7 +23,6 @@ from parley.engine.core.stats.known import EXPLOITABILITY
 from parley.engine.core.stats.statistics import NO_REPLY, NOTHING, Estimate, Metric, Points, Row, finished, is_no_reply
 from parley.engine.core.tables.table import figure
 from parley.engine.core.verbs.campaign import RESULT
-from parley.engine.core.verbs.recipe_job import LAYOUT
 from parley.engine.triggers.methods.settings import CANDIDATES, CANDIDATES_BY_METHOD
 from parley.engine.triggers.metrics.hits import (
     HIT_RATE,
@@ -52,12 +51,10 @@ from parley.engine.triggers.metrics.universal import FOUND, HELD_OUT, KINDS, SEA
 from parley.engine.triggers.metrics.universal import RANDOM as RANDOM_INPUTS
 from parley.engine.triggers.targets import Skipped
 from parley.engine.triggers.verbs.enumeration import SEARCH_ENUMERATE
-from parley.engine.triggers.verbs.methods import SEARCH_METHODS
 from parley.engine.triggers.verbs.minmax import MINMAX_TRIGGERS
 from parley.engine.triggers.verbs.search import SEARCH
-from parley.engine.triggers.verbs.table import SEARCH_TABLE
 from parley.engine.triggers.verbs.text_search import SEARCH_TEXT
-from parley.engine.triggers.verbs.transfer import SEARCH_TRANSFER
+from parley.engine.triggers.verbs.transfer import METHODS, SEARCH_TRANSFER
 from parley.engine.triggers.verbs.universal import SEARCH_UNIVERSAL
 
 if TYPE_CHECKING:
@@ -70,6 +67,8 @@ NUM_SHOWN = 200
 _MAX_SERIES = 8
 _MOST_LINES = 3
 """Shares that a verdict names one by one."""
+TABLE = "search-table"
+"""The job of tables of searches."""
 _LISTS = {"normal": "usual replies", "mal": "rude sentences", "random": "sentences of random words"}
 """The contents of the built-in lists of targets."""
 
@@ -94,7 +93,7 @@ class TriggerSearches(Chapter):
     """The chapter of searches, tables of them, enumerations, and runs that type inputs to chat models."""
 
     name, title, unit = "triggers", "Triggers", "targets"
-    stages: ClassVar = {SEARCH_TABLE.name: Stages(others="by folder"), SEARCH_METHODS.name: Stages(others="by folder")}
+    stages: ClassVar = {TABLE: Stages(others="by folder"), METHODS: Stages(others="by folder")}
     terms: ClassVar = {
         r"\bo-greedy": ("o-greedy hit", "the model's likeliest reply, taken word by word, is the target."),
         r"\bio?-?\w*sample|\bo-sample": (
@@ -111,7 +110,7 @@ class TriggerSearches(Chapter):
     }
 
     def owns(self, job: str) -> bool:
-        return job in (SEARCH.name, SEARCH_TABLE.name, SEARCH_METHODS.name, SEARCH_ENUMERATE.name, *_TYPED)
+        return job in (SEARCH.name, TABLE, METHODS, SEARCH_ENUMERATE.name, *_TYPED)
 
     def shows(self, run: Run) -> bool:
         """Return whether a search has rows, or another run its summary."""
@@ -119,7 +118,7 @@ class TriggerSearches(Chapter):
 
     def verdict(self, runs: Sequence[Run]) -> Verdict | None:
         """Answer with methods under one budget; without them with all searches, else with typed inputs."""
-        if methods := [run for run in runs if run.job == SEARCH_METHODS.name]:
+        if methods := [run for run in runs if run.job == METHODS]:
             return super().verdict(methods)
         searches = [run for run in runs if run.job == SEARCH.name and math.isfinite(_rate(run).value)]
         if not searches:
@@ -143,7 +142,9 @@ class TriggerSearches(Chapter):
 
     def verdict_of(self, run: Run) -> Verdict | None:
         """Return the success of methods, or of what was typed, beside their controls."""
-        if run.job == SEARCH_METHODS.name:
+        if run.job == METHODS:
+            from parley.engine.core.verbs.recipe_job import LAYOUT
+
             lines = [(row["label"], row["key"]) for table in run.summary.get(LAYOUT, ()) for row in table["rows"]]
             marks = {f"with {label}": run.metrics.get(f"methods.{key}.{VERIFIED}", NOTHING) for label, key in lines}
             return _success_verdict(run, "targets", marks)
@@ -151,7 +152,7 @@ class TriggerSearches(Chapter):
 
     def shown(self, run: Run) -> Mapping[str, Estimate]:
         """Return the metrics of searches; the tables of several show all others."""
-        return {} if run.job in (SEARCH_TABLE.name, SEARCH_METHODS.name) else run.metrics
+        return {} if run.job in (TABLE, METHODS) else run.metrics
 
     def legend(self, run: Run) -> Mapping[str, Metric]:
         definition = describe if run.job == SEARCH.name else _TYPED[run.job].describe if run.job in _TYPED else None

@@ -6,6 +6,8 @@ are made of are a file's, or those of the targets; a run keeps its own copy.
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -35,7 +37,8 @@ from parley.envs.core.config import (
 )
 from parley.envs.core.errors import ConfigError, DataError, RunError
 from parley.envs.core.registry import nearest
-from parley.envs.core.storage.uris import HUGGING_FACE, display_path
+from parley.envs.core.storage.copies import CHECKPOINT
+from parley.envs.core.storage.uris import HUGGING_FACE, display_path, local_copy
 from parley.envs.corpora.lines import utf8_text
 from parley.policies.chat.addresses import GGUF, is_local
 from parley.policies.chat.settings import ChatAsking, PrecisionSettings, WeightSettings
@@ -103,6 +106,25 @@ def is_hugging_face(model: str) -> bool:
 def most_of(limit: int) -> str:
     """Return the most targets of a list to search for; the setting 0 means all."""
     return f"at most {limit:,}" if limit else "all"
+
+
+def names_of(text: str) -> list[str]:
+    """Return the names of a list between commas."""
+    return [name.strip() for name in text.split(",")]
+
+
+def model_labels(models: str) -> dict[str, str]:
+    """Return the folders of the models of a list by label: the folder's name, numbered if two are equal."""
+    folders = [local_copy(model.partition(":")[2] if is_hugging_face(model) else model) for model in names_of(models)]
+    names = [(folder.parent if folder.name == CHECKPOINT else folder).resolve().name for folder in folders]
+    names = [re.sub(r"[^\w-]+", "-", name).strip("-_") for name in names]
+    seen: Counter[str] = Counter()
+    labels = {}
+    for name, folder, model in zip(names, folders, names_of(models), strict=True):
+        seen[name] += 1
+        kind = model.partition(":")[0] + ":" if is_hugging_face(model) else ""
+        labels[f"{name}-{seen[name]}" if names.count(name) > 1 else name] = kind + display_path(folder)
+    return labels
 
 
 def forbidden_texts(listed: str) -> tuple[str, ...]:

@@ -6,8 +6,6 @@ module says what is searched.
 
 from __future__ import annotations
 
-import re
-from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -23,14 +21,20 @@ from parley.engine.triggers.methods.settings import SearchSettings
 from parley.engine.triggers.metrics.hits import LISTS, MAL, MAL_IO, NORMAL, PROJECTED, RANDOM, published_rates, unread_failure
 from parley.engine.triggers.verbs.config import MAL as MAL_TARGETS
 from parley.engine.triggers.verbs.config import NORMAL as NORMAL_TARGETS
-from parley.engine.triggers.verbs.config import NORMAL_SAMPLED, OWN, SearchingConfig, is_hugging_face, most_of
+from parley.engine.triggers.verbs.config import (
+    NORMAL_SAMPLED,
+    OWN,
+    SearchingConfig,
+    is_hugging_face,
+    model_labels,
+    most_of,
+    names_of,
+)
 from parley.engine.triggers.verbs.config import RANDOM as RANDOM_TARGETS
 from parley.engine.triggers.verbs.search import SEARCH, require_searchable
 from parley.envs.core.config import NumItemsOrAll
 from parley.envs.core.errors import ConfigError
 from parley.envs.core.registry import nearest
-from parley.envs.core.storage.copies import CHECKPOINT
-from parley.envs.core.storage.uris import display_path, local_copy
 from parley.policies.chat.model import MODERATED
 
 GREEDY, SAMPLED, SAMPLED_IO = "o-greedy", "o-sample-min-k1", "io-sample-min-k1"
@@ -63,7 +67,7 @@ class SearchTableConfig(SearchingConfig):
 
     @property
     def methods(self) -> tuple[str, ...]:
-        return tuple(_names(self.method))
+        return tuple(names_of(self.method))
 
     @property
     def relaxed(self) -> str:
@@ -82,23 +86,9 @@ class SearchTableConfig(SearchingConfig):
         if RELAXATION in self.methods and len(self.methods) > 1:
             fix = f"--method {RELAXATION} alone"
             raise ConfigError("continuous inputs have a table of their own", where="--method", got=self.method, fix=fix)
-        for name in _names(self.lists):
+        for name in names_of(self.lists):
             if name not in LISTS:
                 raise ConfigError(f"no list is called {name!r}{nearest(name, LISTS)}", fix=f"lists: {','.join(LISTS)}")
-
-
-def model_labels(models: str) -> dict[str, str]:
-    """Return the folders of the models of a list by label: the folder's name, numbered if two are equal."""
-    folders = [local_copy(model.partition(":")[2] if is_hugging_face(model) else model) for model in _names(models)]
-    names = [(folder.parent if folder.name == CHECKPOINT else folder).resolve().name for folder in folders]
-    names = [re.sub(r"[^\w-]+", "-", name).strip("-_") for name in names]
-    seen: Counter[str] = Counter()
-    labels = {}
-    for name, folder, model in zip(names, folders, _names(models), strict=True):
-        seen[name] += 1
-        kind = model.partition(":")[0] + ":" if is_hugging_face(model) else ""
-        labels[f"{name}-{seen[name]}" if names.count(name) > 1 else name] = kind + display_path(folder)
-    return labels
 
 
 def _attention(model: str) -> str:
@@ -108,10 +98,6 @@ def _attention(model: str) -> str:
     from parley.policies.seq2seq.scoring import load_seq2seq
 
     return load_seq2seq(folder).sizes.attention
-
-
-def _names(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",")]
 
 
 def he2018() -> SearchTableConfig:
@@ -164,7 +150,7 @@ class SearchTable(SearchRecipe):
             MAL_IO: (MAL_TARGETS, SAMPLED_IO),
             RANDOM: (RANDOM_TARGETS, sampled),
         }
-        chosen, models = {*_names(config.lists)} - ({MAL_IO} if config.unjudged else set()), list[dict[str, Any]]()
+        chosen, models = {*names_of(config.lists)} - ({MAL_IO} if config.unjudged else set()), list[dict[str, Any]]()
         for name, model in model_labels(config.model).items():
             attention = "" if config.published == "none" else _attention(model)
             rates = published_rates(config.published, attention, config.relaxed)
@@ -193,12 +179,12 @@ class SearchTable(SearchRecipe):
         }
 
     def prepare(self, config: SearchTableConfig, path: Path, reporter: Reporter) -> PlannedRecipe:
-        for model in _names(config.model):
+        for model in names_of(config.model):
             if not is_hugging_face(model):
                 require_word_model(model, "--model", "parley train seq2seq")
         if not config.unjudged and config.lm != OWN and not is_hugging_face(config.lm):
             require_word_model(config.lm, "--lm", "parley train lm")
-        if MAL_IO in _names(config.lists) and config.unjudged:
+        if MAL_IO in names_of(config.lists) and config.unjudged:
             reporter.say(f"the list mal-io is left out: {config.unjudged}")
         return super().prepare(config, path, reporter)
 

@@ -46,7 +46,7 @@ from parley.engine.triggers.metrics.universal import (
 )
 from parley.engine.triggers.success import TOKENS
 from parley.engine.triggers.targets import Target, TargetList, has_prompts, target_seed
-from parley.engine.triggers.verbs.config import UNIVERSAL, TriggerConfig, is_hugging_face, universal_transcript
+from parley.engine.triggers.verbs.config import UNIVERSAL, TriggerConfig, is_hugging_face, model_labels, universal_transcript
 from parley.engine.triggers.verbs.models import (
     FILE,
     HuggingFaceFolder,
@@ -57,7 +57,6 @@ from parley.engine.triggers.verbs.models import (
     save_targets,
 )
 from parley.engine.triggers.verbs.search import AT_HAND, AT_MOST, composer, composition, require_searchable
-from parley.engine.triggers.verbs.table import model_labels
 from parley.engine.triggers.verbs.turns import SearchTurns, verifier
 from parley.envs.core.config import NumItemsOrAll, ShareBelowOne
 from parley.envs.core.errors import ConfigError, DataError

@@ -13,9 +13,9 @@ from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.tables.table import ABSENT
 from parley.engine.core.verbs.job import TABLE_FILE, Silent
 from parley.engine.triggers.methods.settings import RelaxationSettings
-from parley.engine.triggers.verbs.config import TriggerConfig
+from parley.engine.triggers.verbs.config import TriggerConfig, model_labels
 from parley.engine.triggers.verbs.search import SEARCH
-from parley.engine.triggers.verbs.table import SEARCH_TABLE, SearchTableConfig, model_labels
+from parley.engine.triggers.verbs.table import SEARCH_TABLE, SearchTableConfig
 from parley.envs.core.errors import CheckpointError, ConfigError, DataError
 from parley.envs.corpora.pairs.vocabulary import PairVocabulary
 from tests.engine.core.page.pages import tables_on
