@@ -21,7 +21,7 @@ from benchmarks.measure import BenchmarkOptions, Clock, Result, run
 from benchmarks.plain_chat import SEED, TwoSides, learn_padded, play_turn_by_turn, secrets, spread
 from parley.engine.chat.rl.algorithm import ChatReinforceAlgorithmConfig
 from parley.engine.chat.rl.learner import batch_rows
-from parley.engine.chat.rl.runner import ChatLearnerSpec, sequences
+from parley.engine.chat.rl.runner import ChatLearnerSpec, SecretSeat, sequences
 from parley.engine.chat.rl.settings import ChatReinforceConfig
 from parley.engine.core.ray.session import connect
 from parley.engine.core.verbs.supervised import built
@@ -58,7 +58,7 @@ def measure(options: Options) -> Result:
     rules, rule = SecretRules(max_messages=messages), ChatReinforceConfig(max_tokens=options.max_tokens, at_once=num)
     decoding = ChatDecoding(temperature=rule.temperature, max_tokens=rule.max_tokens)
     drawn = TwoSides.of(options.base)
-    spec = ChatLearnerSpec(drawn.base.name, "", ATTACKER, LoraSettings(), ChatSeat(batch_size=32), rules, SEED)
+    spec = ChatLearnerSpec(drawn.base.name, "", SecretSeat(ATTACKER, rules), LoraSettings(), ChatSeat(batch_size=32), SEED)
     settings = ChatReinforceAlgorithmConfig().conversations(reinforce=rule, spec=spec, opponents=["naive"])
     play, learn, plain_play, plain_learn = (Clock() for _ in range(4))
     with connect(num_cpus=1), built(settings) as algorithm:

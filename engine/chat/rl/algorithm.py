@@ -29,7 +29,6 @@ from parley.engine.core.ray.identity import own_identity
 from parley.engine.core.rllib.distributed_rollouts import DistributedAlgorithm, DistributedConfig
 from parley.engine.core.rllib.reproducible import DivergenceError
 from parley.envs.core.seeds import stream
-from parley.envs.secret.game import DEFENDER, NAMES
 
 Scripted = Sequence[tuple[Sequence[int], Sequence[bool]]]
 """Tokens and own marks of scripted dialogues."""
@@ -73,7 +72,7 @@ class ChatReinforceAlgorithmConfig(DistributedConfig):
         self.shares = tuple(shares) or (1 / max(1, len(opponents)),) * len(opponents)
         # Runners and learner elsewhere compare it with theirs.
         self.driver = own_identity()
-        role = NAMES[spec.side]
+        role = spec.plays.role
         self.multi_agent(policies=[role], policy_mapping_fn=lambda *_, **__: role, policies_to_train=[role])
         module = RLModuleSpec(module_class=AdapterModule, model_config={"spec": spec})
         self.rl_module(rl_module_spec=MultiRLModuleSpec(rl_module_specs={role: module}))
@@ -89,7 +88,7 @@ class ChatReinforce(DistributedAlgorithm):
     def setup(self, config: AlgorithmConfig) -> None:
         """Build runners and learner."""
         super().setup(config)
-        self.role = NAMES[config.spec.side]
+        self.role = config.spec.plays.role
         self.kl_weight: float = config.reinforce.kl_weight
         """Weight of the KL now."""
         self.silent_for = 0
@@ -115,7 +114,7 @@ class ChatReinforce(DistributedAlgorithm):
         dialogues = []
         for number in range(update * rule.scenarios, (update + 1) * rule.scenarios):
             draws = stream(spec.seed, "opponent", number)
-            is_harmless = spec.side == DEFENDER and (draws.random() < rule.harmless or not self.config.opponents)
+            is_harmless = spec.plays.has_users and (draws.random() < rule.harmless or not self.config.opponents)
             met = USER
             if not is_harmless:
                 met = self.config.opponents[int(draws.choice(len(self.config.opponents), p=shares))]
@@ -167,7 +166,7 @@ class ChatReinforce(DistributedAlgorithm):
         finished = time.monotonic()
         self.last = {
             "reward": float(rewards.mean()),
-            **_outcomes(played, dialogues),
+            **_outcomes(played),
             "alike": float((advantages == 0).all(1).mean()),
             "tokens": sum(sum(own) for _, own, _ in learned),
             **figures,
@@ -240,16 +239,15 @@ def advantages_of(rewards_GK: np.ndarray, baseline: str) -> np.ndarray:
     return np.where(np.ptp(rewards_GK, axis=1, keepdims=True) > 0, advantages, 0.0)
 
 
-def _outcomes(played: Sequence[Mapping[str, Any]], dialogues: Sequence[Dealt]) -> dict[str, float]:
-    """Return means over the dialogues of an update."""
-    attacks = [row["leaked"] for row, dialogue in zip(played, dialogues, strict=True) if dialogue.opponent != USER]
-    useful = [row["usefulness"] for row in played if row["usefulness"] is not None]
+def _outcomes(played: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Return means over the dialogues of an update; of the game's own figures, over the dialogues that have them."""
     texts = max(1, sum(row["texts"] for row in played))
     figures = {
         "dialogues": float(len(played)),
         "silent": sum(row["silent"] for row in played) / texts,
         "repeated": sum(row["repeated"] for row in played) / texts,
     }
-    figures |= {"leak": float(np.mean(attacks))} if attacks else {}
-    figures |= {"usefulness": float(np.mean(useful))} if useful else {}
-    return figures
+    names = dict.fromkeys(name for row in played for name in row["outcomes"])
+    return figures | {
+        name: float(np.mean([row["outcomes"][name] for row in played if name in row["outcomes"]])) for name in names
+    }

@@ -191,7 +191,8 @@ def _pieces(batch: Mapping[str, Tensor], most: int) -> Iterator[tuple[Tensor, bo
         piece: list[int] = []
         for row in sorted(texts, key=texts.__getitem__):
             wider = [*piece, row]
-            is_full = len(TokenTree([texts[each] for each in wider])) > 1.5 * most * max(len(texts[each]) for each in wider)
+            tree = TokenTree([texts[number] for number in wider])
+            is_full = len(tree) > 1.5 * most * max(len(texts[number]) for number in wider)
             if piece and (is_full or len(wider) > 2 * most):
                 yield torch.tensor(piece), is_scripted
                 wider = [row]

@@ -6,15 +6,21 @@ the weights.
 
 A conversation is learned from in the tokens that were drawn. Where a template writes an earlier answer in other tokens, a
 new sequence begins.
+
+Seats (`LearnedSeat`). Secret game: the reward is the game's, see `envs/secret`. Negotiation: a tenth of the learner's points, 0
+without a deal. The side is drawn with the scenario. The learner chooses by scores, as in `parley selfplay`, and learns its
+utterances.
 """
 
 from __future__ import annotations
 
 import time
 import weakref
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from gymnasium import Space
@@ -24,16 +30,314 @@ from torch import nn
 from parley.engine.core.ray.identity import require
 from parley.engine.core.rllib.reproducible import ReproducibleRunner
 from parley.envs.core.seeds import derive_seed, stream
-from parley.envs.secret.game import ATTACKER, NAMES, SeatView, SecretGame, SecretPlayer, SecretRules, play_secret
+from parley.envs.negotiation.agents import Agent
+from parley.envs.negotiation.domain import Scenario
+from parley.envs.negotiation.game import NegotiationGame, play
+from parley.envs.secret.game import ATTACKER, DEFENDER, NAMES, SeatView, SecretGame, SecretPlayer, SecretRules, play_secret
 from parley.envs.secret.players import make_secret_player
 from parley.envs.secret.scenarios import random_secret
 from parley.policies.chat.adapters import AdaptedChatModel, SharedBase, shared_base
-from parley.policies.chat.model import SEEDS, ChatDecoding
+from parley.policies.chat.model import SEEDS, Answer, Chat, ChatDecoding
+from parley.policies.chat.negotiator import ChatNegotiator
+from parley.policies.chat.newest import Note
 from parley.policies.chat.secret import talk
 from parley.policies.chat.settings import ChatSeat, LoraSettings
 
 USER = ""
 """The opponent of a harmless dialogue."""
+
+
+class Dealt(NamedTuple):
+    """A dialogue to be played: its number, that of its scenario, and its opponent (`USER` for none)."""
+
+    number: int
+    scenario: int
+    opponent: str
+
+
+class OwnTurn(NamedTuple):
+    """One text of the learner: the tokens that it read, and those that it wrote, the end among them."""
+
+    read: list[int]
+    written: list[int]
+
+
+class RecordedChatModel(AdaptedChatModel):
+    """An adapted model that keeps the tokens of its answers.
+
+    Attributes:
+        turns: of the newest call of `answer`, in the order of its chats.
+    """
+
+    def _answer(self, prompt: Any, ids: Sequence[int], end: int | None) -> Any:
+        self._recorded.append(OwnTurn(prompt.ids, [*ids, *([] if end is None else [end])]))
+        return super()._answer(prompt, ids, end)
+
+    def answer(self, chats: Sequence[Any], *, decoding: ChatDecoding, seeds: Sequence[int] = ()) -> list[Any]:
+        self._recorded: list[OwnTurn] = []
+        answers, order = {}, []
+        for index, answer in self.arriving(chats, decoding=decoding, seeds=seeds):
+            answers[index] = answer
+            order.append(index)
+        self.turns = [turn for _, turn in sorted(zip(order, self._recorded, strict=True), key=lambda pair: pair[0])]
+        return [answers[index] for index in range(len(chats))]
+
+
+def sequences(turns: Sequence[OwnTurn]) -> list[tuple[list[int], list[bool]]]:
+    """Return the tokens of a dialogue that are read at once, and which of them are the learner's own."""
+    whole: list[tuple[list[int], list[bool]]] = []
+    for turn in turns:
+        tokens, own = whole[-1] if whole else ([], [])
+        if not tokens or turn.read[: len(tokens)] != tokens:
+            tokens, own = [], []
+            whole.append((tokens, own))
+        new = turn.read[len(tokens) :]
+        tokens += [*new, *turn.written]
+        own += [*[False] * len(new), *[True] * len(turn.written)]
+    return whole
+
+
+def dialogue_row(
+    reward: float, texts: Sequence[str], turns: Sequence[OwnTurn], outcomes: Mapping[str, float]
+) -> dict[str, Any]:
+    """Return a finished dialogue.
+
+    Args:
+        reward: of the learner.
+        texts: what it said.
+        turns: the same as tokens.
+        outcomes: the game's figures, by the name of their mean.
+    """
+    return {
+        "reward": reward,
+        "outcomes": outcomes,
+        "texts": len(texts),
+        "silent": sum(not text for text in texts),
+        "repeated": sum(text in texts[:number] for number, text in enumerate(texts)),
+        "sequences": sequences(turns),
+    }
+
+
+class LearnedSeat(Protocol):
+    """A seat of a game."""
+
+    @property
+    def role(self) -> str:
+        """Its name, which is that of RLlib's policy."""
+
+    @property
+    def has_users(self) -> bool:
+        """True if some of its dialogues have no opponent."""
+
+    def env(self) -> Any:
+        """Return the game as an RLlib environment, whose spaces the policy has."""
+
+    def opponent(self, name: str, temperature: float, chat: ChatSeat) -> Any:
+        """Return a player of the other side by its name.
+
+        Raises:
+            ConfigError: there is none.
+            CheckpointError: it is damaged.
+        """
+
+    def play(
+        self,
+        model: RecordedChatModel,
+        decoding: ChatDecoding,
+        dialogues: Sequence[Dealt],
+        opponents: Mapping[str, Any],
+        seed: int,
+    ) -> list[dict[str, Any]]:
+        """Play dialogues to their end and return their rows (`dialogue_row`).
+
+        Args:
+            model: the learner's.
+            decoding: of its answers.
+            dialogues: whose scenarios and draws follow from their numbers.
+            opponents: by name.
+            seed: master seed.
+        """
+
+
+class LearningPlayer:
+    """The learner as a player of the secret game; its turns are kept by the seed of its side of a dialogue.
+
+    Args:
+        name: in errors.
+        model: its model.
+        decoding: of its answers.
+    """
+
+    def __init__(self, name: str, model: RecordedChatModel, decoding: ChatDecoding) -> None:
+        self.name, self._model, self._decoding = name, model, decoding
+        self.turns: dict[int, list[OwnTurn]] = {}
+
+    def speak(self, views: Sequence[SeatView]) -> list[str]:
+        """Return its next texts; an answer without text is a message without words."""
+        seeds = [int(view.generator().integers(SEEDS)) for view in views]
+        answers = self._model.answer([talk(view) for view in views], decoding=self._decoding, seeds=seeds)
+        for view, turn in zip(views, self._model.turns, strict=True):
+            self.turns.setdefault(view.seed, []).append(turn)
+        return [answer.text for answer in answers]
+
+
+@dataclass(frozen=True)
+class SecretSeat(LearnedSeat):
+    """A seat of the secret game, see `LearnedSeat`.
+
+    Args:
+        side: the seat.
+        rules: of the game.
+    """
+
+    side: int
+    rules: SecretRules
+
+    @property
+    def role(self) -> str:
+        return NAMES[self.side]
+
+    @property
+    def has_users(self) -> bool:
+        return self.side == DEFENDER
+
+    def env(self) -> Any:
+        from parley.engine.secret.rl import SecretMultiAgentEnv
+
+        return SecretMultiAgentEnv({"rules": self.rules})
+
+    def opponent(self, name: str, temperature: float, chat: ChatSeat) -> SecretPlayer:
+        return make_secret_player(name, 1 - self.side, temperature, device=chat.device, seat=chat, answers=None)
+
+    def play(
+        self,
+        model: RecordedChatModel,
+        decoding: ChatDecoding,
+        dialogues: Sequence[Dealt],
+        opponents: Mapping[str, SecretPlayer],
+        seed: int,
+    ) -> list[dict[str, Any]]:
+        learner = LearningPlayer(model.name, model, decoding)
+        scenarios = [
+            random_secret(stream(seed, "training scenario", dialogue.scenario), self.rules.max_messages)
+            for dialogue in dialogues
+        ]
+        seeds = [derive_seed(seed, "training dialogue", dialogue.number) for dialogue in dialogues]
+        game = SecretGame(scenarios, seeds, [dialogue.opponent != USER for dialogue in dialogues], self.rules)
+        # The user asks by itself.
+        others: list[SecretPlayer] = [opponents.get(dialogue.opponent, learner) for dialogue in dialogues]
+        play_secret(game, *((learner, others) if self.side == ATTACKER else (others, learner)))
+        return [
+            dialogue_row(
+                game.reward(row, self.side),
+                game.turns[row][self.side :: 2],
+                learner.turns.get(game.view(row, self.side).seed, []),
+                {"leak": float(bool(game.spellings[row]))} if is_attack else {"usefulness": game.usefulness(row)},
+            )
+            for row, is_attack in enumerate(game.attacks)
+        ]
+
+
+class LearningNegotiator(ChatNegotiator):
+    """The learner as a negotiator; its turns are kept by dialogue. An answer without text is an utterance without words."""
+
+    def replies(self, rows: Sequence[int], chats: Sequence[Chat], seeds: Sequence[int], note: Note) -> list[Answer]:
+        """Return the learner's answers; none is asked for once more, for it learns from what it says."""
+        assert isinstance(self.model, RecordedChatModel)
+        answers: list[Answer] = self.model.answer(chats, decoding=self.decoding, seeds=seeds)
+        for row, answer, turn in zip(rows, answers, self.model.turns, strict=True):
+            note(row, answer)
+            self.turns.setdefault(row, []).append(turn)
+        return answers
+
+    @cached_property
+    def turns(self) -> dict[int, list[OwnTurn]]:
+        """Its turns by dialogue."""
+        return {}
+
+
+@dataclass(frozen=True)
+class NegotiatorSeat(LearnedSeat):
+    """Either side of a negotiation, see `LearnedSeat`.
+
+    Args:
+        corpus: whose training dialogues give the scenarios.
+        data_root: the folder of corpora; the usual folders if None.
+    """
+
+    corpus: str
+    data_root: Path | None
+
+    @property
+    def role(self) -> str:
+        return "negotiator"
+
+    @property
+    def has_users(self) -> bool:
+        return False
+
+    @cached_property
+    def scenarios(self) -> Sequence[Scenario]:
+        """The scenarios that people negotiated about."""
+        from parley.engine.chat.games.negotiation import RecordedNegotiations
+
+        recorded = RecordedNegotiations(self.corpus, self.data_root).splits["train"]
+        return list(dict.fromkeys(record.scenario for record in recorded))
+
+    def env(self) -> Any:
+        from parley.engine.negotiation.rl.env import NegotiationMultiAgentEnv
+
+        return NegotiationMultiAgentEnv({"vocabulary": self.scenarios[0].domain.vocabulary()})
+
+    def opponent(self, name: str, temperature: float, chat: ChatSeat) -> Agent:
+        from parley.engine.negotiation.verbs.agents import make_agent
+
+        return make_agent(name, self.scenarios[0].domain.vocabulary(), temperature, chat.device, seat=chat, answers=None)
+
+    def play(
+        self,
+        model: RecordedChatModel,
+        decoding: ChatDecoding,
+        dialogues: Sequence[Dealt],
+        opponents: Mapping[str, Agent],
+        seed: int,
+    ) -> list[dict[str, Any]]:
+        played: dict[int, dict[str, Any]] = {}
+        drawn = {dialogue.number: self._drawn(seed, dialogue.scenario) for dialogue in dialogues}
+        # Dialogues with one opponent and the learner on one side are one game.
+        for name, side in sorted({(dialogue.opponent, drawn[dialogue.number][1]) for dialogue in dialogues}):
+            met = [one for one in dialogues if (one.opponent, drawn[one.number][1]) == (name, side)]
+            for dialogue, row in zip(met, self._met(model, decoding, met, drawn, opponents[name], side, seed), strict=True):
+                played[dialogue.number] = row
+        return [played[dialogue.number] for dialogue in dialogues]
+
+    def _drawn(self, seed: int, number: int) -> tuple[Scenario, int]:
+        """Return a scenario and the learner's side."""
+        draws = stream(seed, "training scenario", number)
+        return self.scenarios[int(draws.integers(len(self.scenarios)))], int(draws.integers(2))
+
+    def _met(
+        self,
+        model: RecordedChatModel,
+        decoding: ChatDecoding,
+        dialogues: Sequence[Dealt],
+        drawn: Mapping[int, tuple[Scenario, int]],
+        opponent: Agent,
+        side: int,
+        seed: int,
+    ) -> Iterable[dict[str, Any]]:
+        """Return the rows of dialogues with one opponent, the learner on one side."""
+        words = self.scenarios[0].domain.vocabulary()
+        learner = LearningNegotiator(model.name, lambda: model, words, decoding.temperature, max_tokens=decoding.max_tokens)
+        seeds = [derive_seed(seed, "training dialogue", dialogue.number) for dialogue in dialogues]
+        agents = (learner, opponent) if side == 0 else (opponent, learner)
+        scenarios = [drawn[dialogue.number][0] for dialogue in dialogues]
+        game = play(NegotiationGame(scenarios, seeds, (agents[0].vocabulary, agents[1].vocabulary)), agents)
+        for row in range(len(game)):
+            points, others = game.points[row, side], game.points[row, 1 - side]
+            texts = [" ".join(words) for speaker, words in game.transcript(row) if speaker == side]
+            outcomes = {"agreed": float(game.agreed[row]), "points": float(points), "partner_points": float(others)}
+            yield dialogue_row(points / 10, texts, learner.turns.get(row, []), outcomes)
 
 
 @dataclass(frozen=True)
@@ -43,19 +347,17 @@ class ChatLearnerSpec:
     Args:
         base: address of its base.
         start: address of the adapter that it begins with; empty for a fresh one.
-        side: its seat.
+        plays: its seat.
         lora: a fresh adapter.
         seat: settings of chat models, the base among them.
-        rules: of the game.
         seed: master seed.
     """
 
     base: str
     start: str
-    side: int
+    plays: LearnedSeat
     lora: LoraSettings
     seat: ChatSeat
-    rules: SecretRules
     seed: int
 
     def shared(self) -> SharedBase:
@@ -89,96 +391,22 @@ class AdapterModule(TorchRLModule):
         return {}
 
 
-class OwnTurn(NamedTuple):
-    """One text of the learner: the tokens that it read, and those that it wrote, the end among them."""
-
-    read: list[int]
-    written: list[int]
-
-
-class RecordedChatModel(AdaptedChatModel):
-    """An adapted model that keeps the tokens of its answers.
-
-    Attributes:
-        turns: of the newest call of `answer`, in the order of its chats.
-    """
-
-    def _answer(self, prompt: Any, ids: Sequence[int], end: int | None) -> Any:
-        self._recorded.append(OwnTurn(prompt.ids, [*ids, *([] if end is None else [end])]))
-        return super()._answer(prompt, ids, end)
-
-    def answer(self, chats: Sequence[Any], *, decoding: ChatDecoding, seeds: Sequence[int] = ()) -> list[Any]:
-        self._recorded: list[OwnTurn] = []
-        answers, order = {}, []
-        for index, answer in self.arriving(chats, decoding=decoding, seeds=seeds):
-            answers[index] = answer
-            order.append(index)
-        self.turns = [turn for _, turn in sorted(zip(order, self._recorded, strict=True), key=lambda pair: pair[0])]
-        return [answers[index] for index in range(len(chats))]
-
-
-class LearningPlayer:
-    """The learner as a player; its turns are kept by the seed of its side of a dialogue.
-
-    Args:
-        name: in errors.
-        model: its model.
-        decoding: of its answers.
-    """
-
-    def __init__(self, name: str, model: RecordedChatModel, decoding: ChatDecoding) -> None:
-        self.name, self._model, self._decoding = name, model, decoding
-        self.turns: dict[int, list[OwnTurn]] = {}
-
-    def speak(self, views: Sequence[SeatView]) -> list[str]:
-        """Return its next texts; an answer without text is a message without words."""
-        seeds = [int(view.generator().integers(SEEDS)) for view in views]
-        answers = self._model.answer([talk(view) for view in views], decoding=self._decoding, seeds=seeds)
-        for view, turn in zip(views, self._model.turns, strict=True):
-            self.turns.setdefault(view.seed, []).append(turn)
-        return [answer.text for answer in answers]
-
-
-def sequences(turns: Sequence[OwnTurn]) -> list[tuple[list[int], list[bool]]]:
-    """Return the tokens of a dialogue that are read at once, and which of them are the learner's own."""
-    whole: list[tuple[list[int], list[bool]]] = []
-    for turn in turns:
-        tokens, own = whole[-1] if whole else ([], [])
-        if not tokens or turn.read[: len(tokens)] != tokens:
-            tokens, own = [], []
-            whole.append((tokens, own))
-        new = turn.read[len(tokens) :]
-        tokens += [*new, *turn.written]
-        own += [*[False] * len(new), *[True] * len(turn.written)]
-    return whole
-
-
-class Dealt(NamedTuple):
-    """A dialogue to be played: its number, that of its scenario, and its opponent (`USER` for none)."""
-
-    number: int
-    scenario: int
-    opponent: str
-
-
 class ChatRunner(ReproducibleRunner):
-    """An env runner that plays batches of dialogues of the secret game."""
+    """An env runner that plays batches of dialogues."""
 
     def make_env(self) -> None:
         """Make the two-sided environment for its spaces; `sample` plays its game in batches."""
-        from parley.engine.secret.rl import SecretMultiAgentEnv
-
-        self.env = SecretMultiAgentEnv({"rules": self.config.spec.rules})
+        self.env = self.config.spec.plays.env()
 
     def make_module(self) -> None:
         """Make the learner's module."""
         super().make_module()
-        self._opponents: dict[str, SecretPlayer] = {}
+        self._opponents: dict[str, Any] = {}
 
     def get_spaces(self) -> dict[str, tuple[Space[Any], Space[Any]]]:
         """Return observation and action space of the learner."""
-        role = NAMES[self.config.spec.side]
-        return {role: (self.env.get_observation_space(role), self.env.get_action_space(role))}
+        side = self.env.possible_agents[0]
+        return {self.config.spec.plays.role: (self.env.get_observation_space(side), self.env.get_action_space(side))}
 
     def take(self, names: Collection[str]) -> None:
         """Do nothing: weights are changed in place, and what was read with older ones is forgotten by their version."""
@@ -190,7 +418,7 @@ class ChatRunner(ReproducibleRunner):
             dealt: number of each batch, and its dialogues.
 
         Returns:
-            `index`, numbers of the batches; `played`, the rows of their dialogues by number (`_row`); the number of the
+            `index`, numbers of the batches; `played`, the rows of their dialogues by number; the number of the
             weights, and the seconds.
         """
         require(self.config.driver)
@@ -204,37 +432,12 @@ class ChatRunner(ReproducibleRunner):
 
     def _played(self, dialogues: Sequence[Dealt]) -> dict[int, dict[str, Any]]:
         spec, rule = self.config.spec, self.config.reinforce
-        role = NAMES[spec.side]
-        module = self.module[role]
-        model = RecordedChatModel(f"the {role} that learns", module.base, module.adapter, rule.at_once, parts_thinking=False)
-        learner = LearningPlayer(model.name, model, ChatDecoding(temperature=rule.temperature, max_tokens=rule.max_tokens))
-        scenarios = [
-            random_secret(stream(spec.seed, "training scenario", dialogue.scenario), spec.rules.max_messages)
-            for dialogue in dialogues
-        ]
-        seeds = [derive_seed(spec.seed, "training dialogue", dialogue.number) for dialogue in dialogues]
-        game = SecretGame(scenarios, seeds, [dialogue.opponent != USER for dialogue in dialogues], spec.rules)
-        for name in {dialogue.opponent for dialogue in dialogues} - {USER, *self._opponents}:
-            seat = {"device": spec.seat.device, "seat": spec.seat, "answers": None}
-            self._opponents[name] = make_secret_player(name, 1 - spec.side, rule.temperature, **seat)
-        # The user asks by itself.
-        others: list[SecretPlayer] = [self._opponents.get(dialogue.opponent, learner) for dialogue in dialogues]
-        play_secret(game, *((learner, others) if spec.side == ATTACKER else (others, learner)))
-        return {
-            dialogue.number: _row(game, row, spec.side, learner.turns.get(game.view(row, spec.side).seed, []))
-            for row, dialogue in enumerate(dialogues)
-        }
-
-
-def _row(game: SecretGame, row: int, side: int, turns: Sequence[OwnTurn]) -> dict[str, Any]:
-    """Return a finished dialogue: reward, outcome, language, and sequences of tokens."""
-    own = game.turns[row][side::2]
-    return {
-        "reward": game.reward(row, side),
-        "leaked": bool(game.spellings[row]),
-        "usefulness": None if game.attacks[row] else game.usefulness(row),
-        "texts": len(own),
-        "silent": sum(not text for text in own),
-        "repeated": sum(text in own[:number] for number, text in enumerate(own)),
-        "sequences": sequences(turns),
-    }
+        plays = spec.plays
+        module = self.module[plays.role]
+        name = f"the {plays.role} that learns"
+        model = RecordedChatModel(name, module.base, module.adapter, rule.at_once, parts_thinking=False)
+        for opponent in {dialogue.opponent for dialogue in dialogues} - {USER, *self._opponents}:
+            self._opponents[opponent] = plays.opponent(opponent, rule.temperature, spec.seat)
+        decoding = ChatDecoding(temperature=rule.temperature, max_tokens=rule.max_tokens)
+        rows = plays.play(model, decoding, dialogues, self._opponents, spec.seed)
+        return {dialogue.number: row for dialogue, row in zip(dialogues, rows, strict=True)}

@@ -44,13 +44,14 @@ class ChatReinforceConfig(Configuration):
     """Conversations that are read side by side; one actor plays them."""
     kl_weight: NonNegativeFloat = 0.05
     """Weight of KL(learner || start) on the learner's own tokens, in nats per token; 0 turns it off."""
-    kl_limit: NonNegativeFloat = 0.5
-    """Nats per token from which the language watch doubles the weight for the rest of the training."""
     supervised_weight: NonNegativeFloat = 0.1
     """Weight of the loss on scripted dialogues in each step. 0 turns it off."""
     supervised_batch: NumItems = 4
     """Scripted dialogues in each step."""
 
+    kl_limit: ClassVar[float] = 0.5
+    """KL in nats per token from which the language watch doubles its weight for the rest of the training. One that learned to
+    refuse everything had 1.6 (docs/results/chat_minmax.md)."""
     clip: ClassVar[float] = 1.0
     """Largest norm of the whole gradient."""
     rows_at_once: ClassVar[int] = 2

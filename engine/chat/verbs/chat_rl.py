@@ -1,9 +1,9 @@
-"""A chat model that learns a seat of the secret game by reinforcement: `parley train chat-rl`.
+"""A chat model that learns a seat of the secret game, or to negotiate, by reinforcement: `parley train chat-rl`.
 
 An adapter on a frozen base plays against given opponents: scripted players, chat models of any address, adapters of other runs
-on the same base. RLlib trains it (`engine/chat/rl/algorithm.py`). An opponent is played and never read, so a defender behind a
-server can be the target of an attacker's training. The run stores the adapter, which is `hf:RUN` in every verb. A training that
-was killed goes on to the digit.
+on the same base; in negotiations all that `parley selfplay` takes. RLlib trains it (`engine/chat/rl/algorithm.py`). An opponent
+is played and never read, so a defender behind a server can be the target of an attacker's training. The run stores the adapter,
+which is `hf:RUN` in every verb. A training that was killed goes on to the digit.
 """
 
 from __future__ import annotations
@@ -29,13 +29,16 @@ from parley.envs.core.config import Configuration, NonNegativeFloat, NonNegative
 from parley.envs.core.errors import ConfigError
 from parley.envs.core.storage.copies import CHECKPOINT
 from parley.envs.core.storage.uris import HUGGING_FACE, display_path
+from parley.envs.corpora.arrow import root_words
+from parley.envs.negotiation.agents import agents
 from parley.envs.secret.game import DEFENDER, NAMES, SecretRules
-from parley.envs.secret.players import is_chat_player, make_secret_player
+from parley.envs.secret.players import is_chat_player
 from parley.policies.chat.addresses import is_local, weights_of
 from parley.policies.chat.settings import ChatSeat, LoraSettings
 
 if TYPE_CHECKING:
-    from parley.engine.chat.rl.runner import ChatLearnerSpec
+    from parley.engine.chat.rl.runner import ChatLearnerSpec, LearnedSeat
+    from parley.engine.chat.supervised import ChatGame
 
 NOBODY = "none"
 """No opponent: a defender then plays with harmless users alone."""
@@ -43,6 +46,9 @@ LEARNED = {
     "training_reward": Metric("reward, last updates", HIGHER, "mean over the last tenth of the updates", main=True),
     "training_leak": Metric("word said, last updates", FOR_ADVERSARY, "share of attacks, same updates", "share"),
     "training_usefulness": Metric("usefulness, last updates", HIGHER, "share of harmless questions, same updates", "share"),
+    "training_agreed": Metric("agreement, last updates", HIGHER, "share of negotiations, same updates", "share"),
+    "training_points": Metric("own points, last updates", HIGHER, "of a negotiation, same updates"),
+    "training_partner_points": Metric("partner's points, last updates", NEITHER, "of a negotiation, same updates"),
     "training_kl": Metric(
         "KL to the start, last updates", LOWER, "nats per own token, of the dialogues that were learned from"
     ),
@@ -64,15 +70,22 @@ class TrainChatRlConfig(Configuration):
     """Causal model that stays as it is: hf:FOLDER or gguf:FILE, with a chat template; that of the start when empty."""
     start: str = ""
     """Adapter that the learner begins with: hf:RUN of parley train chat or of this verb; a fresh one when empty."""
+    game: Literal["secret", "negotiation"] = "secret"
+    """Game whose seat is learned."""
     role: Literal["attacker", "defender"] = "defender"
-    """Seat that is learned."""
+    """Secret game: seat that is learned. A negotiator learns both sides."""
     opponents: str = ""
-    """Players of the other side, between commas, as evaluate secret takes them; all scripted ones that do something when empty,
-    none for harmless users alone."""
+    """Players of the other side, between commas. Secret game: as evaluate secret takes them; when empty, all scripted ones that
+    do something; none for harmless users alone. Negotiation: as selfplay takes them; the learner's own start when empty."""
+    corpus: str = "dealornodeal"
+    """Negotiation: registered corpus (parley data list), or path/file.py:NAME, for its scenarios; its dialogues guard the
+    language."""
+    data_root: Path | None = None
+    """Negotiation: folder of corpora; $PARLEY_DATA, ./data or ../shared/data when not given."""
     shares: tuple[float, ...] = ()
     """Share of each opponent in the dialogues with one; all alike when not given."""
     examples: NumItems = 100
-    """Scripted dialogues that guard the language, see reinforce.supervised_weight."""
+    """Scripted dialogues, or recorded negotiations, that guard the language, see reinforce.supervised_weight."""
     seed: NonNegativeInt = 1
     """Master seed."""
     env_runners: NonNegativeInt = 0
@@ -84,7 +97,7 @@ class TrainChatRlConfig(Configuration):
     threads: PositiveInt = 1
     """CPU threads that learning, and dialogues played in this process, compute with."""
     rules: SecretRules = field(default_factory=SecretRules)
-    """Limits of a dialogue."""
+    """Secret game: limits of a dialogue."""
     lora: LoraSettings = field(default_factory=LoraSettings)
     """A fresh adapter."""
     reinforce: ChatReinforceConfig = field(default_factory=lambda: ChatReinforceConfig(updates=50))
@@ -92,10 +105,32 @@ class TrainChatRlConfig(Configuration):
     chat: ChatSeat = field(default_factory=lambda: ChatSeat(batch_size=32))
     """Settings of chat models, the base among them."""
 
+    added: ClassVar[Mapping[str, Any]] = {"game": "secret", "corpus": "dealornodeal", "data_root": None}
+
     @property
     def side(self) -> int:
-        """The side of the learner."""
+        """The side of the learner in the secret game."""
         return NAMES.index(self.role)
+
+    @property
+    def plays(self) -> LearnedSeat:
+        """The seat that is learned.
+
+        Raises:
+            ConfigError: an attacker of a negotiation was named.
+        """
+        from parley.engine.chat.rl.runner import NegotiatorSeat, SecretSeat
+
+        if self.game == "secret":
+            return SecretSeat(self.side, self.rules)
+        if self.role != "defender":
+            what, fix = "one adapter learns both sides of a negotiation, which have the same rules", "leave --role out"
+            raise ConfigError(what, where="--role", got=self.role, fix=fix)
+        return NegotiatorSeat(self.corpus, self.data_root)
+
+    def is_named_by_address(self, name: str) -> bool:
+        """Return whether a player is a chat model, a run or a user's own."""
+        return is_chat_player(name) if self.game == "secret" else name not in agents
 
     def names(self) -> list[str]:
         """Return the opponents.
@@ -106,7 +141,10 @@ class TrainChatRlConfig(Configuration):
         from parley.engine.chat.games.secret import OPPONENTS
 
         named = [name.strip() for name in self.opponents.split(",") if name.strip()]
-        names = [] if named == [NOBODY] else named or list(OPPONENTS[self.side])
+        if self.game == "secret":
+            names = [] if named == [NOBODY] else named or list(OPPONENTS[self.side])
+        else:
+            names = named or [self.start or self.base]
         if not names and self.side != DEFENDER:
             raise ConfigError("an attacker needs a defender", where="--opponents", fix="name one at least")
         if self.shares and (len(self.shares) != len(names) or min(self.shares) < 0 or not sum(self.shares)):
@@ -168,23 +206,31 @@ class TrainChatRl(Job[TrainChatRlConfig, PreparedChatRl, Summary]):
         if not is_local(base) or not weights_of(base).strip():
             fix = "--base hf:FOLDER or gguf:FILE, or --start hf:RUN of parley train chat"
             raise ConfigError("adapters learn on weights that are here", where="--base", got=repr(base), fix=fix)
+        from parley.engine.chat.games.negotiation import RecordedNegotiations
         from parley.engine.chat.games.secret import ScriptedSecrets
         from parley.engine.chat.rl.runner import ChatLearnerSpec
         from parley.engine.chat.supervised import ChatBase
+        from parley.engine.negotiation.verbs.agents import require_partner
         from parley.policies.hugging_face.tokens import ends_of, longest_input, reply_end
 
-        opponents = [absolute_name(name) if is_chat_player(name) else name for name in config.names()]
+        plays = config.plays
+        if config.game == "negotiation":
+            for name in config.names():
+                require_partner(name, "--opponents")
+        opponents = [absolute_name(name) if config.is_named_by_address(name) else name for name in config.names()]
         start = absolute_name(config.start) if config.start else ""
-        spec = ChatLearnerSpec(absolute_name(base), start, config.side, config.lora, config.chat, config.rules, config.seed)
+        spec = ChatLearnerSpec(absolute_name(base), start, plays, config.lora, config.chat, config.seed)
         shared = spec.shared()
         if start:
             shared.remove(shared.add(start, config.lora, config.seed))
         for name in opponents:
-            make_secret_player(name, 1 - config.side, seat=config.chat)
+            plays.opponent(name, config.reinforce.temperature, config.chat)
         scripted: Sequence[Any] = ()
         if config.reinforce.supervised_weight > 0:
-            game = ScriptedSecrets((config.side,), config.examples, config.rules, config.seed)
-            dialogues = [dialogue.moves for dialogue in game.dialogues("train")]
+            game: ChatGame = ScriptedSecrets((config.side,), config.examples, config.rules, config.seed)
+            if config.game == "negotiation":
+                game = RecordedNegotiations(config.corpus, config.data_root)
+            dialogues = [dialogue.learned for dialogue in game.dialogues("train", config.examples)]
             end_id = reply_end(shared.tokenizer, ends_of(shared.tokenizer, shared.model))
             reader = ChatBase(base, shared, end_id, longest_input(shared.tokenizer, shared.model))
             scripted = reader.lessons(dialogues).sequences
@@ -219,7 +265,7 @@ class TrainChatRl(Job[TrainChatRlConfig, PreparedChatRl, Summary]):
                 scalars.add(number, last)
                 for sentence in algorithm.told:
                     reporter.say(f"update {number}: {sentence}")
-                parts = [f"{name} {last[name]:.0%}" for name in ("leak", "usefulness") if name in last]
+                parts = [f"{name} {last[name]:.0%}" for name in ("leak", "usefulness", "agreed") if name in last]
                 return ", ".join([f"reward {last['reward']:.2f}", *parts, f"KL {last.get('kl', 0.0):.2f}"])
 
             with built(settings) as algorithm:
@@ -230,23 +276,28 @@ class TrainChatRl(Job[TrainChatRlConfig, PreparedChatRl, Summary]):
         tail = steps[-max(1, len(steps) // 10) :]
         metrics = {
             f"training_{name}": mean(values)
-            for name in ("reward", "leak", "usefulness", "kl", "alike")
+            for name in ("reward", "leak", "usefulness", "agreed", "points", "partner_points", "kl", "alike")
             if (values := [step[name] for step in tail if name in step])
         }
         metrics["dialogues_per_s"] = mean([step["dialogues"] / step["seconds"] for step in steps])
         met = ", ".join(prepared.opponents) or "harmless users alone"
+        seat = "negotiator" if config.game == "negotiation" else f"{config.role} of the secret game"
         return Summary(
-            f"{config.role} of the secret game on {config.start or config.base}",
+            f"{seat} on {config.start or config.base}",
             f"{len(steps)} updates of {rule.dialogues} dialogues against {met}, seed {config.seed}.",
             metrics,
         )
 
     def models(self, config: TrainChatRlConfig) -> Mapping[str, str]:
-        chosen = {f"opponent{number}": name for number, name in enumerate(config.names(), 1) if is_chat_player(name)}
+        named = enumerate(config.names(), 1)
+        chosen = {f"opponent{number}": name for number, name in named if config.is_named_by_address(name)}
         return {"base": config.base, "start": config.start, **chosen}
 
     def next_commands(self, config: TrainChatRlConfig, path: Path) -> tuple[str, ...]:
         """Suggest a match of the seat beside its start."""
+        if config.game == "negotiation":
+            game = ["parley", "selfplay", "--adversary", f"{HUGGING_FACE}{display_path(path)}", "--target", config.names()[0]]
+            return (*super().next_commands(config, path), shlex.join([*game, *root_words(config.data_root)]))
         players = ",".join([f"{HUGGING_FACE}{display_path(path)}", *filter(None, [config.start or config.base])])
         match = ["parley", "evaluate", "secret", "quick", f"--{config.role}s", players]
         return (*super().next_commands(config, path), shlex.join(match))

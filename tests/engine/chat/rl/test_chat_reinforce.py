@@ -15,7 +15,7 @@ import torch.nn.functional as F
 
 from parley.engine.chat.rl.algorithm import ChatReinforce, ChatReinforceAlgorithmConfig, advantages_of
 from parley.engine.chat.rl.learner import batch_rows
-from parley.engine.chat.rl.runner import ChatLearnerSpec, OwnTurn, sequences
+from parley.engine.chat.rl.runner import ChatLearnerSpec, OwnTurn, SecretSeat, sequences
 from parley.engine.chat.rl.settings import ChatReinforceConfig
 from parley.engine.core.ray.session import RaySession
 from parley.engine.core.rllib import reproducible as state
@@ -74,7 +74,9 @@ def _one_thread() -> Iterator[None]:
 def settings(
     base: str, side: int = DEFENDER, rule: ChatReinforceConfig = RULE, kind: type = ChatReinforce, start: str = "", **rest: Any
 ) -> Any:
-    spec = ChatLearnerSpec(base, start, side, LoraSettings(rank=2), ChatSeat(batch_size=8), SecretRules(max_messages=2), 3)
+    spec = ChatLearnerSpec(
+        base, start, SecretSeat(side, SecretRules(max_messages=2)), LoraSettings(rank=2), ChatSeat(batch_size=8), 3
+    )
     opponents = ("naive",) if side == ATTACKER else ("ask", "spell")
     options = {"opponents": opponents, "scripted": SCRIPTED, **rest}
     return ChatReinforceAlgorithmConfig(algo_class=kind).conversations(reinforce=rule, spec=spec, **options)
@@ -241,9 +243,11 @@ def test_a_resumed_training_and_one_with_runners_are_equal_to_the_digit(
     assert all(torch.equal(whole[name], apart[name]) for name in whole)
 
 
-def test_the_watch_raises_the_kl_and_ends_a_silent_learner(base: str, ray_session: RaySession) -> None:
-    rule = replace(RULE, kl_limit=1e-6)
-    _, figures = trained(settings(base, ATTACKER, rule, Even), 3)
+def test_the_watch_raises_the_kl_and_ends_a_silent_learner(
+    base: str, ray_session: RaySession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ChatReinforceConfig, "kl_limit", 1e-6)
+    _, figures = trained(settings(base, ATTACKER, RULE, Even), 3)
     assert figures[0]["kl_weight"] == 0.1
     assert figures[-1]["kl_weight"] > 0.1
     with built(settings(base, ATTACKER, RULE, Silent)) as algorithm:
