@@ -14,11 +14,11 @@ Shapes: B examples, A actions, F features.
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
 import math
 import os
 import shutil
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -31,7 +31,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.nn import init
-from torch.optim import SGD, Adagrad, Adam, Optimizer
+from torch.optim import Optimizer
 from torch.overrides import TorchFunctionMode
 
 from parley.envs.core.config import from_dict
@@ -67,18 +67,15 @@ def keep_freed() -> None:
 
 
 @cache
-def skip_compiler() -> None:
-    """Keep torch's optimisers from importing its compiler, which takes a second and 70 MiB; nothing is compiled here.
+def eager(kind: type[OptimiserT]) -> type[OptimiserT]:
+    """Return a kind of torch's optimisers without torch's compiler, whose import takes a second and 70 MiB.
 
-    They import it when they are made and at each step, to be left out of compiled graphs. Call it before one is made.
+    Torch imports it when an optimiser is made and at each step, to leave both out of compiled graphs. Nothing is compiled here.
     """
-    if "torch._dynamo" in sys.modules:
-        return
-    for marked in (Optimizer.add_param_group, Optimizer.state_dict, Optimizer.load_state_dict, Optimizer.zero_grad):
-        method = vars(marked)["__wrapped__"]
-        method.__dynamo_disable = method
-    for kind in (Adam, Adagrad, SGD):
-        kind.step = torch.no_grad()(vars(kind.step)["__wrapped__"])  # type: ignore[method-assign]  # the step, unmarked
+    marked = ("add_param_group", "state_dict", "load_state_dict", "zero_grad")
+    unmarked = {name: inspect.unwrap(getattr(kind, name)) for name in marked}
+    step = torch.no_grad()(inspect.unwrap(kind.step))
+    return type(kind.__name__, (kind,), {**unmarked, "step": step})
 
 
 class ActionScorer(nn.Module):
@@ -125,6 +122,7 @@ def drawn_actions(scores: Tensor, shares: np.ndarray) -> np.ndarray:
 
 SizesT = TypeVar("SizesT")
 ModelT = TypeVar("ModelT", bound=nn.Module)
+OptimiserT = TypeVar("OptimiserT", bound=Optimizer)
 _COUNTERS, _DIGEST = "counters", "sha256"
 """Keys of the metadata of a training state; states of older versions hold no digest."""
 

@@ -36,7 +36,7 @@ from parley.envs.core.seeds import derive_seed
 from parley.envs.core.storage.copies import CHECKPOINT, fetched_model
 from parley.envs.negotiation.domain import EOS_ID, SELECTION_ID, Domain, Vocabulary
 from parley.envs.negotiation.game import SideView
-from parley.policies.core.checkpoint import ModelFormat, autocast
+from parley.policies.core.checkpoint import ModelFormat, autocast, eager
 from parley.policies.core.fitting.loop import FULL, FittingLoop, StepLoss
 from parley.policies.core.layers import TokenPlaces, by_step
 from parley.policies.negotiator.inference import MARGIN, Tables
@@ -108,9 +108,9 @@ class NegotiatorFit(FittingLoop[Negotiator, NegotiatorFitConfig, NegotiatorFitne
     def new_optimiser(self, rate: float) -> torch.optim.Optimizer:
         """Return a new optimiser; the released code anneals with plain SGD: no momentum."""
         if self.config.optimiser == "adam":
-            return torch.optim.Adam(self.model.parameters(), lr=rate)
+            return eager(torch.optim.Adam)(self.model.parameters(), lr=rate)
         momentum = self.config.momentum if self._stage == FULL else 0.0
-        return torch.optim.SGD(self.model.parameters(), lr=rate, momentum=momentum, nesterov=momentum > 0)
+        return eager(torch.optim.SGD)(self.model.parameters(), lr=rate, momentum=momentum, nesterov=momentum > 0)
 
     def groups(self, generator: np.random.Generator) -> Sequence[np.ndarray]:
         """Return batches of like length in random order."""

@@ -60,7 +60,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence, pad_sequence
 
 from parley.envs.corpora.pairs.vocabulary import BOS_ID, EOS_ID, EOU_ID, PAD_ID, UNK_ID, PairVocabulary
-from parley.policies.core.checkpoint import ModelFormat
+from parley.policies.core.checkpoint import ModelFormat, eager
 from parley.policies.core.fitting.batches import Loss, OutputLoss, Predictor, real_positions
 from parley.policies.core.fitting.loop import Fit
 from parley.policies.paraphraser.settings import BeamConfig, PointerFitConfig, PointerSizes
@@ -266,7 +266,7 @@ class PointerFit(Fit[Exchanges]):
         if not self.config.adagrad:
             return super().new_optimiser(rate)
         start, decay = self.config.adagrad, self.config.weight_decay
-        return torch.optim.Adagrad(self.model.parameters(), lr=rate, initial_accumulator_value=start, weight_decay=decay)
+        return eager(torch.optim.Adagrad)(self.model.parameters(), lr=rate, initial_accumulator_value=start, weight_decay=decay)
 
 
 Words = Sequence[str]

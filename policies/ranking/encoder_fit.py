@@ -33,7 +33,7 @@ from parley.envs.corpora.pairs.turns import Utterance
 from parley.envs.ranking.groups import CandidateGroup
 from parley.policies.chat.predictor import LearningWeights, adapted, merged
 from parley.policies.chat.settings import LoraSettings
-from parley.policies.core.checkpoint import autocast
+from parley.policies.core.checkpoint import autocast, eager
 from parley.policies.core.fitting.loop import SAVE_EVERY_S, FittingLoop, StepLoss
 from parley.policies.hugging_face.models import without_progress_bars
 from parley.policies.ranking.encoders import BiEncoder, CrossEncoder, transformer_folder
@@ -128,7 +128,7 @@ class EncoderFit(FittingLoop[EncoderLearner, EncoderFitConfig, MatcherFitness, M
 
     def new_optimiser(self, rate: float) -> torch.optim.Optimizer:
         learning = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
-        return torch.optim.AdamW(learning, lr=rate, weight_decay=self.config.weight_decay)
+        return eager(torch.optim.AdamW)(learning, lr=rate, weight_decay=self.config.weight_decay)
 
     def groups(self, generator: np.random.Generator) -> Sequence[np.ndarray]:
         """Return groups in random order, in batches of equal sizes but for one."""

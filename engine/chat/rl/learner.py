@@ -25,6 +25,7 @@ from torch import Tensor
 
 from parley.engine.chat.rl.settings import ChatReinforceConfig
 from parley.engine.core.rllib.reproducible import SeededLearner
+from parley.policies.core.checkpoint import eager
 from parley.policies.hugging_face.caches import TokenTree, logits_of_last, reads_trees
 
 COLUMNS = ("tokens", "own", "lengths", "advantage", "supervised", "kl_weight")
@@ -83,7 +84,7 @@ class ChatLearner(SeededLearner):
     def configure_optimizers_for_module(self, module_id: str, config: Any = None) -> None:
         """Register Adam over the weights of the adapter."""
         parameters = self.get_parameters(self._module[module_id])
-        optimiser = torch.optim.Adam(parameters, fused=True)
+        optimiser = eager(torch.optim.Adam)(parameters, fused=True)
         self.register_optimizer(module_id=module_id, optimizer=optimiser, params=parameters, lr_or_lr_schedule=config.lr)
 
     def compute_loss_for_module(self, *, module_id: str, config: Any, batch: dict[str, Any], fwd_out: dict[str, Any]) -> Tensor:

@@ -47,7 +47,7 @@ from parley.engine.core.ray import ray_internals
 from parley.engine.core.ray.identity import require
 from parley.envs.core.errors import ParleyError
 from parley.envs.core.seeds import derive_seed
-from parley.policies.core.checkpoint import ActionScorer, drawn_actions, load_state, save_state, skip_compiler
+from parley.policies.core.checkpoint import ActionScorer, drawn_actions, load_state, save_state
 from parley.policies.core.settings import ChoiceLearning
 
 ray_internals.read_callers_alone()
@@ -297,11 +297,6 @@ class FiniteLearner(TorchLearner):
     Rates follow from the configuration and the number of examples alone. RLlib 2.60 keeps the last update's rate in the state,
     and a restored schedule begins at its first rate.
     """
-
-    def build(self) -> None:
-        """Build the modules and their optimisers."""
-        skip_compiler()
-        super().build()
 
     def _make_modules_ddp_if_necessary(self) -> None:
         """Do nothing: RLlib would wrap the modules; here `summed_gradients` sums the gradients."""

@@ -43,6 +43,7 @@ from parley.envs.corpora.pairs.compiled import PairSplit
 from parley.envs.corpora.pairs.vocabulary import PairVocabulary
 from parley.envs.generation.game import PERSON, ReplyGame, ReplyRules
 from parley.envs.generation.reply_env import reply_space, require_examples, speaker_sees, speaker_space
+from parley.policies.core.checkpoint import eager
 from parley.policies.core.response_weights import ResponseWeights
 from parley.policies.generation.discriminator.batches import (
     ContextBatch,
@@ -296,7 +297,7 @@ class ReplyLearner(SeededLearner):
         """Register Adam or SGD at the module's rate."""
         learning, parameters = self.config.learning, self.get_parameters(self._module[module_id])
         rate = {GENERATOR: learning.generator_rate, DISCRIMINATOR: learning.discriminator_rate, CRITIC: learning.critic_rate}
-        kind = torch.optim.Adam if learning.optimiser == "adam" else torch.optim.SGD
+        kind = eager(torch.optim.Adam if learning.optimiser == "adam" else torch.optim.SGD)
         optimiser = kind(parameters, lr=rate[module_id])
         self.register_optimizer(module_id=module_id, optimizer=optimiser, params=parameters, lr_or_lr_schedule=rate[module_id])
 

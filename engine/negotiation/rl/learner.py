@@ -39,7 +39,7 @@ from parley.envs.core.errors import ConfigError
 from parley.envs.core.storage.copies import fetched_model
 from parley.envs.negotiation.domain import PAD_ID
 from parley.envs.negotiation.game import SELECT, SPEAK, Rules
-from parley.policies.core.checkpoint import keep_freed
+from parley.policies.core.checkpoint import eager, keep_freed
 from parley.policies.core.layers import TokenPlaces
 from parley.policies.negotiator.model import Negotiator, num_weighing, num_words, supervised_loss, word_nll
 from parley.policies.negotiator.speaker import NegotiatorAgent, load_model
@@ -202,9 +202,9 @@ class DialogueLearner(SeededLearner):
         parameters = self.get_parameters(self._module[module_id])
         optimiser: torch.optim.Optimizer
         if self._reinforce.optimiser == "adam":
-            optimiser = torch.optim.Adam(parameters, fused=True)
+            optimiser = eager(torch.optim.Adam)(parameters, fused=True)
         else:
-            optimiser = torch.optim.SGD(parameters, momentum=RELEASED_MOMENTUM, nesterov=True, fused=True)
+            optimiser = eager(torch.optim.SGD)(parameters, momentum=RELEASED_MOMENTUM, nesterov=True, fused=True)
         self.register_optimizer(module_id=module_id, optimizer=optimiser, params=parameters, lr_or_lr_schedule=config.lr)
 
     def compute_loss_for_module(self, *, module_id: str, config: Any, batch: dict[str, Any], fwd_out: dict[str, Any]) -> Tensor:

@@ -35,7 +35,7 @@ from parley.engine.triggers.searches.batch import Outcome, Task
 from parley.engine.triggers.searches.batch_finder import BatchFinder
 from parley.envs.core.errors import CheckpointError
 from parley.envs.core.seeds import stream
-from parley.policies.core.checkpoint import skip_compiler
+from parley.policies.core.checkpoint import eager
 
 STARTING_LOGIT = -3.0
 """Mean of a one-hot input's z at the start."""
@@ -89,9 +89,8 @@ def relax(
     def embedded_BNE() -> Tensor:
         return z if embeds else z.sigmoid() @ embedding_SE
 
-    skip_compiler()
     for _ in range(settings.rounds):
-        optimiser = torch.optim.SGD(
+        optimiser = eager(torch.optim.SGD)(
             [z], lr=settings.learning_rate, momentum=settings.momentum, weight_decay=settings.weight_decay
         )
         for _ in range(settings.steps):

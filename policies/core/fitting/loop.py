@@ -45,11 +45,11 @@ from parley.policies.core.checkpoint import (
     Progress,
     autocast,
     copied_weights,
+    eager,
     keep_freed,
     load_training,
     require_bounded,
     save_training,
-    skip_compiler,
 )
 from parley.policies.core.fitting.batches import Batch, Examples, Loss, OutputLoss, Predictor, epoch_order, evaluate
 from parley.policies.core.layers import ENOUGH, clock_of, cost_of_bfloat16, multiplies_bfloat16, total_share
@@ -163,7 +163,6 @@ class FittingLoop(ABC, Generic[ModelT, RecipeT, FiguresT, EpochT]):
         fresh: bool = True,
         carried: dict[str, float] | None = None,
     ) -> None:
-        skip_compiler()
         keep_freed()
         self.model, self.config, self.seed = model, config, seed
         self.state_path, self.save_every_s = state_path, save_every_s
@@ -461,13 +460,15 @@ class Fit(FittingLoop[Predictor[Any], FitConfig, float, Epoch], Generic[BatchT])
         """Return one optimiser for both stages, with torch's fused kernels if there are any."""
         config, parameters = self.config, list(self.model.parameters())
         if config.optimiser == "adam":
-            return torch.optim.Adam(parameters, lr=rate, weight_decay=config.weight_decay, fused=True)
+            return eager(torch.optim.Adam)(parameters, lr=rate, weight_decay=config.weight_decay, fused=True)
         if config.optimiser == "adagrad":
             has_fused = parameters[0].device.type == "cpu"
-            return torch.optim.Adagrad(
+            return eager(torch.optim.Adagrad)(
                 parameters, lr=rate, weight_decay=config.weight_decay, initial_accumulator_value=ADAGRAD_START, fused=has_fused
             )
-        return torch.optim.SGD(parameters, lr=rate, momentum=config.momentum, weight_decay=config.weight_decay, fused=True)
+        return eager(torch.optim.SGD)(
+            parameters, lr=rate, momentum=config.momentum, weight_decay=config.weight_decay, fused=True
+        )
 
     def groups(self, generator: np.random.Generator) -> Sequence[np.ndarray]:
         return epoch_order(self.train, self.config.batch_size, generator, self.config.bucketed)

@@ -29,7 +29,7 @@ from parley.envs.core.seeds import derive_seed
 from parley.envs.corpora.pairs.turns import Utterance
 from parley.envs.corpora.pairs.vocabulary import PairVocabulary
 from parley.envs.ranking.groups import CandidateGroup, CandidateKind, Context
-from parley.policies.core.checkpoint import ModelFormat, autocast
+from parley.policies.core.checkpoint import ModelFormat, autocast, eager
 from parley.policies.core.fitting.loop import SAVE_EVERY_S, FittingLoop, StepLoss
 from parley.policies.core.responder import stored_kind
 from parley.policies.ranking.matching.dam import DAM
@@ -241,7 +241,7 @@ class MatcherFit(FittingLoop[Matcher, MatcherFitConfig, MatcherFitness, MatcherE
             self.model.take_vectors(self._vectors)
 
     def new_optimiser(self, rate: float) -> torch.optim.Optimizer:
-        return torch.optim.Adam(
+        return eager(torch.optim.Adam)(
             [parameter for parameter in self.model.parameters() if parameter.requires_grad], lr=rate, fused=True
         )
 
