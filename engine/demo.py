@@ -177,7 +177,7 @@ STORY = {
         ("points lost, hardened", f"{EXPLOITABILITY}_before", EXPLOITABILITY),
         ("points lost, as much plain play", f"{EXPLOITABILITY}_before", f"{EXPLOITABILITY}_control"),
     ),
-    "triggers": (("inputs found", "hits_normal", "hits_mal"),),
+    "triggers": (("usual, then rude replies", "hits_normal", "hits_mal"),),
     "perturbations": (
         ("antonyms ignored", f"overstable{_BEFORE}", "overstable"),
         ("replies changed by swapped words", f"oversensitive{_BEFORE}", "oversensitive"),
@@ -190,7 +190,7 @@ STORY = {
     "MutualFriends": (("friend found", "friend_found", "friend_found_confused"),),
 }
 """Lines of the last screen by system: what is measured, and the names of both metrics; the match with itself has none."""
-_NOTE_STORY = "Before, after: attack, training; triggers for usual, for rude replies. 95 % intervals."
+_NOTE_STORY = "Before and after the attack or the training. 95 % intervals."
 
 
 def story(metrics: Mapping[str, Estimate], comparison: Comparison | None) -> EstimateTable:
