@@ -295,12 +295,13 @@ class TrainChatRl(Job[TrainChatRlConfig, PreparedChatRl, Summary]):
 
     def next_commands(self, config: TrainChatRlConfig, path: Path) -> tuple[str, ...]:
         """Suggest a match of the seat beside its start."""
+        learner = f"{HUGGING_FACE}{display_path(path)}"
         if config.game == "negotiation":
-            game = ["parley", "selfplay", "--adversary", f"{HUGGING_FACE}{display_path(path)}", "--target", config.names()[0]]
-            return (*super().next_commands(config, path), shlex.join([*game, *root_words(config.data_root)]))
-        players = ",".join([f"{HUGGING_FACE}{display_path(path)}", *filter(None, [config.start or config.base])])
-        match = ["parley", "evaluate", "secret", "quick", f"--{config.role}s", players]
-        return (*super().next_commands(config, path), shlex.join(match))
+            match = ["parley", "selfplay", "--adversary", learner, "--target", config.names()[0]]
+        else:
+            players = ",".join([learner, *filter(None, [config.start or config.base])])
+            match = ["parley", "evaluate", "secret", "quick", f"--{config.role}s", players]
+        return (*super().next_commands(config, path), shlex.join([*match, *root_words(config.data_root)]))
 
 
 def _base_of(start: str) -> str:
