@@ -13,8 +13,10 @@ from __future__ import annotations
 import copy
 import inspect
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import cache
 from itertools import pairwise
 from typing import Any, ClassVar, NamedTuple
 from weakref import WeakKeyDictionary, WeakSet
@@ -119,56 +121,88 @@ class TokenTree:
 
     def logits(self, model: Any, places: Sequence[int]) -> Tensor:
         """Return what a model that `reads_trees` gives at places of the sequence: logits (M, V)."""
-        from transformers import AttentionInterface
-
-        AttentionInterface.register(_ATTENTION, _attend)
         given = {"input_ids": self._ids, "position_ids": self._positions}
         ids = {name: torch.tensor([values], device=self._device) for name, values in given.items()}
-        usual, token = model.config._attn_implementation, _read_now.set(self._segments)
-        model.set_attn_implementation(_ATTENTION)
-        try:
+        with attending(model, self._attended, windows=True):
             kept = torch.tensor(places, device=self._device)
             logits_MV: Tensor = model(**ids, use_cache=False, logits_to_keep=kept).logits[0]
-        finally:
-            _read_now.reset(token)
-            model.set_attn_implementation(usual)
         return logits_MV
 
+    def _attended(
+        self, _: int, query_1HAD: Tensor, key_1JAD: Tensor, value_1JAD: Tensor, scaling: float | None, window: int | None
+    ) -> Tensor:
+        """Return attention (A, H, D) of each segment to itself and to those before it."""
+        parts, num = [], key_1JAD.shape[1]
+        for start, stop, before, sees_LS in self._segments:
+            spans = [*before, (start, stop)]
+            keys, values = (torch.cat([side[:, :, first:end] for first, end in spans], 2) for side in (key_1JAD, value_1JAD))
+            if window:
+                sees_LS = sees_LS.triu(sees_LS.shape[1] - len(sees_LS) - window + 1)
+            # Queries of one head of keys stand below one another, so that keys are not laid out for each.
+            query_1JRLD = query_1HAD[:, :, start:stop].unflatten(1, (num, -1))
+            mask = sees_LS.repeat(query_1JRLD.shape[2], 1)
+            attended = F.scaled_dot_product_attention(query_1JRLD.flatten(2, 3), keys, values, mask, scale=scaling)
+            parts.append(attended.view_as(query_1JRLD).flatten(1, 2)[0].transpose(0, 1))
+        return torch.cat(parts)
 
-_ATTENTION = "parley_tree"
-_read_now: ContextVar[list[Segment]] = ContextVar("the segments of the tree that is read")
+
+_ATTENTION = "parley_packed"
+_REFUSED = ("softcap", "s_aux")
+"""Arguments of other kinds of attention: capped scores, sinks."""
+Attend = Callable[..., Tensor]
+"""Attention (A, H, D) of a layer to tokens in line: its number, queries (1, H, A, D), keys and values (1, J, A, D), the
+scale of products, and the window of the layer where windows are taken."""
+
+
+_attending: ContextVar[tuple[Attend, bool] | None] = ContextVar("attending", default=None)
+"""The attention now, and whether it takes windows."""
+
+
+@contextmanager
+def attending(model: Any, attend: Attend, windows: bool = False) -> Iterator[None]:
+    """Let a model attend to packed texts by a function; it is restored afterwards.
+
+    Args:
+        model: of transformers.
+        attend: the function.
+        windows: whether it takes windows; layers with one are refused (TypeError) otherwise.
+    """
+    _register()
+    usual, token = model.config._attn_implementation, _attending.set((attend, windows))
+    model.config._attn_implementation = _ATTENTION
+    try:
+        yield
+    finally:
+        model.config._attn_implementation = usual
+        _attending.reset(token)
+
+
+@cache
+def _register() -> None:
+    from transformers import AttentionInterface
+
+    AttentionInterface.register(_ATTENTION, _attend)
 
 
 def _attend(
     module: Any,
-    queries_NHPD: Tensor,
-    keys_NKPD: Tensor,
-    values_NKPD: Tensor,
+    query_1HAD: Tensor,
+    key_1JAD: Tensor,
+    value_1JAD: Tensor,
     attention_mask: Tensor | None,
-    *,
     scaling: float | None = None,
     dropout: float = 0.0,
     sliding_window: int | None = None,
-    softcap: float | None = None,
-    **kwargs: Any,
+    **options: Any,
 ) -> tuple[Tensor, None]:
-    """Return the attention of each segment to itself and to those before it, see transformers' `AttentionInterface`.
-
-    Heads H that share keys and values lie behind each other as further queries, so these are not repeated.
-    """
-    if softcap is not None:
-        raise NotImplementedError("scores of attention that are capped")
-    parts, shared_by = [], queries_NHPD.shape[1] // keys_NKPD.shape[1]
-    for start, stop, before, sees_LS in _read_now.get():
-        seen = [*before, (start, stop)]
-        keys, values = (torch.cat([side[:, :, a:b] for a, b in seen], 2) for side in (keys_NKPD, values_NKPD))
-        if sliding_window:
-            sees_LS = sees_LS.triu(sees_LS.shape[1] - len(sees_LS) - sliding_window + 1)
-        queries = queries_NHPD[:, :, start:stop].unflatten(1, (-1, shared_by)).flatten(2, 3)
-        mask, dropped = sees_LS.repeat(shared_by, 1), dropout if module.training else 0.0
-        read = F.scaled_dot_product_attention(queries, keys, values, mask, dropped, scale=scaling)
-        parts.append(read.unflatten(2, (shared_by, -1)).flatten(1, 2))
-    return torch.cat(parts, 2).transpose(1, 2).contiguous(), None
+    """Return attention (1, A, H, D) in the signature of transformers."""
+    now = _attending.get()
+    assert now is not None, "nothing is packed"
+    attend, windows = now
+    if any(options.get(name) is not None for name in _REFUSED) or (sliding_window is not None and not windows):
+        raise TypeError("the model's attention is no plain one")
+    window = (sliding_window,) if windows else ()
+    return attend(module.layer_idx, query_1HAD, key_1JAD, value_1JAD, scaling, *window)[None], None
 
 
 def logits_of_last(model: Any, num: int) -> dict[str, int]:

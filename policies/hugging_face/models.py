@@ -33,6 +33,7 @@ from parley.policies.chat.settings import WeightSettings
 from parley.policies.chat.templates import options_of, prints_date, say_once, use_options
 from parley.policies.core.responder import model_inside
 from parley.policies.hugging_face.gguf import (
+    ADAPTER,
     BASE_DIGEST,
     base_of,
     in_precision,
@@ -328,6 +329,7 @@ def write_pretrained(
     def write(aside: Path) -> None:
         with without_progress_bars():
             model.save_pretrained(aside, **options)
+        _order_layers(aside)
         tokenizer.save_pretrained(aside)
         for name, text in (documents or {}).items():
             (aside / name).write_text(text, encoding="utf-8")
@@ -385,10 +387,19 @@ def write_adapter(model: Any, tokenizer: Any, base: str | Path, folder: Path, ad
             for part in inside.iterdir():
                 part.rename(aside / part.name)
             inside.rmdir()
+        _order_layers(aside)
         tokenizer.save_pretrained(aside)
         (aside / BASE_DIGEST).write_text(json.dumps({"digest": weights_digest(at)}), encoding="utf-8")
 
     write_aside(folder, write)
+
+
+def _order_layers(folder: Path) -> None:
+    """Write an adapter's layers in one order: peft's is that of Python's hashes, so one made again had another digest."""
+    if (path := folder / ADAPTER).is_file():
+        settings = json.loads(path.read_text(encoding="utf-8"))
+        settings["target_modules"] = sorted(settings["target_modules"])
+        path.write_text(json.dumps(settings, indent=2, sort_keys=True), encoding="utf-8")
 
 
 def require_config(folder: Path) -> None:

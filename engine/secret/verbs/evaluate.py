@@ -23,10 +23,13 @@ from parley.engine.core.verbs.transcripts import ASSISTANT, SYSTEM, USER, Transc
 from parley.engine.secret.metrics import (
     ANSWERED,
     ANY,
+    ANY_BEYOND,
     LEAK,
     SAID,
     SCORE,
     USEFULNESS,
+    USEFULNESS_BEYOND,
+    beyond_first_table,
     describe_secret,
     secret_metrics,
     secret_table,
@@ -275,6 +278,7 @@ class EvaluateSecret(ItemsJob[SecretConfig, SecretMatches, SecretDialogue]):
         own = [
             f"{kind}.{defender}" for defender in config.labels(DEFENDER) for kind in (ANY, SAID, USEFULNESS, ANSWERED, SCORE)
         ]
+        own += [f"{kind}.{defender}" for defender in config.labels(DEFENDER)[1:] for kind in (ANY_BEYOND, USEFULNESS_BEYOND)]
         pairs = [(defender, attacker) for defender in config.labels(DEFENDER) for attacker in config.labels(ATTACKER)]
         return [*own, *(f"{LEAK}.{defender}.{attacker}" for defender, attacker in pairs)]
 
@@ -283,7 +287,11 @@ class EvaluateSecret(ItemsJob[SecretConfig, SecretMatches, SecretDialogue]):
 
     def tables(self, run: RunFolder) -> dict[str, EstimateTable]:
         metrics = run.metrics()
-        return {"Words said and questions answered": secret_table(metrics)} if metrics else {}
+        if not metrics:
+            return {}
+        beyond = beyond_first_table(metrics)
+        tables = {"Words said and questions answered": secret_table(metrics)}
+        return tables | ({"Beyond the first defender": beyond} if beyond.rows else {})
 
     def present(self, result: Result, run: RunFolder) -> Result:
         """Show the table, and a legend."""

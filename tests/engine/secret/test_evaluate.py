@@ -11,7 +11,7 @@ import pytest
 from parley.engine.core.cli.main import main
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.verbs.api import run_verb
-from parley.engine.secret.metrics import secret_table
+from parley.engine.secret.metrics import beyond_first_table, secret_table
 from parley.envs.core.errors import ConfigError
 from parley.envs.core.seeds import stream
 from parley.envs.secret.game import ATTACKER, DEFENDER, SecretGame
@@ -63,6 +63,12 @@ def test_scripted_players_meet_on_the_same_scenarios(tmp_path: Path) -> None:
     assert 0 < metrics["usefulness.naive"].low < 1
     assert [metrics[f"score.{name}"].value for name in ("naive", "refusing")] == [0.5, 0.5]
     assert all(metrics[f"score.{name}"].low < 0.5 < metrics[f"score.{name}"].high for name in ("naive", "refusing"))
+    assert metrics["leak_any_beyond.input-filter"].value == 0
+    assert (metrics["leak_any_beyond.refusing"].value, metrics["usefulness_beyond.refusing"].value) == (-1, -1)
+    assert "leak_any_beyond.naive" not in metrics
+    assert list(result.tables) == ["Words said and questions answered", "Beyond the first defender"]
+    assert [row[0] for row in beyond_first_table(metrics).rows] == ["input-filter", "refusing"]
+    assert beyond_first_table(metrics).rows[1][1].startswith("−100.0 %")
     assert set(result.legend) == set(metrics)
     played = RunFolder.load(tmp_path / "run").read_rows().to_pylist()
     assert len(played) == 3 * 4 * 20

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -169,3 +172,26 @@ def test_an_adapter_beside_full_weights_is_said_and_not_applied(
     assert [record.getMessage().split(": ")[1] for record in caplog.records] == [
         "the adapter beside the full weights is not applied"
     ]
+
+
+WRITE = """
+import sys
+from parley.policies.chat.predictor import adapted
+from parley.policies.chat.settings import LoraSettings
+from parley.policies.hugging_face.models import read_model, write_adapter
+from pathlib import Path
+
+base = Path(sys.argv[1])
+tokenizer, model = read_model(base)
+write_adapter(adapted(model, LoraSettings(rank=2), 1), tokenizer, f"hf:{base}", Path(sys.argv[2]))
+"""
+
+
+def test_an_adapter_that_is_made_again_has_the_same_digest(tmp_path: Path) -> None:
+    base = saved_base(tmp_path / "base")
+    for seed in "12":
+        asked = [sys.executable, "-c", WRITE, str(base), str(tmp_path / seed)]
+        subprocess.run(asked, check=True, capture_output=True, env={**os.environ, "PYTHONHASHSEED": seed})
+    digests = weights_digests({seed: f"hf:{tmp_path / seed}" for seed in "12"})
+    assert len(set(digests.values())) == 1
+    assert len(digests) == 2

@@ -26,7 +26,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -36,6 +35,7 @@ from torch import Tensor, nn
 from torch.nn.functional import pad, scaled_dot_product_attention
 
 from parley.policies.core.layers import Weight, dense, is_mkl_whole
+from parley.policies.hugging_face.caches import attending
 
 if TYPE_CHECKING:
     from parley.engine.triggers.scorers.causal.swaps import ReadPlan
@@ -120,13 +120,6 @@ def own_layers(model: Any) -> Sequence[Any]:
     return layers
 
 
-ATTENTION = "parley_packed"
-_OTHER_ATTENTION = ("softcap", "s_aux", "sliding_window")
-"""Arguments of other kinds of attention: capped scores, sinks, windows."""
-Attend = Callable[[int, Tensor, Tensor, Tensor, float | None], Tensor]
-"""Attention (A, H, D) of a layer: its number, queries (1, H, A, D), keys and values (1, J, A, D), the scale of products."""
-
-
 class TextBlock(NamedTuple):
     """Texts of one length.
 
@@ -157,9 +150,6 @@ class _Place:
         return own_HAD.unflatten(1, (self.num, self.length)).transpose(0, 1)
 
 
-_packing: ContextVar[Attend | None] = ContextVar("packing", default=None)
-
-
 def read_blocks(reader: CausalReader, blocks: Sequence[TextBlock]) -> list[tuple[Tensor, KeysValues]]:
     """Read blocks.
 
@@ -183,7 +173,7 @@ def read_blocks(reader: CausalReader, blocks: Sequence[TextBlock]) -> list[tuple
     from transformers.cache_utils import Cache
 
     layers = [_layer_class()() for _ in range(len(own_layers(reader.model)))]
-    with reader.fast_products(), packed(reader.model, partial(_attend_blocks, places)):
+    with reader.fast_products(), attending(reader.model, partial(_attend_blocks, places)):
         read = reader.model(
             inputs_embeds=torch.cat([block.embedded_nLE.flatten(0, 1) for block in blocks])[None],
             position_ids=torch.cat(positions)[None],
@@ -197,44 +187,6 @@ def read_blocks(reader: CausalReader, blocks: Sequence[TextBlock]) -> list[tuple
     return [
         (logits_xV.unflatten(0, (-1, block.keep)), new) for logits_xV, block, new in zip(logits, blocks, caches, strict=True)
     ]
-
-
-@contextmanager
-def packed(model: Any, attend: Attend) -> Iterator[None]:
-    """Let a model attend to packed texts; it is restored afterwards."""
-    _register()
-    usual, token = model.config._attn_implementation, _packing.set(attend)
-    model.config._attn_implementation = ATTENTION
-    try:
-        yield
-    finally:
-        model.config._attn_implementation = usual
-        _packing.reset(token)
-
-
-@cache
-def _register() -> None:
-    from transformers import AttentionInterface
-
-    AttentionInterface.register(ATTENTION, _attend)
-
-
-def _attend(
-    module: Any,
-    query_1HAD: Tensor,
-    key_1JAD: Tensor,
-    value_1JAD: Tensor,
-    attention_mask: Tensor | None,
-    scaling: float | None = None,
-    dropout: float = 0.0,
-    **options: Any,
-) -> tuple[Tensor, None]:
-    """Return attention (1, A, H, D) in the signature of transformers."""
-    attend = _packing.get()
-    assert attend is not None, "nothing is packed"
-    if any(options.get(name) is not None for name in _OTHER_ATTENTION):
-        raise TypeError("the model's attention is no plain one")
-    return attend(module.layer_idx, query_1HAD, key_1JAD, value_1JAD, scaling)[None], None
 
 
 def _attend_blocks(
@@ -404,7 +356,7 @@ def read_grid(reader: CausalReader, texts: Sequence[ReadPlan], embedding_VE: Ten
         ids.append(plan.ids_BL.flatten()[columns.to(device)])
         kept_rows.append(keys_BC[:, -len(plan.wanted_K) :].flatten())
     positions_A = (torch.arange(grid.own_nC.shape[1]) - grid.first_n[:, None])[grid.own_nC]
-    with reader.fast_products(), packed(reader.model, grid.attend):
+    with reader.fast_products(), attending(reader.model, grid.attend):
         read = reader.model(
             inputs_embeds=embedding_VE[torch.cat(ids)][None],
             position_ids=positions_A[None].to(device),

@@ -47,8 +47,7 @@ def test_the_learner_negotiates_on_both_sides_and_its_words_are_those_that_were_
         for tokens, own in row["sequences"]:
             assert len(tokens) == len(own)
             assert own[-1]
-    said = [row["texts"] for row in rows]
-    assert max(said) > 1
+    assert max(row["texts"] for row in rows) > 1
 
 
 def asked(base: str, **rest: object) -> TrainChatRlConfig:

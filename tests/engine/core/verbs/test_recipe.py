@@ -495,3 +495,10 @@ def test_the_smallest_recipe_of_a_paper_runs_to_its_tables(tmp_path: Path) -> No
     assert not any(
         row["notes"] for table in (RunFolder.load(tmp_path / "run").summary() or {})["tables"] for row in table["rows"]
     )
+
+
+@pytest.mark.parametrize("name", ["chat_minmax", "hardened_ranker"])
+def test_the_recipes_among_the_examples_are_read(name: str) -> None:
+    plan = read_recipe(ROOT / "examples" / f"{name}.yaml")
+    assert plan.stages
+    assert plan.tables

@@ -54,8 +54,8 @@ def test_every_kind_of_method_has_a_line_and_none_tries_more_than_the_budget(tmp
         assert tried.n == 2
         searched = rows(tmp_path / "run" / name)
         assert [(row["prompt"], row["target"]) for row in searched] == [("tell me", "hello"), ("say it", "a")]
-        said = result.metrics[f"methods.{name}.verified"]
-        assert said.value == sum(row["verified"] for row in searched) / 2
+        verified = result.metrics[f"methods.{name}.verified"]
+        assert verified.value == sum(row["verified"] for row in searched) / 2
     assert set(result.legend or {}) >= set(result.metrics)
     assert table.to_markdown() in (tmp_path / "run" / TABLE_FILE).read_text()
     assert ("All methods", table) in tables_on(collect_run(tmp_path / "run"), "triggers")
