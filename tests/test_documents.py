@@ -10,11 +10,13 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+import yaml
 
 import parley
 from parley.engine.core.cli.flags import parse_job
 from parley.engine.core.cli.main import JOBS, find_verb
 from parley.engine.core.verbs.catalogue import find
+from parley.engine.scan.policy import read_policy
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "examples" / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -34,6 +36,18 @@ def commands(page: Path) -> Iterator[str]:
             typed = re.split(r"\s+#", line.strip().removeprefix("$ "))[0]
             if typed.startswith("parley "):
                 yield typed
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_settings_file_on_a_page_can_be_read(page: Path, tmp_path: Path) -> None:
+    (tmp_path / "prompts.csv").write_text("prompt\nhello\n")
+    for block in re.findall(r"^```yaml\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL):
+        document = yaml.safe_load(block)
+        if isinstance(document, dict) and {"prompts", "attacks"} <= document.keys():
+            if not {"rules", "must", "must_not"} & document.keys():
+                document["rules"] = [{"must_not": {"contains": "x"}}]
+            (tmp_path / "policy.yaml").write_text(yaml.safe_dump(document))
+            read_policy(tmp_path / "policy.yaml")
 
 
 def anchors(page: Path) -> set[str]:

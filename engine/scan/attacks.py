@@ -14,6 +14,7 @@ budget each of them asks again and again, beside attackers that read replies (`a
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, partial
 from importlib.resources import files
@@ -115,17 +116,9 @@ def _with_random_words(prompt: str, seed: int) -> str:
 
 def filled(template: str, prompt: str, seed: int = 0) -> str:
     """Return a template with the prompt, as it is or in base64, in its places."""
-    parts = {"{prompt}": prompt, "{base64}": base64.b64encode(prompt.encode()).decode()}
+    parts = {"prompt": prompt, "base64": base64.b64encode(prompt.encode()).decode()}
     # One pass, so that a prompt that holds "{base64}" stays as it is.
-    pieces, rest = [], template
-    while rest:
-        starts = {mark: rest.find(mark) for mark in parts if mark in rest}
-        if not starts:
-            break
-        mark = min(starts, key=lambda name: starts[name])
-        pieces += [rest[: starts[mark]], parts[mark]]
-        rest = rest[starts[mark] + len(mark) :]
-    return "".join([*pieces, rest])
+    return re.sub(r"\{(prompt|base64)\}", lambda part: parts[part[1]], template)
 
 
 def _perturbed(strategy: str, prompt: str, seed: int) -> str:

@@ -89,16 +89,16 @@ class Checks:
         findings = [verdict.found for verdict in verdicts]
         panel = next((ballot_text(verdict.votes) for verdict in verdicts if verdict.votes), "")
         if rule.must:
-            missing = [_told(check) for check, verdict in zip(rule.checks, verdicts, strict=True) if verdict.found is False]
+            missing = [
+                f"{check.kind} {check.value}".strip()
+                for check, verdict in zip(rule.checks, verdicts, strict=True)
+                if verdict.found is False
+            ]
             broken = True if missing else None if None in findings else False
             return RuleVerdict(rule.name, broken, panel or (f"not found: {'; '.join(missing)}" if missing else ""))
         broken = True if True in findings else None if None in findings else False
         evidence = next((verdict.evidence for verdict in verdicts if verdict.found), "")
         return RuleVerdict(rule.name, broken, panel or evidence)
-
-
-def _told(check: ReplyCheck) -> str:
-    return f"{check.kind} {check.value}".strip()
 
 
 def _contains(check: ReplyCheck, *_: Any) -> Finder:

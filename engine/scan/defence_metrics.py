@@ -27,7 +27,6 @@ from parley.engine.core.stats.statistics import (
     Estimate,
     Metric,
     mean_count,
-    rate_difference,
 )
 from parley.engine.core.tables.table import DECIMAL, PERCENT, Column, EstimateTable, TableRow, metric_table
 from parley.engine.scan.attacks import CONTROLS, NONE
@@ -98,7 +97,7 @@ def defence_metrics(answers: AnswerColumns) -> dict[str, Estimate]:
         harmless = behind & answers.under(NONE) & (answers["unmet"] >= 0)
         metrics |= {
             f"{DEFENDED}.{name}.{FALSE_ALARMS}": answers.share("stopped", harmless),
-            f"{DEFENDED}.{name}.{LOST}": _lost(answers, harmless),
+            f"{DEFENDED}.{name}.{LOST}": answers.difference("unmet", harmless, answers.plain & answers.under(NONE)),
             f"{DEFENDED}.{name}.{STOPPED}": answers.share("stopped", behind & ~controlled),
             f"{DEFENDED}.{name}.{QUERIES}": mean_count(answers["model_queries"][behind], answers.units(behind)),
         }
@@ -156,12 +155,3 @@ def defence_tables(metrics: Mapping[str, Estimate]) -> dict[str, EstimateTable]:
         return Column(defence, cell=text)
 
     return {"Defences": metric_table(metrics, "attack", rows, [*map(cell, defences)], _NOTE)}
-
-
-def _lost(answers: AnswerColumns, harmless: np.ndarray) -> Estimate:
-    """Return the share of useful answers without the defence less that behind it, over pairs."""
-    plain = answers.plain & answers.under(NONE)
-    here, there = answers.pairs(harmless, plain)
-    known = answers["unmet"][there] >= 0
-    here, there = here[known], there[known]
-    return rate_difference(answers["unmet"][here], answers["unmet"][there], answers.units(here)) if len(here) else NOTHING

@@ -23,7 +23,7 @@ import re
 import string
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -495,8 +495,7 @@ def _stopped(queries: int, name: str, reason: str) -> DefendedAnswer:
 
 
 def _defended(answer: Answer, queries: int) -> DefendedAnswer:
-    values = {part.name: getattr(answer, part.name) for part in fields(answer)}
-    return DefendedAnswer(**{**values, "queries": queries})
+    return DefendedAnswer(**{**vars(answer), "queries": queries})
 
 
 def _said(chat: Chat, text: str) -> Chat:

@@ -16,7 +16,9 @@ from parley.engine.core.verbs.job import FAILURE, USAGE
 from parley.engine.scan.attacks import CONTROLS, NONE, RANDOM_WORDS, REPEAT
 from parley.engine.scan.metrics import (
     BREACH,
+    BUDGET_PARTS,
     UNDECIDED,
+    attack_title,
     brief,
     broken_rules,
     describe_scan,
@@ -76,8 +78,11 @@ class Scans(Chapter):
         if is_attacked(run.done):
             from parley.engine.core.page import plots
 
-            caption = "share of the attacks with a breach within so many messages to the target; bands are 95 % intervals"
-            yield plots.budget("Success within a budget", caption, "queries", success_curves(run.done), "success")
+            for part, name in BUDGET_PARTS.items():
+                if curves := success_curves(run.done, part):
+                    caption = f"share of the attacks with a breach within so many {name}; bands are 95 % intervals"
+                    series = {attack_title(attack): points for attack, points in curves.items()}
+                    yield plots.budget(f"Success within {name}", caption, name, series, "success")
 
     def items(self, run: Run) -> Iterable[tuple[str, Iterator[Item]]]:
         order, tags = list(_STATES), tags_of_run(run.summary)

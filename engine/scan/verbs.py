@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from importlib.metadata import version
 from importlib.resources import as_file, files
 from pathlib import Path
@@ -31,7 +32,7 @@ from parley.engine.core.runs.documents import CONFIG, SUMMARY, whole_file
 from parley.engine.core.runs.parts import ANSWERED, answer_columns, ok_row, row_schema
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.stats.rows import selected
-from parley.engine.core.stats.statistics import NOTHING, Estimate, Row, finished
+from parley.engine.core.stats.statistics import NOTHING, Row, finished
 from parley.engine.core.tables.table import EstimateTable
 from parley.engine.core.verbs.job import TABLE_FILE, Job, Reporter, Result, Summary
 from parley.engine.core.verbs.sharded import RESUME_SAFE, Sharded, ShardedConfig, Tally, rows_apart, run_items, spread
@@ -42,12 +43,20 @@ from parley.engine.scan.attackers.attacker import (
     AttackGoal,
     Seats,
     Spending,
+    answered,
     converse,
     query_seed,
 )
-from parley.engine.scan.attackers.by_rule import FoundConversation, Replayed, Reworded
-from parley.engine.scan.attackers.catalogue import asks_under_budget, attackers, contestants
-from parley.engine.scan.attackers.scripted import SCRIPTED, ScriptedWriter
+from parley.engine.scan.attackers.catalogue import (
+    SCRIPTED,
+    FoundConversation,
+    Replayed,
+    Reworded,
+    ScriptedWriter,
+    asks_under_budget,
+    attackers,
+    contestants,
+)
 from parley.engine.scan.attacks import CONTROLS, NONE, Rewording, adapted_rewordings, rewordings
 from parley.engine.scan.checks import Checks, is_breach
 from parley.engine.scan.defence_metrics import defence_metric_names, defence_metrics, defence_tables, side_broken
@@ -81,7 +90,7 @@ from parley.engine.scan.metrics import (
 from parley.engine.scan.outputs import JUNIT, SARIF, ScanCase, write_junit, write_sarif
 from parley.engine.scan.policy import BUDGET, DEFAULT_QUERIES, DefenceSpec, Policy, PolicyPrompt, read_policy
 from parley.envs.core.config import NumItemsOrAll, PositiveFloat, from_dict
-from parley.envs.core.errors import ConfigError, DataError, ModelError, RefusedModelError, RunError
+from parley.envs.core.errors import ConfigError, DataError, RunError
 from parley.envs.core.play import AgentError
 from parley.envs.core.registry import nearest
 from parley.envs.core.seeds import derive_seed
@@ -303,37 +312,27 @@ class ScanWorker:
             self._ended.put((shard, error))
 
     def _rows(self, shard: Shard[ScanItem]) -> list[dict[str, Any]]:
-        from parley.policies.chat.answers import answers_arriving
-
         prompts = [self.policy.prompts[item.prompt] for item in shard.items]
+        pairs = list(zip(prompts, shard.items, strict=True))
         chats = [
-            chat_of(self.policy, prompt, self._rewording(item), self._wording_seed(prompt, item))
-            for prompt, item in zip(prompts, shard.items, strict=True)
+            chat_of(self.policy, prompt, self._rewording(item), self._wording_seed(prompt, item)) for prompt, item in pairs
         ]
         # Answers behind a defence are drawn as those without it, so that they differ in nothing but the defence.
-        draws = self.policy.temperature > 0
-        seeds = [self.task.seed(_key(prompt, item)) for prompt, item in zip(prompts, shard.items, strict=True)] if draws else []
+        seeds = [self.task.seed(_key(prompt, item)) for prompt, item in pairs]
         given: dict[int, Answer] = {}
         self._done[shard.name] = 0
+
+        def count() -> None:
+            self._done[shard.name] += 1
+
         for name, model in self.models.items():
             rows_of = [index for index, item in enumerate(shard.items) if item.defence == name]
-            of_model = [chats[index] for index in rows_of]
-            drawn = [seeds[index] for index in rows_of] if draws else []
-            try:
-                for number, answer in answers_arriving(model, of_model, decoding=decoding_of(self.policy), seeds=drawn):
-                    given[rows_of[number]] = answer
-                    self._done[shard.name] += 1
-            except (ConfigError, ModelError) as error:
-                if isinstance(error, RefusedModelError) or not error.indices:
-                    raise
-                # The questions that failed are lost, and the others are asked again together.
-                lost = AgentError(error.what, where=error.where, got=error.got, fix=error.fix)
-                lost.rows = tuple(rows_of[number] for number in error.indices)
-                raise lost from error
-        answers = [given[index] for index in range(len(chats))]
+            of_model, drawn = [chats[index] for index in rows_of], [seeds[index] for index in rows_of]
+            answers = answered(model, of_model, decoding_of(self.policy), drawn, rows_of, count)
+            given |= {index: answer for index, (answer, _) in zip(rows_of, answers, strict=True)}
         rows = []
-        for key, item, prompt, chat, answer in zip(shard.keys, shard.items, prompts, chats, answers, strict=True):
-            question = chat[-1].content
+        for index, (key, item, prompt, chat) in enumerate(zip(shard.keys, shard.items, prompts, chats, strict=True)):
+            question, answer = chat[-1].content, given[index]
             verdicts = [self.checks.verdict(rule, answer, question) for rule in self.policy.rules_of(prompt)]
             rows.append(
                 ok_row(key, self.task.seed(key))
@@ -428,14 +427,14 @@ class ScanWorker:
         best, turns, prompt = conversation.best, conversation.turns, self.policy.prompts[item.prompt]
         cells = []
         for turn, thought, spent in zip(turns, conversation.thoughts, conversation.spent, strict=True):
-            texts = {"asked": turn.asked, "reply": turn.answer.text, "kind": turn.answer.kind.value, "thought": thought}
+            texts = {"asked": turn.message, "reply": turn.answer.text, "kind": turn.answer.kind.value, "thought": thought}
             before = turn.before.index if turn.before else -1
             cells.append({"before": before, **texts, "score": turn.score, "breach": turn.breach, **vars(spent)})
         return ok_row(key, conversation.seed) | {
             "prompt": prompt.key,
             "attack": item.attack,
             "repeat": item.repeat,
-            "asked": turns[best].asked if turns else "",
+            "asked": turns[best].message if turns else "",
             "reply": turns[best].answer.text if turns else "",
             **answer_columns(turns[best].answer if turns else None),
             "breach": conversation.breach,
@@ -493,15 +492,16 @@ def defended_models(config: ScanConfig, policy: Policy, target: ChatModel, answe
     }
 
 
-def _found_by_scans(runs: str) -> list[FoundConversation]:
-    conversations = []
+def _found_by_scans(policy: Policy, runs: str) -> list[FoundConversation]:
+    conversations, goals = [], {prompt.key: prompt.goal for prompt in policy.prompts}
     for name in filter(None, map(str.strip, runs.split(","))):
         rows = finished(RunFolder.load(Path(name).expanduser()).rows())
         texts = {row["prompt"]: row["asked"] for row in rows if row["attack"] == NONE}
         for row in rows:
             if row["breach"] and not row.get("defence") and row["attack"] not in CONTROLS and row["prompt"] in texts:
                 messages = (*(turn["asked"] for turn in conversation_before(row)), row["asked"])
-                conversations.append(FoundConversation(texts[row["prompt"]], messages))
+                goal = goals.get(row["prompt"], "")
+                conversations.append(FoundConversation(texts[row["prompt"]], messages, goal))
     if not conversations:
         fix = "name a run of parley scan with breaches under attack"
         raise DataError("the scans found no conversation that breaks a rule", where=runs, fix=fix)
@@ -510,12 +510,9 @@ def _found_by_scans(runs: str) -> list[FoundConversation]:
 
 def _replayed(conversation: AttackConversation) -> Replayed:
     """Return an attack by the messages that led to the best turn of a conversation, as they were."""
-    turn = conversation.turns[conversation.best] if conversation.turns else None
-    messages: list[str] = []
-    while turn is not None:
-        messages.append(turn.asked)
-        turn = turn.before
-    return Replayed((FoundConversation(conversation.goal.prompt, tuple(reversed(messages))),) if messages else ())
+    chat = conversation.turns[conversation.best].chat if conversation.turns else ()
+    messages = tuple(message.content for message in chat if message.role == USER)
+    return Replayed((FoundConversation(conversation.goal.prompt, messages),) if messages else ())
 
 
 def chat_before(policy: Policy, prompt: PolicyPrompt) -> Chat:
@@ -537,7 +534,7 @@ def contestants_of(policy: Policy) -> Mapping[str, Attacker]:
         ConfigError: there is no such attack, or one needs an attacker model and none is named.
         DataError: a search found nothing that can be typed.
     """
-    made = contestants(policy.attacks, _found_by_searches, _found_by_scans, draws=policy.temperature > 0)
+    made = contestants(policy.attacks, _found_by_searches, partial(_found_by_scans, policy), draws=policy.temperature > 0)
     writers = [name for name, attacker in made.items() if attacker.needs_model and name not in CONTROLS]
     if writers and policy.attacker is None:
         fix = f"write attacker: ADDRESS of a chat model in the policy, or attacker: {SCRIPTED}"
@@ -565,18 +562,25 @@ def seats_of(config: ScanConfig, policy: Policy, target: ChatModel, answers: Pat
             # The same weights are loaded once.
             attacker = target if address == target.name else load_chat_model(address, chat, answers=answers)
     if seat is not None and seat.scorer:
-        ratings = ChatRatings(load_chat_model(absolute_address(seat.scorer), chat, answers=answers), chat.judge_tokens)
+        scorer = load_chat_model(absolute_address(seat.scorer), chat, answers=answers)
+        ratings = ChatRatings(scorer, chat.judge_tokens)
 
-        def rate(reply: str, goal: AttackGoal) -> tuple[float, int]:
+        def rate(reply: str, goal: AttackGoal) -> tuple[float, Mapping[str, float]]:
+            began = time.perf_counter()
             (rating,) = ratings([reply], goal.text, goal.prompt)
             # The scorer reads goal, prompt and reply; its tokens are estimated.
-            letters = len(goal.text) + len(goal.prompt) + len(reply)
-            return rating.value, rating.answers * (letters // LETTERS_A_TOKEN + chat.judge_tokens)
+            read = rating.answers * (len(goal.text) + len(goal.prompt) + len(reply)) // LETTERS_A_TOKEN
+            written = rating.answers * chat.judge_tokens
+            costs = {"attacker_tokens": read + written, "money": price(scorer, read, written)}
+            return rating.value, costs | {"seconds": time.perf_counter() - began}
 
     writing = ChatDecoding(temperature=seat.temperature, max_tokens=seat.max_tokens) if seat else ChatDecoding()
 
-    def price(address: str, read: int, written: int) -> float:
-        price_in, price_out = config.chat.prices_of(address)
+    def price(model: Any, read: int, written: int) -> float:
+        # A model behind a defence, or one whose answers are kept, has the price of the model itself.
+        while hasattr(model, "inner"):
+            model = model.inner
+        price_in, price_out = config.chat.prices_of(model.name)
         return (read * price_in + written * price_out) / 1000
 
     return Seats(target, decoding_of(policy), budget_of(policy), attacker, writing, rate, price)
@@ -904,7 +908,8 @@ class Scan(Job[ScanConfig, ScanPlan, ScanPlan]):
     def present(self, result: Result, run: RunFolder) -> Result:
         """Show breaches with their texts first, then the rates, then what became of the limits."""
         summary, metrics = run.summary() or {}, result.metrics
-        limits, rows = [_limit_of(entry, metrics) for entry in summary.get(LIMITS, [])], run.rows()
+        entries, rows = summary.get(LIMITS, []), run.rows()
+        limits = [LimitVerdict(estimate=metrics.get(entry["metric"], NOTHING), **entry) for entry in entries]
         broken, kept = ([str(limit) for limit in limits if limit.state == state] for state in ("broken", "kept"))
         failure = f"a limit of the policy is broken: {'; '.join(broken)}" if broken else ""
         # Too few replies keep no limit.
@@ -926,11 +931,6 @@ def tags_of_run(summary: Mapping[str, Any]) -> Mapping[str, Mapping[str, Sequenc
     """Return `Policy.tags_by_part` of a run, from its summary; runs of earlier versions have none by part."""
     tags = summary.get(POLICY, {}).get(TAGS)
     return tags if isinstance(tags, dict) else {"prompts": {}, "rules": {}}
-
-
-def _limit_of(entry: Mapping[str, Any], metrics: Mapping[str, Estimate]) -> LimitVerdict:
-    estimate = metrics.get(entry["metric"], NOTHING)
-    return LimitVerdict(entry["metric"], entry["limit"], estimate, entry["state"], entry["needed"])
 
 
 def _ask_first(plan: ScanPlan, answers: Path, reporter: Reporter) -> None:

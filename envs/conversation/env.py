@@ -6,7 +6,6 @@ assistant by rule that gives way only to who prepares the ground, over several m
 
 from __future__ import annotations
 
-import string
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,13 +15,11 @@ from gymnasium import spaces
 
 from parley.envs.core.errors import ConfigError, ScenarioError
 from parley.envs.core.registry import nearest
-from parley.envs.core.rendering import TextRenderedEnv, reset_option
+from parley.envs.core.rendering import LONGEST_SAID, TextRenderedEnv, reset_option, text_spaces
 from parley.envs.core.visible import visible, well_formed
 
-CHARACTERS = string.ascii_letters + string.digits + string.punctuation + " \n"
-"""Characters of texts; others are shown as `?`, and their bytes are in the ids."""
-LONGEST_SEEN, LONGEST_SAID = 8192, 2048
-"""Characters of an observation, and of a message."""
+LONGEST_SEEN = 8192
+"""Characters of an observation; those beyond ASCII are shown as `?`, and their bytes are in the ids."""
 REWARDS = ("score", "success")
 
 Messages = Sequence[Mapping[str, str]]
@@ -157,10 +154,10 @@ class ConversationEnv(TextRenderedEnv[dict[str, Any], str]):
             raise ConfigError(what, where="ConversationEnv", got=repr(reward), fix=f"one of {', '.join(REWARDS)}")
         self.target, self.judge, self.goals = target or shop_assistant, judge or has_wanted, goals
         self.system, self.max_messages, self.cost, self.reward = system, max_messages, cost, reward
-        self.action_space = spaces.Text(LONGEST_SAID, min_length=0, charset=CHARACTERS)
+        _, self.action_space = text_spaces()
         self.observation_space = spaces.Dict(
             {
-                "text": spaces.Text(LONGEST_SEEN, min_length=0, charset=CHARACTERS),
+                "text": spaces.Text(LONGEST_SEEN, min_length=0, charset="".join(self.action_space.character_list)),
                 "ids": spaces.Box(0, 256, (LONGEST_SEEN,), np.int64),
                 "num_ids": spaces.Discrete(LONGEST_SEEN + 1),
                 "left": spaces.Discrete(max_messages + 1),

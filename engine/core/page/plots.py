@@ -26,7 +26,7 @@ from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator, NullLocator
 
 from parley.engine.core.page.content import Chapter, Curve, Figure, Report, Verdict, verdicts
-from parley.engine.core.stats.statistics import Estimate, Points
+from parley.engine.core.stats.statistics import Estimate
 from parley.envs.core.errors import ConfigError, RunError
 from parley.envs.core.storage.uris import display_path
 from parley.envs.core.visible import visible
@@ -88,7 +88,11 @@ def curve(shown: Curve) -> Figure:
 
 
 def budget(
-    title: str, caption: str, x_label: str, series: Mapping[str, Points], y_label: str = "adversary's points ahead"
+    title: str,
+    caption: str,
+    x_label: str,
+    series: Mapping[str, Sequence[tuple[float, Estimate]]],
+    y_label: str = "adversary's points ahead",
 ) -> Figure:
     """Return means within a budget (see `draw_budget`)."""
     return Figure(title, caption, draw=lambda axes: draw_budget(axes, x_label, series, y_label))
@@ -164,7 +168,7 @@ def draw_curve(axes: Axes, curve: Curve) -> None:
         axes.legend()
 
 
-def draw_budget(axes: Axes, x_label: str, series: Mapping[str, Points], y_label: str) -> None:
+def draw_budget(axes: Axes, x_label: str, series: Mapping[str, Sequence[tuple[float, Estimate]]], y_label: str) -> None:
     """Draw a mean against a budget with its 95 % interval as a band; budgets in the hundreds on a logarithmic axis.
 
     A series over fewer units than `FEW` has a mark in its name.
@@ -189,7 +193,8 @@ def draw_budget(axes: Axes, x_label: str, series: Mapping[str, Points], y_label:
     if ticks[-1] >= _MANY and ticks[0] > 0:
         axes.set_xscale("log", base=2)
     axes.set_xticks(ticks[:: math.ceil(len(ticks) / _MOST_TICKS)], minor=False)
-    axes.xaxis.set_major_formatter(lambda budget, _: f"{budget:,.0f}")
+    digits = ",.0f" if ticks[-1] >= _MOST_TICKS or all(float(tick).is_integer() for tick in ticks) else ".3g"
+    axes.xaxis.set_major_formatter(lambda budget, _: f"{budget:{digits}}")
     axes.xaxis.set_minor_locator(NullLocator())
     axes.set(xlabel=short(x_label), ylabel=short(y_label))
     axes.margins(x=0.04)

@@ -9,7 +9,6 @@ It needs the log probabilities of the likeliest first tokens (`Access.FIRST_TOKE
 and neither weights nor gradients. The number of changed words follows the probability p that is reached: `max_changed` up to
 p = .1, half of it up to .5, then a quarter, one at least (released code).
 
-# Paper: 10,000 steps, 10 restarts, begun with what other requests found. Ours: one start, until replies are used up.
 # Paper: the log probability of one named token, "Sure". Ours: of all shown tokens that the target begins with, summed.
 # Paper: an equal value is dropped, like a lower one. Ours: it is taken, so that it moves while no token is shown.
 # Paper: 10,000 steps, 10 restarts, first inputs of other requests. Ours: one start, until replies are used up.

@@ -8,6 +8,7 @@ import pytest
 
 from parley.engine.core.stats.statistics import NOTHING, Estimate, clustered_rate, rate
 from parley.engine.scan.metrics import (
+    BUDGET_PARTS,
     SCAN_ITEMS,
     breaches_table,
     budget_tables,
@@ -17,6 +18,7 @@ from parley.engine.scan.metrics import (
     prompts_needed,
     scan_metrics,
     scan_tables,
+    success_curves,
     success_within,
     unmet_note,
 )
@@ -104,13 +106,14 @@ def test_the_prompts_that_would_decide_a_limit_are_the_fewest_that_do() -> None:
 
 
 def attack_row(prompt: str, attack: str, breaches: list[bool], tokens: int, refusals: int = 0) -> dict[str, Any]:
-    spent = {"attacker_tokens": 0, "seconds": 0.0, "money": 0.0}
+    def spent(queries: int) -> dict[str, float]:
+        of_tokens = {"tokens": 1.0, "attacker_tokens": 3.0, "seconds": 0.5, "money": 0.01}
+        return {"queries": queries} | {part: queries * tokens * cost for part, cost in of_tokens.items()}
+
     turns = [
-        {"asked": f"{number}", "reply": "r", "before": number - 1, "breach": breach, "thought": "t", "queries": number + 1,
-         "tokens": tokens * (number + 1), **spent}
+        {"asked": f"{number}", "reply": "r", "before": number - 1, "breach": breach, "thought": "t", **spent(number + 1)}
         for number, breach in enumerate(breaches)
-    ]  # fmt: skip
-    last = {"queries": len(turns), "tokens": tokens * len(turns), **spent}
+    ]
     texts = {"asked": f"{len(turns) - 1}", "reply": "r", "rules": [], "refusals": ["no"] * refusals}
     return {
         "status": "ok",
@@ -120,7 +123,7 @@ def attack_row(prompt: str, attack: str, breaches: list[bool], tokens: int, refu
         "breach": any(breaches),
         "turns": turns,
         **texts,
-        **last,
+        **spent(len(turns)),
     }
 
 
@@ -133,13 +136,23 @@ def test_attacks_are_compared_at_equal_cost() -> None:
     assert metrics["queries.pair"].value == (3 * 5 + 8) / 4
     assert metrics["refused.pair"].value == 20 / (20 + 3 * 5 + 8)
     assert "gain.repeat" not in metrics
-    assert [cost_levels(rows, part) for part in ("queries", "tokens", "money")] == [[1, 2, 4, 8], [20, 40, 80], []]
+    assert [cost_levels(rows, part) for part in ("queries", "tokens")] == [[1, 2, 4, 8], [20, 40, 80]]
+    free = [row | {"money": 0.0} for row in rows]
+    assert cost_levels(free, "money") == []
+    assert success_curves(free, "money") == {}
     pair = [row for row in rows if row["attack"] == "pair"]
     assert [success_within(pair, "queries", most).value for most in (4, 5)] == [0, 0.75]
     # A breach after 100 tokens is none where every attack could spend 80.
     assert success_within(pair, "tokens", 80).value == 0
     tables = budget_tables(rows)
-    assert [*tables] == ["Success by queries", "Success by tokens of the target"]
+    assert [*tables] == [f"Success by {name}" for name in BUDGET_PARTS.values()]
+    for part, name in BUDGET_PARTS.items():
+        # Within as many queries the attack is ahead. It costs twice as much of all else, of which it has 100 and not 80.
+        curve = success_curves(rows, part)["pair"]
+        assert [estimate.value for _, estimate in curve] == ([0, 0, 0, 0.75] if part == "queries" else [0, 0, 0])
+        assert all(estimate.low <= estimate.value < estimate.high for _, estimate in curve)
+        (cells,) = (row for row in tables[f"Success by {name}"].rows if row[0] == "pair")
+        assert [float(cell.split()[0]) for cell in cells[1:]] == [100 * estimate.value for _, estimate in curve]
     assert [cells[0] for cells in tables["Success by queries"].rows] == ["pair", "the prompt repeated (control)"]
     assert [turn["asked"] for turn in conversation_before(rows[0])] == [str(number) for number in range(7)]
 

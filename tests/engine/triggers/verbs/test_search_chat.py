@@ -16,7 +16,8 @@ from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.verbs.job import ATTACK, USAGE, Silent
 from parley.engine.triggers.methods.settings import SearchSettings
 from parley.engine.triggers.metrics.hits import JUDGE_ANSWERS, JUDGE_UNPARSABLE, REFUSED, SAMPLED, VERIFIED
-from parley.engine.triggers.scorers.causal import scorer
+from parley.engine.triggers.scorers.causal import probes, scorer
+from parley.engine.triggers.scorers.causal.probes import agreement
 from parley.engine.triggers.success import SuccessSettings
 from parley.engine.triggers.targets import Skipped
 from parley.engine.triggers.verbs.config import HuggingFaceSettings, ObjectiveSettings, TriggerConfig, TriggerEngineSettings
@@ -31,6 +32,7 @@ pytest.importorskip("transformers", reason="the extra hugging-face is not instal
 from parley.policies.hugging_face.models import load_hugging_face
 from parley.policies.hugging_face.victims import HuggingFaceCausal
 from tests.engine.core.verbs.items import require_figures_of
+from tests.policies.byte_pairs import byte_tokenizer
 from tests.policies.sentence_pieces import piece_model
 
 run = SEARCH.run
@@ -279,6 +281,30 @@ def test_a_model_of_its_own_drafts_a_search(tmp_path: Path, folder: Path) -> Non
     assert SEARCH.models(config) == {"model": str(folder), "lm": "", "draft": str(folder)}
     # A model that agrees with itself leaves few candidates to read, and what was found is read by the searched model.
     assert {row["status"] for row in rows(tmp_path / "run")} == {"ok"}
+
+
+def test_a_second_model_drafts_a_search(tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import transformers
+
+    smaller = {"vocab_size": len(byte_tokenizer()), "n_positions": 128, "n_embd": 8, "n_layer": 2, "n_head": 1}
+    torch.manual_seed(1)
+    for part in (transformers.GPT2LMHeadModel(transformers.GPT2Config(**smaller)), byte_tokenizer()):
+        part.save_pretrained(tmp_path / "draft")
+    shares = list[float]()
+
+    def noted(draft: torch.Tensor, full: torch.Tensor) -> float:
+        shares.append(agreement(draft, full))
+        return shares[-1]
+
+    monkeypatch.setattr(probes, "agreement", noted)
+    config = asked(folder, tmp_path, method="gcg", search=replace(EFFORT, draft=f"hf:{tmp_path}/draft"))
+    run(config, tmp_path / "run", Silent())
+    require_figures_of(tmp_path / "run")
+    assert {row["status"] for row in rows(tmp_path / "run")} == {"ok"}
+    assert SEARCH.models(config)["draft"] == str(tmp_path / "draft")
+    # Random weights know nothing of the searched model: the order of half of all pairs is the same.
+    assert 0 <= min(shares) < max(shares) <= 1
+    assert sum(shares) / len(shares) == pytest.approx(0.5, abs=0.1)
 
 
 def test_what_does_not_fit_is_said_before_a_run_is_made(tmp_path: Path, folder: Path) -> None:
