@@ -114,6 +114,8 @@ SWITCH_S = 5e-4
 """Seconds that a thread computes before another may, while answers are waited for; Python's are ten times as many."""
 _SERVED_ROOM = 2
 """Shards of a served model that are asked about together, so that it is busy while one of them is judged and written."""
+_TALKS, _TALKS_ROOM, _MOST_SHARDS = 8, 32, 2_000
+"""Attacks of a shard, which wait for each other after every message, shards that are played together, and shards in all."""
 # A rule, whether it is broken (null where that is undecided), and what a reader sees of the reason.
 _VERDICT = {"rule": str, "broken": bool, "evidence": str}
 SCANNED = row_schema(
@@ -225,10 +227,18 @@ class ScanTask(Sharded[ScanItem]):
         return ScanWorker(self)
 
     def shard_size(self, num_items: int, num_workers: int) -> int:
-        return spread(num_items, num_workers, _SERVED_BATCH if self.is_served else _BATCH)
+        most = _SERVED_BATCH if self.is_served else _BATCH
+        return spread(num_items, num_workers, max(_TALKS, num_items // _MOST_SHARDS) if self.talks else most)
 
     def room(self, shard_size: int) -> int:
-        return _SERVED_ROOM if self.is_served else 0
+        return _TALKS_ROOM if self.talks else _SERVED_ROOM if self.is_served else 0
+
+    @property
+    def talks(self) -> bool:
+        """True for attacks on a server of which no model in this process is a part."""
+        names = (seat.model, seat.scorer) if (seat := self.policy.attacker) else ()
+        is_elsewhere = all(is_served(name) for name in names if name not in ("", SCRIPTED))
+        return self.is_served and is_elsewhere and asks_under_budget(self.policy)
 
     @property
     def is_served(self) -> bool:
@@ -425,11 +435,11 @@ class ScanWorker:
 
     def _attack_row(self, key: str, item: ScanItem, conversation: AttackConversation) -> dict[str, Any]:
         best, turns, prompt = conversation.best, conversation.turns, self.policy.prompts[item.prompt]
-        cells = []
-        for turn, thought, spent in zip(turns, conversation.thoughts, conversation.spent, strict=True):
-            texts = {"asked": turn.message, "reply": turn.answer.text, "kind": turn.answer.kind.value, "thought": thought}
+        rules, cells = turns[best].rules if turns else [], []
+        for turn in turns:
+            texts = {"asked": turn.message, "reply": turn.answer.text, "kind": turn.answer.kind.value, "thought": turn.thought}
             before = turn.before.index if turn.before else -1
-            cells.append({"before": before, **texts, "score": turn.score, "breach": turn.breach, **vars(spent)})
+            cells.append({"before": before, **texts, "score": turn.score, "breach": turn.breach, **vars(turn.spent)})
         return ok_row(key, conversation.seed) | {
             "prompt": prompt.key,
             "attack": item.attack,
@@ -438,12 +448,12 @@ class ScanWorker:
             "reply": turns[best].answer.text if turns else "",
             **answer_columns(turns[best].answer if turns else None),
             "breach": conversation.breach,
-            "rules": conversation.rules[best] if turns else [],
+            "rules": rules,
             "turns": cells,
             "refusals": conversation.refusals,
             "stopped": conversation.stopped,
             **vars(conversation.spending),
-            **self._behind(prompt, item, [turn.answer for turn in turns], best, conversation.rules[best] if turns else []),
+            **self._behind(prompt, item, [turn.answer for turn in turns], best, rules),
         }
 
     def _wording_seed(self, prompt: PolicyPrompt, item: ScanItem) -> int:

@@ -102,6 +102,9 @@ class AttackTurn:
         score: 0 for a refusal, 1 for a breach, between them what the scorer says; 0.5 without a scorer.
         breach: whether a rule is broken; None if that is undecided.
         before: the turn before it in the same conversation; None for the first.
+        rules: the verdicts of all rules.
+        thought: the attacker's whole answer that the message was taken from.
+        spent: the cost up to and with it.
     """
 
     index: int
@@ -110,6 +113,9 @@ class AttackTurn:
     score: float
     breach: bool | None
     before: AttackTurn | None = None
+    rules: Sequence[Mapping[str, Any]] = ()
+    thought: str = ""
+    spent: Spending = field(default_factory=Spending)
 
     @property
     def reply(self) -> str:
@@ -263,10 +269,6 @@ class AttackConversation:
     seed: int
 
     turns: list[AttackTurn] = field(default_factory=list)
-    rules: list[list[dict[str, Any]]] = field(default_factory=list)
-    thoughts: list[str] = field(default_factory=list)
-    spent: list[Spending] = field(default_factory=list)
-    """The cost up to and with each turn."""
     spending: Spending = field(default_factory=Spending)
     refusals: list[str] = field(default_factory=list)
     """Answers of the attacker model that are no attack."""
@@ -484,11 +486,9 @@ def _turn(conversation: AttackConversation, query: Query, answer: Answer, rate: 
         # Only a breach has the highest score, and only a refusal the lowest.
         score = 0.05 + 0.9 * rating
         conversation.spending.add(**costs)
-    turn = AttackTurn(len(conversation.turns), query.text, answer, score, breach, query.after)
+    index, spent = len(conversation.turns), replace(conversation.spending)
+    turn = AttackTurn(index, query.text, answer, score, breach, query.after, rules, query.thought, spent)
     conversation.turns.append(turn)
-    conversation.rules.append(rules)
-    conversation.thoughts.append(query.thought)
-    conversation.spent.append(replace(conversation.spending))
     return turn
 
 

@@ -61,6 +61,7 @@ from parley.policies.chat.limits import LETTERS_A_TOKEN
 from parley.policies.chat.model import Answer, Chat, ChatDecoding
 from tests.engine.core.cli.conftest import Parley, _own_folder, _small_machine, parley
 from tests.engine.core.page.pages import words
+from tests.policies.chat.fake_server import Said, completion, serving
 
 __all__ = ["_own_folder", "_small_machine", "parley"]
 PROMPT = "What is the code?"
@@ -126,7 +127,7 @@ def test_every_attacker_spends_its_budget_to_the_query(name: str, queries: int) 
     conversation, target, _ = attacked(make_attacker(name), lambda chat: "no, never", Spending(queries=queries))
     assert len(target.chats) == conversation.spending.queries == len(conversation.turns) == queries
     assert (conversation.stopped, conversation.breach) == ("queries", False)
-    assert [spent.queries for spent in conversation.spent] == [*range(1, queries + 1)]
+    assert [turn.spent.queries for turn in conversation.turns] == [*range(1, queries + 1)]
 
 
 def test_many_shot_and_best_of_n_find_what_enumeration_finds_as_often_as_it_says() -> None:
@@ -202,7 +203,7 @@ def test_no_attacker_begins_a_request_once_a_part_of_its_budget_is_spent(
 def test_what_each_request_costs_is_counted() -> None:
     # A question of 17 letters is 5 tokens, and "no" is 1.
     conversation, target, _ = attacked(Reworded(), lambda chat: "no", Spending(tokens=13))
-    assert [spent.tokens for spent in conversation.spent] == [6, 12, 18]
+    assert [turn.spent.tokens for turn in conversation.turns] == [6, 12, 18]
     assert (len(target.chats), conversation.stopped) == (3, "tokens")
     priced = Seats(
         OwnChatModel("t", Told(lambda chat: "well")),
@@ -442,6 +443,22 @@ def test_a_scan_killed_in_a_conversation_asks_nothing_twice_and_ends_the_same(pa
     asked = len(Path("asked.txt").read_text().splitlines())
     # A bot that is asked one by one loses at most the question in flight.
     assert asked <= sum(row["queries"] for row in whole) + 1
+
+
+def test_attacks_on_a_server_do_not_wait_for_slower_ones(parley: Parley) -> None:
+    policy = "prompts: [slow 1, slow 2, quick 1, quick 2]\nrules: [{must_not: {contains: x}}]\nattacks: [claim-staff]\n"
+    Path("policy.yaml").write_text(f"{policy}budget: 3\ntemperature: 1.0\n")
+
+    def says(number: int, body: dict[str, Any]) -> Said:
+        return Said(completion("no"), slow_s=1.0 if "slow" in body["messages"][-1]["content"] else 0.0)
+
+    with serving(says) as server:
+        shown = parley(f"scan policy.yaml --model {server.name} --set chat.concurrency=16")
+    assert shown.status == 0, shown.err
+    is_slow = ["slow" in body["messages"][-1]["content"] for body in server.asked]
+    assert len(is_slow) >= 4 * (1 + 3 * 3)
+    # Shards of four stand in the order of the prompts; the quick ones are through while the slow ones are asked on.
+    assert all(is_slow[-6:])
 
 
 def test_money_is_spent_behind_a_defence_as_before_it(parley: Parley) -> None:

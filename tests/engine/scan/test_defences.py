@@ -368,6 +368,37 @@ def test_attackers_are_tried_behind_a_defence_as_they_were_and_made_anew(parley:
     assert asked <= sum(row["model_queries"] for row in rows)
 
 
+def test_all_defences_stand_in_one_table_with_every_attack_as_it_was_and_made_anew(parley: Parley, tmp_path: Path) -> None:
+    tiny = pytest.importorskip("tests.policies.chat.tiny", reason="the extra hugging-face is not installed")
+    defences = f"""
+  - reminder
+  - perplexity: {{by: "hf:{tiny.saved(tmp_path / "lm")}", window: 2}}
+  - paraphrase
+  - retokenise
+  - smooth-llm: {{copies: 3}}
+  - guard: {{before: {{pattern: member of staff}}, after: {{contains: plugh}}}}
+  - erase-and-check: {{check: {{contains: emergency}}, most: 2}}
+"""
+    Path("policy.yaml").write_text(BUDGET[: BUDGET.index("defences:")] + f"defences:{defences}")
+    Path("bot.py").write_text(WEAK)
+    shown = parley("scan policy.yaml --model bot.py:bot --run runs/all --json")
+    assert shown.status == 0, shown.err
+    metrics = json.loads(shown.out)["metrics"]
+    table = SCAN.tables(RunFolder.load(Path("runs/all")))["Defences"]
+    assert table.columns[1:] == ("none", *sorted(DEFENCES))
+    titles = [line[0] for line in table.rows]
+    attacks = ("pair", "crescendo", "claim-staff", "best-of-n")
+    wanted = [f"{attack}, {mode}" for attack in attacks for mode in ("transferred", "adaptive")]
+    assert set(titles) >= {*wanted, "all attacks, transferred", "false alarms", "usefulness lost", "queries"}
+    for defence in DEFENCES:
+        for attack in attacks:
+            old, new = (metrics[f"defended.{defence}.{mode}.{attack}"] for mode in ("transferred", "adaptive"))
+            assert new["high"] >= old["low"], "an attack that knows the defence is not worse by more than noise"
+    # The guard stops what was found without it; whoever knows it asks in another way.
+    old, new = (metrics[f"defended.guard.{mode}.pair"]["value"] for mode in ("transferred", "adaptive"))
+    assert new > old
+
+
 def test_an_attacker_model_that_adapts_is_told_of_the_defence(parley: Parley) -> None:
     Path("policy.yaml").write_text(BUDGET.replace("attacker: scripted", "attacker: writer.py:writer"))
     Path("bot.py").write_text(WEAK)

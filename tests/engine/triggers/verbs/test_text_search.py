@@ -22,9 +22,11 @@ from parley.engine.triggers.targets import Target, TargetList
 from parley.engine.triggers.verbs.config import TextSearchConfig, TextSearchPlan
 from parley.engine.triggers.verbs.text_search import SEARCH_TEXT, num_tokens
 from parley.envs.core.errors import ConfigError, DataError
+from parley.policies.chat.settings import ChatAsking
 from parley.policies.seq2seq.scoring import save_model
 from tests.engine.core.verbs.items import require_figures_of
 from tests.engine.core.verbs.made_up import Listening, kill_when, rows, start_parley
+from tests.policies.chat.fake_server import Said, serving
 from tests.policies.seq2seq.made_up import seq2seq
 
 run = SEARCH_TEXT.run
@@ -440,6 +442,31 @@ def test_log_probabilities_lead_to_an_input_where_replies_tell_nothing(tmp_path:
     assert "reads first_tokens" in report
     with pytest.raises(ConfigError, match="needs first_tokens of a model"):
         run(replace(config, model=f"{tmp_path}/model.py:model"), tmp_path / "none", Silent())
+
+
+@pytest.mark.parametrize("method", ["prs", "qcg"])
+def test_log_probabilities_of_a_server_lead_to_an_input(tmp_path: Path, method: str) -> None:
+    """The server says what the model above says, and shows how likely each first token is."""
+    (tmp_path / "scored.py").write_text(SCORED)
+
+    def says(number: int, body: dict[str, Any]) -> Said:
+        words = body["messages"][-1]["content"].split()
+        nats = -abs(3 - sum(map(words.count, ("please", "kindly"))))
+        text, other = ("hello there", ("no", -9.0)) if nats == 0 else ("no", ("hello", float(nats)))
+        tops = [{"token": token, "logprob": value} for token, value in (other, (text.split()[0], -0.01))]
+        logprobs = {"content": [{"token": text.split()[0], "logprob": -0.01, "top_logprobs": tops}]}
+        choice = {"message": {"content": text}, "finish_reason": "stop", "logprobs": logprobs}
+        return Said(json.dumps({"choices": [choice]}).encode())
+
+    proxy = f"{tmp_path}/scored.py:Model" if method == "qcg" else ""
+    with serving(says) as server:
+        config = asked(tmp_path, model=server.name, method=method, proxy=proxy, chat=ChatAsking(logprobs="first"))
+        (tmp_path / "words.txt").write_text("please kindly now then here")
+        run(config, tmp_path / "run", Silent())
+    assert all(body["logprobs"] for body in server.asked)
+    for row in rows(tmp_path / "run"):
+        assert (row["verified"], row["reply"]) == (True, "hello there")
+        assert row["queries"] < 201
 
 
 def test_methods_by_log_probabilities_take_the_models_that_they_need(tmp_path: Path) -> None:
