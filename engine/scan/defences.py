@@ -221,14 +221,11 @@ class Paraphrase(Defence):
     def around(self, model: ChatModel, beside: Surroundings) -> Asks:
         if not self.by:
             settings = PerturbSettings(lexicon="built-in")
-            return _asking(
-                model,
-                lambda chat, seed: (
-                    _said(chat, perturb_text(chat[-1].content, self.strategy, seed=seed, settings=settings)),
-                    0,
-                    "",
-                ),
-            )
+
+            def reword(chat: Chat, seed: int) -> tuple[Chat, int, str]:
+                return _said(chat, perturb_text(chat[-1].content, self.strategy, seed=seed, settings=settings)), 0, ""
+
+            return _asking(model, reword)
         writer, decoding = beside.chat_model(self.by), ChatDecoding(max_tokens=self.max_tokens)
         ask = "Say the text below in other words. Keep what it asks for. Write the new text and nothing else.\n\n"
 

@@ -357,7 +357,7 @@ def budget_tables(rows: Answers) -> dict[str, EstimateTable]:
             continue
         order = sorted(curves, key=lambda attack: (attack in CONTROLS, -_value(curves[attack][-1][1])))
         lines = tuple((attack_title(attack), *(PERCENT.cell(success) for _, success in curves[attack])) for attack in order)
-        note = f"Share of the attacks with a breach within so many {name}. Brackets: 95 % intervals, by prompt."
+        note = f"Share of the attacks with a breach within a cost in {name}. Brackets: 95 % intervals, by prompt."
         if part != "queries":
             note += " The last column is what every attack could spend."
         form = "{:,.3g}" if part in ("seconds", "money") else "{:,.0f}"
@@ -398,7 +398,7 @@ def _item_figures(rows: Sequence[Row], config: Mapping[str, Any]) -> dict[str, I
     return {name: of_rows for name, of_rows in figures.items() if len(of_rows.rows)}
 
 
-_METRICS = {
+_METRICS = QUALITY | {
     BREACH: Metric("breaches under attack", FOR_ADVERSARY, "share of the answers in which a rule is broken", "share", True),
     f"{BREACH}.": Metric("breaches, {}", FOR_ADVERSARY, "share of the answers in which a rule is broken", "share", True),
     BROKEN: Metric("prompts broken", FOR_ADVERSARY, "share of the prompts that an attack broke at least once", "share", True),
@@ -418,8 +418,6 @@ def describe_scan(name: str) -> Metric:
     kind, _, rest = name.partition(".")
     if kind == DEFENDED:
         return describe_defence(name)
-    if name in QUALITY:
-        return QUALITY[name]
     if kind == CORRECTED:
         raw = describe_scan(rest)
         return raw._replace(title=f"{raw.title}, corrected", definition="corrected for the errors of the verdicts by labels")

@@ -65,11 +65,7 @@ class Spending:
 
     def used_up(self, budget: Spending) -> str:
         """Return the name of a part of a budget that is used up; empty if none is."""
-        for part in fields(self):
-            most = getattr(budget, part.name)
-            if most and getattr(self, part.name) >= most:
-                return part.name
-        return ""
+        return next((part.name for part in fields(self) if 0 < getattr(budget, part.name) <= getattr(self, part.name)), "")
 
 
 @dataclass(frozen=True)
