@@ -20,12 +20,11 @@ with an even number of turns the oldest two become one. Texts are written as peo
 
 from __future__ import annotations
 
-import copy
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from itertools import chain, groupby
-from operator import itemgetter
+from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple, TypeVar
 
 import torch
@@ -54,13 +53,14 @@ from parley.policies.chat.templates import options_of, prints_date, role_notes, 
 from parley.policies.core.responder import GREEDY, DecoderSettings, ModelReply, Responder, answer, require_known
 from parley.policies.hugging_face.caches import (
     KeptReadings,
+    TokenTree,
     can_select_rows,
     continues_reading,
     logits_of_last,
     padded_left,
     pads_left,
+    reads_trees,
     select_rows,
-    shares_reading,
 )
 from parley.policies.hugging_face.models import read_placed
 from parley.policies.hugging_face.tokens import decode_marked, ends_of, longest_input, reply_room
@@ -212,11 +212,16 @@ class LocalChatModel(ArrivingChatModel):
                 got = f"{len(before)} + {len(reply)} tokens, and it reads {self.prompts.longest:,.0f}"
                 fix = "score less, or take a model that reads more"
                 raise ChatTooLongError("messages and reply are longer than the model reads", where=self.name, got=got, fix=fix)
-        # Neighbouring replies to the same chat, such as the choices of a game, share one reading of it.
-        scores: list[ReplyScore] = []
-        for before, answers in groupby(pairs, key=itemgetter(0)):
-            scores += self._answers_scored(before, [reply for _, reply in answers])
-        return scores
+        # Replies to one chat, such as the choices of a game, share one reading of it.
+        groups: dict[tuple[int, ...], list[int]] = {}
+        for index, (before, _) in enumerate(pairs):
+            groups.setdefault(tuple(before), []).append(index)
+        if self._keeps and pads_left(self.model):
+            self._readings.share(list(groups))
+        scores: dict[int, ReplyScore] = {}
+        for before, indices in groups.items():
+            scores |= zip(indices, self._answers_scored(list(before), [pairs[index][1] for index in indices]), strict=True)
+        return [scores[index] for index in range(len(pairs))]
 
     def has_room(self, chat: Chat) -> bool:
         """Return whether a reply of usual length can be scored behind a chat."""
@@ -225,12 +230,16 @@ class LocalChatModel(ArrivingChatModel):
         except ChatTooLongError:
             return False
 
+    @property
+    def _keeps(self) -> bool:
+        """True if what was read is kept for the next turn."""
+        return self._at_once > 1 and continues_reading(self.model)
+
     @torch.inference_mode()
     def _answered(self, questions: Sequence[tuple[ChatPrompt, int]], decoding: ChatDecoding) -> list[Answer]:
         prompts, pad = [prompt.ids for prompt, _ in questions], self.prompts.end_ids[:1]
         cache, known = None, [0] * len(prompts)
-        keeps = self._at_once > 1 and continues_reading(self.model)
-        if keeps:
+        if keeps := self._keeps:
             cache, known = self._readings.begin(prompts)
         padded = padded_left(prompts, known, pad[0])
         ids_BP, mask_BP, num_new = self._tensor(padded.ids), self._tensor(padded.mask), padded.num_new
@@ -305,39 +314,38 @@ class LocalChatModel(ArrivingChatModel):
 
     @torch.inference_mode()
     def _answers_scored(self, before: list[int], replies: Sequence[list[int]]) -> list[ReplyScore]:
-        shares = shares_reading(self.model)
-        if shares:
-            read = self.model(input_ids=self._tensor([before]), use_cache=True, **logits_of_last(self.model, 1))
-            first_1V, cache = read.logits[:, -1], read.past_key_values
-
-        def logits_of(filled: list[list[int]], length: int) -> Tensor:
-            """Return logits (B, T, V) at each token of replies of T tokens, of which all but the last are read."""
-            if not shares:
-                ids_BP = self._tensor([[*before, *ids] for ids in filled])
-                logits_BTV: Tensor = self.model(input_ids=ids_BP, use_cache=False, **logits_of_last(self.model, length)).logits[
-                    :, -length:
-                ]
-                return logits_BTV
-            first_B1V = first_1V[:, None].expand(len(filled), -1, -1)
-            if length == 1:
-                return first_B1V
-            reply_cache = copy.deepcopy(cache)
-            reply_cache.batch_repeat_interleave(len(filled))
-            rest_BTV = self.model(input_ids=self._tensor(filled), past_key_values=reply_cache, use_cache=True).logits
-            return torch.cat([first_B1V, rest_BTV], dim=1)
+        if not reads_trees(self.model):
+            return list(self._in_pieces(partial(self._scored_alone, before), replies))
+        device, layers = self.model.get_input_embeddings().weight.device, list[tuple[Tensor, Tensor]]()
+        cache = self._readings.begin([before])[0] if self._keeps else None
+        messages = TokenTree([before], device, cache and [(layer.keys, layer.values) for layer in cache.layers])
+        first_V = messages.logits(self.model, [len(messages) - 1], layers).float().log_softmax(-1)[0]
 
         def scored(piece: Sequence[list[int]]) -> list[ReplyScore]:
-            # A reply never reads the tokens behind it, so nothing has to be masked.
-            length = max(map(len, piece))
-            filled = [reply[:-1] + [self.prompts.end_ids[0]] * (length - len(reply)) for reply in piece]
-            scores = []
-            for logits_TV, reply in zip(logits_of(filled, length), piece, strict=True):
-                reply_TV = logits_TV[: len(reply)].float().log_softmax(-1)
-                nats = reply_TV.gather(1, torch.tensor(reply, device=reply_TV.device)[:, None]).sum(dtype=torch.float64)
-                scores.append(ReplyScore(min(float(nats), 0.0), len(reply)))
-            return scores
+            tree = TokenTree([[*before, *reply[:-1]] for reply in piece], device, layers)
+            log_MV = tree.logits(self.model, range(len(tree))).float().log_softmax(-1) if len(tree) else first_V[None]
+            firsts = first_V[[reply[0] for reply in piece]].tolist()
+            rests = [
+                log_MV[places, reply[1:]].sum(dtype=torch.float64) for places, reply in zip(tree.places, piece, strict=True)
+            ]
+            return [
+                ReplyScore(min(first + float(rest), 0.0), len(reply))
+                for first, rest, reply in zip(firsts, rests, piece, strict=True)
+            ]
 
         return list(self._in_pieces(scored, replies))
+
+    def _scored_alone(self, before: list[int], replies: Sequence[list[int]]) -> list[ReplyScore]:
+        """Return scores of replies that are read side by side, each behind the messages."""
+        # A reply never reads the tokens behind it, so nothing has to be masked.
+        length, scores = max(map(len, replies)), []
+        filled = [[*before, *reply[:-1], *[self.prompts.end_ids[0]] * (length - len(reply))] for reply in replies]
+        read = self.model(input_ids=self._tensor(filled), use_cache=False, **logits_of_last(self.model, length))
+        for logits_TV, reply in zip(read.logits[:, -length:], replies, strict=True):
+            log_TV = logits_TV[: len(reply)].float().log_softmax(-1)
+            nats = log_TV[range(len(reply)), reply].sum(dtype=torch.float64)
+            scores.append(ReplyScore(min(float(nats), 0.0), len(reply)))
+        return scores
 
     def _tensor(self, rows: list[list[int]]) -> Tensor:
         return torch.tensor(rows, device=self.model.get_input_embeddings().weight.device)

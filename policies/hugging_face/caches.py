@@ -1,22 +1,21 @@
-"""Abilities of a causal Hugging Face model's cache: continue a reading, share it among replies, read texts side by side.
+"""Abilities of a causal Hugging Face model: continue a reading, read texts side by side, read what they share once.
 
 Attention keeps keys and values, which continue and are shared. Layers with a running state (LFM2, Qwen3-Next, Jamba, Mamba,
-RWKV, RecurrentGemma and their kin) keep other things in transformers 5.23, in caches that cannot be repeated, in arguments of
-other names, or in the layers themselves. An ability is tested on a few tokens against a plain reading, not told by the
-model's name; without it the whole text is read again.
+RWKV, RecurrentGemma and their kin) keep other things in transformers 5.23, in arguments of other names, or in the layers
+themselves. An ability is tested on a few tokens against a plain reading, not told by the model's name; without it the whole
+text is read again.
 
     B rows, P tokens of a prompt, V tokens of the vocabulary
 """
 
 from __future__ import annotations
 
-import copy
 import inspect
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import cache
+from functools import cache, partial
 from itertools import pairwise
 from typing import Any, ClassVar, NamedTuple
 from weakref import WeakKeyDictionary, WeakSet
@@ -36,7 +35,6 @@ _WORTH = 16
 _abilities: WeakKeyDictionary[Any, dict[str, bool]] = WeakKeyDictionary()
 _UNLIKE = {
     "continues": "what it has read cannot be kept: the whole text is read again for every token",
-    "shares": "what it has read cannot be shared: messages are read again for each of several replies",
     "pads": "it cannot be told of padding: chats are read one at a time",
     "trees": "texts with one beginning cannot be read together: it is read once for each",
 }
@@ -45,11 +43,6 @@ _UNLIKE = {
 def continues_reading(model: Any) -> bool:
     """Return whether a model goes on from its `past_key_values`; otherwise every token takes a reading of the whole text."""
     return _able(model, "continues", _continues)
-
-
-def shares_reading(model: Any) -> bool:
-    """Return whether several replies can go on from one reading of their messages."""
-    return _able(model, "shares", _shares)
 
 
 def pads_left(model: Any) -> bool:
@@ -66,16 +59,16 @@ class Segment(NamedTuple):
     """Tokens that some texts share, or that one has alone.
 
     Args:
-        start: place of the first of them in the sequence of all.
-        stop: place behind the last.
-        before: such pairs of the segments that these texts begin with.
-        sees_LS: which of the S tokens of `before` and of its own each of its L tokens sees.
+        spans: where the S tokens that these texts begin with lie among all keys, these L tokens last.
+        sees_LS: which of them each token sees.
     """
 
-    start: int
-    stop: int
-    before: tuple[tuple[int, int], ...]
+    spans: tuple[tuple[int, int], ...]
     sees_LS: Tensor
+
+
+Layers = Sequence[tuple[Tensor, Tensor]]
+"""Keys and values (1, H, P, D) of each layer for P tokens."""
 
 
 class TokenTree:
@@ -86,15 +79,19 @@ class TokenTree:
     Args:
         texts: tokens of each text.
         device: where they are read.
+        known: of what all texts begin with, which is not read again; None for nothing.
+
+    Attributes:
+        places: where the sequence holds the tokens of each text, those that are known left out.
     """
 
-    def __init__(self, texts: Sequence[Sequence[int]], device: Any = "cpu") -> None:
-        self._texts, self._device = [tuple(text) for text in texts], device
+    def __init__(self, texts: Sequence[Sequence[int]], device: Any = "cpu", known: Layers | None = None) -> None:
+        self._texts, self._device, self._known = [tuple(text) for text in texts], device, known
+        self._num_known = known[0][0].shape[2] if known else 0
         self._ids, self._positions = list[int](), list[int]()
         self._segments: list[Segment] = []
         self.places: list[list[int]] = [[] for _ in texts]
-        """Where the sequence holds the tokens of each text."""
-        self._grow(range(len(texts)), 0, ())
+        self._grow(range(len(texts)), self._num_known, ((0, self._num_known),) if known else ())
 
     def __len__(self) -> int:
         return len(self._ids)
@@ -113,62 +110,116 @@ class TokenTree:
             start, stop = len(self._ids), len(self._ids) + end - depth
             self._ids += first[depth:end]
             self._positions += range(depth, end)
+            spans = (*before, (self._num_known + start, self._num_known + stop))
             sees_LS = torch.ones(end - depth, end, dtype=torch.bool, device=self._device).tril(depth)
-            self._segments.append(Segment(start, stop, before, sees_LS))
+            self._segments.append(Segment(spans, sees_LS))
             for row in branch:
                 self.places[row] += range(start, stop)
-            self._grow(branch, end, (*before, (start, stop)))
+            self._grow(branch, end, spans)
 
-    def logits(self, model: Any, places: Sequence[int]) -> Tensor:
-        """Return what a model that `reads_trees` gives at places of the sequence: logits (M, V)."""
+    def logits(self, model: Any, places: Sequence[int], layers: list[tuple[Tensor, Tensor]] | None = None) -> Tensor:
+        """Return what a model that `reads_trees` gives at places of the sequence: logits (M, V).
+
+        Args:
+            model: causal, of transformers.
+            places: in any order.
+            layers: takes the keys and values of all tokens, the known ones first.
+        """
         given = {"input_ids": self._ids, "position_ids": self._positions}
         ids = {name: torch.tensor([values], device=self._device) for name, values in given.items()}
-        with attending(model, self._attended, windows=True):
+        with attending(model, partial(self._attended, layers), plain=False):
             kept = torch.tensor(places, device=self._device)
             logits_MV: Tensor = model(**ids, use_cache=False, logits_to_keep=kept).logits[0]
         return logits_MV
 
     def _attended(
-        self, _: int, query_1HAD: Tensor, key_1JAD: Tensor, value_1JAD: Tensor, scaling: float | None, window: int | None
+        self,
+        layers: list[tuple[Tensor, Tensor]] | None,
+        number: int,
+        query_1HAD: Tensor,
+        key_1JSD: Tensor,
+        value_1JSD: Tensor,
+        kind: AttentionKind,
     ) -> Tensor:
         """Return attention (A, H, D) of each segment to itself and to those before it."""
-        parts, num = [], key_1JAD.shape[1]
-        for start, stop, before, sees_LS in self._segments:
-            spans = [*before, (start, stop)]
-            keys, values = (torch.cat([side[:, :, first:end] for first, end in spans], 2) for side in (key_1JAD, value_1JAD))
-            if window:
-                sees_LS = sees_LS.triu(sees_LS.shape[1] - len(sees_LS) - window + 1)
+        if self._known:
+            key_1JSD, value_1JSD = (
+                torch.cat(sides, 2) for sides in zip(self._known[number], (key_1JSD, value_1JSD), strict=True)
+            )
+        if layers is not None:
+            layers.append((key_1JSD, value_1JSD))
+        parts, num = [], key_1JSD.shape[1]
+        for spans, sees_LS in self._segments:
+            start, stop = (place - self._num_known for place in spans[-1])
+            keys, values = (torch.cat([side[:, :, first:end] for first, end in spans], 2) for side in (key_1JSD, value_1JSD))
+            if kind.window:
+                sees_LS = sees_LS.triu(sees_LS.shape[1] - len(sees_LS) - kind.window + 1)
             # Queries of one head of keys stand below one another, so that keys are not laid out for each.
             query_1JRLD = query_1HAD[:, :, start:stop].unflatten(1, (num, -1))
             mask = sees_LS.repeat(query_1JRLD.shape[2], 1)
-            attended = F.scaled_dot_product_attention(query_1JRLD.flatten(2, 3), keys, values, mask, scale=scaling)
+            attended = kind.attend(query_1JRLD.flatten(2, 3), keys, values, mask)
             parts.append(attended.view_as(query_1JRLD).flatten(1, 2)[0].transpose(0, 1))
         return torch.cat(parts)
 
 
 _ATTENTION = "parley_packed"
-_REFUSED = ("softcap", "s_aux")
-"""Arguments of other kinds of attention: capped scores, sinks."""
-Attend = Callable[..., Tensor]
-"""Attention (A, H, D) of a layer to tokens in line: its number, queries (1, H, A, D), keys and values (1, J, A, D), the
-scale of products, and the window of the layer where windows are taken."""
+
+
+class AttentionKind(NamedTuple):
+    """What the attention of a layer is beside plain products.
+
+    Args:
+        scale: of products; one over the root of D if None.
+        window: tokens that a token sees at most; None for all.
+        softcap: bound of products; None for none.
+        sinks_H: product of each head with nothing at all; None for none.
+    """
+
+    scale: float | None
+    window: int | None
+    softcap: float | None
+    sinks_H: Tensor | None
+
+    @property
+    def is_plain(self) -> bool:
+        """True if products and scale are all."""
+        return self.window is None and self.softcap is None and self.sinks_H is None
+
+    def attend(self, query_1JND: Tensor, key_1JSD: Tensor, value_1JSD: Tensor, sees_NS: Tensor) -> Tensor:
+        """Return attention (1, J, N, D) of queries, those of the heads that share keys below one another."""
+        if self.softcap is None and self.sinks_H is None:
+            return F.scaled_dot_product_attention(query_1JND, key_1JSD, value_1JSD, sees_NS, scale=self.scale)
+        products_1JNS = query_1JND @ key_1JSD.mT * (self.scale or query_1JND.shape[-1] ** -0.5)
+        if self.softcap is not None:
+            products_1JNS = self.softcap * (products_1JNS / self.softcap).tanh()
+        products_1JNS = products_1JNS.masked_fill(~sees_NS, -torch.inf)
+        if self.sinks_H is not None:
+            num, rows = query_1JND.shape[1:3]
+            sinks_JR = self.sinks_H.view(num, -1)
+            sinks_1JN1 = sinks_JR.repeat_interleave(rows // sinks_JR.shape[1], 1)[None, ..., None]
+            products_1JNS = torch.cat([products_1JNS, sinks_1JN1.to(products_1JNS)], -1)
+        return products_1JNS.softmax(-1, dtype=torch.float32)[..., : sees_NS.shape[1]].to(value_1JSD) @ value_1JSD
+
+
+Attend = Callable[[int, Tensor, Tensor, Tensor, AttentionKind], Tensor]
+"""Attention (A, H, D) of a layer to tokens in line: its number, queries (1, H, A, D), keys and values (1, J, A, D)."""
 
 
 _attending: ContextVar[tuple[Attend, bool] | None] = ContextVar("attending", default=None)
-"""The attention now, and whether it takes windows."""
+"""The attention now, and whether it takes plain products alone."""
 
 
 @contextmanager
-def attending(model: Any, attend: Attend, windows: bool = False) -> Iterator[None]:
+def attending(model: Any, attend: Attend, plain: bool = True) -> Iterator[None]:
     """Let a model attend to packed texts by a function; it is restored afterwards.
 
     Args:
         model: of transformers.
         attend: the function.
-        windows: whether it takes windows; layers with one are refused (TypeError) otherwise.
+        plain: whether it takes plain products alone; layers of other kinds are refused then (TypeError).
     """
     _register()
-    usual, token = model.config._attn_implementation, _attending.set((attend, windows))
+    usual, token = model.config._attn_implementation, _attending.set((attend, plain))
     model.config._attn_implementation = _ATTENTION
     try:
         yield
@@ -193,16 +244,18 @@ def _attend(
     scaling: float | None = None,
     dropout: float = 0.0,
     sliding_window: int | None = None,
-    **options: Any,
+    softcap: float | None = None,
+    s_aux: Tensor | None = None,
+    **_: Any,
 ) -> tuple[Tensor, None]:
     """Return attention (1, A, H, D) in the signature of transformers."""
     now = _attending.get()
     assert now is not None, "nothing is packed"
-    attend, windows = now
-    if any(options.get(name) is not None for name in _REFUSED) or (sliding_window is not None and not windows):
+    attend, plain = now
+    kind = AttentionKind(scaling, sliding_window, softcap, s_aux)
+    if plain and not kind.is_plain:
         raise TypeError("the model's attention is no plain one")
-    window = (sliding_window,) if windows else ()
-    return attend(module.layer_idx, query_1HAD, key_1JAD, value_1JAD, scaling, *window)[None], None
+    return attend(module.layer_idx, query_1HAD, key_1JAD, value_1JAD, kind)[None], None
 
 
 def logits_of_last(model: Any, num: int) -> dict[str, int]:
@@ -251,15 +304,6 @@ def _continues(model: Any, tokens: Tensor) -> bool:
     return _same(torch.stack(steps), whole)
 
 
-def _shares(model: Any, tokens: Tensor) -> bool:
-    prompt, replies = tokens[None, :_PROMPT], tokens[-2 * _REPLY :].unflatten(0, (2, _REPLY))
-    past = copy.deepcopy(_read(model, prompt).past_key_values)
-    past.batch_repeat_interleave(2)
-    shared = _read(model, replies, past).logits
-    whole = _read(model, torch.cat([prompt.expand(2, -1), replies], dim=1), use_cache=False).logits[:, -_REPLY:]
-    return _same(shared, whole)
-
-
 def _pads(model: Any, tokens: Tensor) -> bool:
     if "position_ids" not in inspect.signature(model.forward).parameters:
         return False
@@ -287,10 +331,12 @@ def _reads_trees(model: Any, tokens: Tensor) -> bool:
         return False
     rests = tokens[-_REPLY:], tokens[_PROMPT : _PROMPT + _REPLY + 1]
     texts = [torch.cat([tokens[:_PROMPT], rest]).tolist() for rest in rests]
-    tree = TokenTree(texts, tokens.device)
-    logits = tree.logits(model, [places[-1] for places in tree.places])
     alone = [_read(model, torch.tensor([text], device=tokens.device), use_cache=False).logits[0, -1] for text in texts]
-    return _same(logits, torch.stack(alone))
+    layers = list[tuple[Tensor, Tensor]]()
+    TokenTree([tokens[:_PROMPT].tolist()], tokens.device).logits(model, [0], layers)
+    trees = [TokenTree(texts, tokens.device, known) for known in (None, layers)]
+    logits = [tree.logits(model, [places[-1] for places in tree.places]) for tree in trees]
+    return all(_same(read, torch.stack(alone)) for read in logits)
 
 
 def _read(model: Any, ids_BP: Tensor, past: Any = None, *, use_cache: bool = True) -> Any:
@@ -389,15 +435,8 @@ class KeptReadings:
 
         Beginnings of some length that several prompts share are read first. At least one token of each is left to read.
         """
-        KeptReadings._begun += 1
-        version = self._weights_version()
-        if version != self._version:
-            self._kept, self._ids, self._version = {}, {}, version
-        rows = [np.asarray(prompt[:-1]) for prompt in prompts]
-        matches = [self._longest(row) for row in rows]
-        if beginnings := _beginnings(rows, [known for _, known in matches]):
-            self._read(beginnings)
-            matches = [self._longest(row) for row in rows]
+        self.share(prompts)
+        matches = [self._longest(np.asarray(prompt[:-1])) for prompt in prompts]
         longest = max(known for _, known in matches)
         if not longest:
             return None, [0] * len(prompts)
@@ -416,6 +455,16 @@ class KeptReadings:
                 sides.append(filled_BHPD)
             cache.update(*sides, number)
         return cache, [known for _, known in matches]
+
+    def share(self, prompts: Sequence[Sequence[int]]) -> None:
+        """Read beginnings of some length that several prompts share, and keep them."""
+        KeptReadings._begun += 1
+        version = self._weights_version()
+        if version != self._version:
+            self._kept, self._ids, self._version = {}, {}, version
+        rows = [np.asarray(prompt[:-1]) for prompt in prompts]
+        if beginnings := _beginnings(rows, [self._longest(row)[1] for row in rows]):
+            self._read(beginnings)
 
     def _read(self, texts: Sequence[Sequence[int]]) -> None:
         """Read different texts side by side, from where they are known, and keep them."""

@@ -33,6 +33,8 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "sliding_window": 4,
         "layer_types": ["sliding_attention", "full_attention"],
     },
+    "gemma2": {**_BASE, "head_dim": 16, "sliding_window": 4, "attn_logit_softcapping": 0.01},
+    "gpt_oss": {**_BASE, "head_dim": 16, "sliding_window": 4, "num_local_experts": 2, "num_experts_per_tok": 1},
     "lfm2": {**_BASE, "layer_types": ["conv", "full_attention"], "conv_L_cache": 3},
     "qwen3_next": {
         **_BASE,
@@ -117,8 +119,8 @@ CONFIGS: dict[str, dict[str, Any]] = {
 """Configurations by model type: attention, sliding windows, hybrids of attention and a running state, running states alone."""
 WITHOUT_CACHE = ("mamba", "mamba2", "falcon_mamba", "rwkv", "recurrent_gemma")
 """Those that give no `past_key_values`."""
-SHARING = ("llama", "gemma3_text")
-"""Those whose replies share one reading of their messages."""
+SHARING = ("llama", "gemma3_text", "gemma2", "gpt_oss")
+"""Those that read as a tree what several texts begin with."""
 
 
 def drawn_model(kind: str, seed: int = 0) -> tuple[Any, Any]:

@@ -19,7 +19,7 @@ from parley.policies.chat.model import Chat, ChatDecoding, Message
 from parley.policies.chat.predictor import greedy_replies
 from parley.policies.chat.settings import DEFAULT, MAX_REPLY_TOKENS
 from parley.policies.core.responder import DecoderSettings
-from parley.policies.hugging_face.caches import TokenTree, continues_reading, pads_left, reads_trees, shares_reading
+from parley.policies.hugging_face.caches import TokenTree, continues_reading, pads_left, reads_trees
 from parley.policies.hugging_face.judges import HuggingFaceInputModel, reply_nats
 from parley.policies.hugging_face.responder import HuggingFaceResponder
 from parley.policies.hugging_face.victims import HuggingFaceCausal
@@ -119,12 +119,10 @@ def test_hardening_measures_the_replies_of_a_plain_reading(kind: str) -> None:
 def test_what_a_model_can_do_is_tried_and_what_it_cannot_is_said_once(kind: str, caplog: pytest.LogCaptureFixture) -> None:
     model, _ = drawn_model(kind)
     with caplog.at_level(logging.WARNING, "parley.policies.hugging_face.caches"):
-        abilities = shares_reading, continues_reading, pads_left, reads_trees
+        abilities = continues_reading, pads_left, reads_trees
         found = [tuple(is_able(model) for is_able in abilities) for _ in range(2)]
     assert found[0] == found[1]
-    shares, continues, _, packs = found[0]
-    assert packs or kind != "llama"
-    assert shares or not packs
+    continues, _, shares = found[0]
     assert shares == (kind in SHARING)
     if kind in WITHOUT_CACHE:
         assert not continues

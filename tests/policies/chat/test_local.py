@@ -21,7 +21,7 @@ from parley.policies.chat.local import LocalChatModel
 from parley.policies.chat.model import ANSWERS, Access, Answer, Chat, ChatDecoding, Message, ReplyScore, require_access
 from parley.policies.chat.settings import ChatModelSettings
 from parley.policies.core.responders import load_responder
-from parley.policies.hugging_face.caches import KeptReadings, continues_reading, shares_reading
+from parley.policies.hugging_face.caches import KeptReadings, continues_reading, pads_left, reads_trees
 from parley.policies.hugging_face.models import read_model
 from tests.policies.chat.tiny import saved, tiny_chat
 from tests.policies.small_hugging_face import EOS_ID, VOCABULARY
@@ -108,20 +108,55 @@ def test_a_score_is_the_log_probability_of_the_reply_alone(batch_size: int) -> N
 
 def test_memory_that_runs_out_halves_the_batch_for_good() -> None:
     model, asked = tiny(4), (CHATS[:1] * 4, ["oh oh", "there", "oh", "you oh"])
-    wanted, forward, sizes = tiny().score(*asked), model.model.forward, []
-    assert shares_reading(model.model)
+    wanted, forward, sizes = tiny().score(*asked), model.model.forward, list[int]()
+    assert reads_trees(model.model)
+    assert continues_reading(model.model)
 
     def small(input_ids: torch.Tensor, **more: Any) -> Any:
-        sizes.append(len(input_ids))
-        if len(input_ids) > 2:
+        sizes.append(input_ids.shape[1])
+        if len(sizes) == 2:
             raise torch.OutOfMemoryError("no room")
         return forward(input_ids=input_ids, **more)
 
     model.model.forward = small
     assert [score.nats for score in model.score(*asked)] == pytest.approx([score.nats for score in wanted], rel=1e-5)
     model.score(*asked)
-    # The messages are read once for all replies to them.
-    assert sizes == [1, 4, 2, 2, 1, 2, 2]
+    # The messages are read once for all replies to them; of a reply all but its last token, once for those that begin with it.
+    messages = len(model.prompts.ids(CHATS[0]))
+    assert sizes == [messages, 2, 1, 1, messages, 1, 1]
+
+
+def test_a_score_reads_what_is_new_alone() -> None:
+    model, plain = (LocalChatModel("tiny", *tiny_chat(positions=64), size) for size in (4, 1))
+    sizes = list[int]()
+    chat = said("what are you ?", "a fool .", "oh well")
+    (answer,) = model.answer([chat], decoding=GREEDY)
+    longer = (*chat, Message("assistant", answer.text), Message("user", "you are ?"))
+    (known,) = model._readings.begin([model.prompts.ids(longer)])[1]
+    model.model.register_forward_pre_hook(
+        lambda _model, _inputs, given: sizes.append(given["input_ids"].shape[1]), with_kwargs=True
+    )
+    replies = ["you are a fool", "you are oh", "oh"]
+    scores = model.score([longer] * 3, replies)
+    assert known >= len(model.prompts.ids(chat)) - 1
+    assert sizes == [len(model.prompts.ids(longer)) - known, len(["you", "are", "a"])]
+    wanted = plain.score([longer] * 3, replies)
+    assert [score.nats for score in scores] == pytest.approx([score.nats for score in wanted], rel=1e-5)
+
+
+def test_what_several_chats_begin_with_is_read_once_before_their_replies() -> None:
+    model, sizes = LocalChatModel("tiny", *tiny_chat(positions=128), 4), list[tuple[int, ...]]()
+    assert pads_left(model.model)
+    assert reads_trees(model.model)
+    chats = [said(" ".join(["oh well", *["you are a fool"] * 6]), "oh", last) for last in ("you ?", "there", "you ?")]
+    wanted = LocalChatModel("tiny", *tiny_chat(positions=128)).score(chats, ["oh", "you are", "well there"])
+    model.model.register_forward_pre_hook(
+        lambda _model, _inputs, given: sizes.append(tuple(given["input_ids"].shape)), with_kwargs=True
+    )
+    scores = model.score(chats, ["oh", "you are", "well there"])
+    assert [score.nats for score in scores] == pytest.approx([score.nats for score in wanted], rel=1e-5)
+    # The beginning; then the rest of each chat, and its replies but for their last tokens.
+    assert sizes == [(1, 32), (1, 4), (1, 1), (1, 3), (1, 1)]
 
 
 @pytest.mark.usefixtures("own_cache")

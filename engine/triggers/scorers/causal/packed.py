@@ -35,7 +35,7 @@ from torch import Tensor, nn
 from torch.nn.functional import pad, scaled_dot_product_attention
 
 from parley.policies.core.layers import Weight, dense, is_mkl_whole
-from parley.policies.hugging_face.caches import attending
+from parley.policies.hugging_face.caches import AttentionKind, attending
 
 if TYPE_CHECKING:
     from parley.engine.triggers.scorers.causal.swaps import ReadPlan
@@ -190,13 +190,13 @@ def read_blocks(reader: CausalReader, blocks: Sequence[TextBlock]) -> list[tuple
 
 
 def _attend_blocks(
-    packing: Sequence[_Place], layer: int, query_1HAD: Tensor, key_1JAD: Tensor, value_1JAD: Tensor, scaling: float | None
+    packing: Sequence[_Place], layer: int, query_1HAD: Tensor, key_1JAD: Tensor, value_1JAD: Tensor, kind: AttentionKind
 ) -> Tensor:
     """Return attention (A, H, D) of each text to its earlier parts and to itself."""
     num_heads, width = query_1HAD.shape[1], query_1HAD.shape[3]
     attended_AHD = query_1HAD.new_empty(query_1HAD.shape[2], num_heads, width)
     for block in packing:
-        known_keys, known_values = ([getattr(part, kind)[layer] for part in block.before] for kind in ("keys", "values"))
+        known_keys, known_values = ([getattr(part, side)[layer] for part in block.before] for side in ("keys", "values"))
         key_nJSD, value_nJSD = (
             torch.cat([*(part.expand(block.num, -1, -1, -1) for part in earlier), block.of(new)], dim=2)
             for earlier, new in ((known_keys, key_1JAD), (known_values, value_1JAD))
@@ -204,7 +204,7 @@ def _attend_blocks(
         # Queries of one head of keys stand below one another, so that keys are not laid out for each.
         query_nJRLD = block.of(query_1HAD).unflatten(1, (key_nJSD.shape[1], -1))
         mask = block.mask.repeat(query_nJRLD.shape[2], 1)
-        attended = scaled_dot_product_attention(query_nJRLD.flatten(2, 3), key_nJSD, value_nJSD, mask, scale=scaling)
+        attended = scaled_dot_product_attention(query_nJRLD.flatten(2, 3), key_nJSD, value_nJSD, mask, scale=kind.scale)
         own_nLHD = attended_AHD[block.start : block.start + block.num * block.length].unflatten(0, (block.num, block.length))
         own_nLHD.copy_(attended.view_as(query_nJRLD).flatten(1, 2).transpose(1, 2))
     return attended_AHD
@@ -259,7 +259,7 @@ class _Grid:
     caches: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)
     _on: dict[tuple[torch.device, int, int], tuple[Tensor, ...]] = field(default_factory=dict)
 
-    def attend(self, layer: int, query_1HAD: Tensor, key_1JAD: Tensor, value_1JAD: Tensor, scaling: float | None) -> Tensor:
+    def attend(self, layer: int, query_1HAD: Tensor, key_1JAD: Tensor, value_1JAD: Tensor, kind: AttentionKind) -> Tensor:
         """Return attention (A, H, D) of each text to its earlier parts and to itself."""
         (num_heads, width), of_keys = query_1HAD.shape[1::2], key_1JAD.shape[1]
         where = (query_1HAD.device, num_heads, of_keys)
@@ -279,7 +279,7 @@ class _Grid:
         rows = query_1HAD.transpose(1, 2).reshape(-1, width)
         query_nJMD = rows.index_select(0, query_i).view(num, of_keys, -1, width)
         attended_nJMD = scaled_dot_product_attention(
-            query_nJMD, key_nCJD.transpose(1, 2), value_nCJD.transpose(1, 2), mask, scale=scaling
+            query_nJMD, key_nCJD.transpose(1, 2), value_nCJD.transpose(1, 2), mask, scale=kind.scale
         )
         attended = attended_nJMD.transpose(1, 2).reshape(-1, attended_nJMD.shape[-1])
         return attended.index_select(0, order_i).unflatten(0, (-1, num_heads))
