@@ -7,9 +7,10 @@ the weights.
 A conversation is learned from in the tokens that were drawn. Where a template writes an earlier answer in other tokens, a
 new sequence begins.
 
-Seats (`LearnedSeat`). Secret game: the reward is the game's, see `envs/secret`. Negotiation: a tenth of the learner's points, 0
-without a deal. The side is drawn with the scenario. The learner chooses by scores, as in `parley selfplay`, and learns its
-utterances.
+Seats (`LearnedSeat`). Secret game: the reward is the game's, see `envs/secret`. Negotiation, rewards in tenths of a point: an
+attack is played under the rule of Cheng et al. 2019, section 3, by which the target alone chooses, and earns a side its points
+less the other's; an ordinary dialogue earns the learner its own points, and its side is drawn with the scenario. The learner
+chooses by scores, as in `parley selfplay`, and learns its utterances.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from parley.engine.core.rllib.reproducible import ReproducibleRunner
 from parley.envs.core.seeds import derive_seed, stream
 from parley.envs.negotiation.agents import Agent
 from parley.envs.negotiation.domain import Scenario
-from parley.envs.negotiation.game import NegotiationGame, play
+from parley.envs.negotiation.game import NegotiationGame, Rules, play
 from parley.envs.secret.game import ATTACKER, DEFENDER, NAMES, SeatView, SecretGame, SecretPlayer, SecretRules, play_secret
 from parley.envs.secret.players import make_secret_player
 from parley.envs.secret.scenarios import random_secret
@@ -44,7 +45,7 @@ from parley.policies.chat.secret import talk
 from parley.policies.chat.settings import ChatSeat, LoraSettings
 
 USER = ""
-"""The opponent of a harmless dialogue."""
+"""The opponent of a harmless or ordinary dialogue."""
 
 
 class Dealt(NamedTuple):
@@ -128,6 +129,11 @@ class LearnedSeat(Protocol):
     @property
     def has_users(self) -> bool:
         """True if some of its dialogues have no opponent."""
+
+    @property
+    def partner(self) -> str:
+        """The player of these dialogues; empty where the game has it."""
+        return ""
 
     def env(self) -> Any:
         """Return the game as an RLlib environment, whose spaces the policy has."""
@@ -258,23 +264,27 @@ class LearningNegotiator(ChatNegotiator):
 
 @dataclass(frozen=True)
 class NegotiatorSeat(LearnedSeat):
-    """Either side of a negotiation, see `LearnedSeat`.
+    """A seat of a negotiation, see `LearnedSeat`: an adversary, or its target, which also plays ordinary dialogues.
 
     Args:
+        side: the seat.
         corpus: whose training dialogues give the scenarios.
         data_root: the folder of corpora; the usual folders if None.
+        partner: of ordinary dialogues.
     """
 
+    side: int
     corpus: str
     data_root: Path | None
+    partner: str = ""
 
     @property
     def role(self) -> str:
-        return "negotiator"
+        return NAMES[self.side]
 
     @property
     def has_users(self) -> bool:
-        return False
+        return self.side == DEFENDER
 
     @cached_property
     def scenarios(self) -> Sequence[Scenario]:
@@ -303,7 +313,7 @@ class NegotiatorSeat(LearnedSeat):
         seed: int,
     ) -> list[dict[str, Any]]:
         played: dict[int, dict[str, Any]] = {}
-        drawn = {dialogue.number: self._drawn(seed, dialogue.scenario) for dialogue in dialogues}
+        drawn = {dialogue.number: self._drawn(seed, dialogue) for dialogue in dialogues}
         # Dialogues with one opponent and the learner on one side are one game.
         for name, side in sorted({(dialogue.opponent, drawn[dialogue.number][1]) for dialogue in dialogues}):
             met = [one for one in dialogues if (one.opponent, drawn[one.number][1]) == (name, side)]
@@ -311,10 +321,11 @@ class NegotiatorSeat(LearnedSeat):
                 played[dialogue.number] = row
         return [played[dialogue.number] for dialogue in dialogues]
 
-    def _drawn(self, seed: int, number: int) -> tuple[Scenario, int]:
+    def _drawn(self, seed: int, dialogue: Dealt) -> tuple[Scenario, int]:
         """Return a scenario and the learner's side."""
-        draws = stream(seed, "training scenario", number)
-        return self.scenarios[int(draws.integers(len(self.scenarios)))], int(draws.integers(2))
+        draws = stream(seed, "training scenario", dialogue.scenario)
+        scenario, side = self.scenarios[int(draws.integers(len(self.scenarios)))], int(draws.integers(2))
+        return scenario, side if dialogue.opponent == USER else self.side
 
     def _met(
         self,
@@ -332,12 +343,17 @@ class NegotiatorSeat(LearnedSeat):
         seeds = [derive_seed(seed, "training dialogue", dialogue.number) for dialogue in dialogues]
         agents = (learner, opponent) if side == 0 else (opponent, learner)
         scenarios = [drawn[dialogue.number][0] for dialogue in dialogues]
-        game = play(NegotiationGame(scenarios, seeds, (agents[0].vocabulary, agents[1].vocabulary)), agents)
+        rules = Rules(complementary=dialogues[0].opponent != USER)
+        game = play(NegotiationGame(scenarios, seeds, (agents[0].vocabulary, agents[1].vocabulary), rules), agents)
         for row in range(len(game)):
-            points, others = game.points[row, side], game.points[row, 1 - side]
+            points, others = float(game.points[row, side]), float(game.points[row, 1 - side])
             texts = [" ".join(words) for speaker, words in game.transcript(row) if speaker == side]
-            outcomes = {"agreed": float(game.agreed[row]), "points": float(points), "partner_points": float(others)}
-            yield dialogue_row(points / 10, texts, learner.turns.get(row, []), outcomes)
+            if rules.complementary:
+                reward, outcomes = points - others, {"advantage": points - others if side == ATTACKER else others - points}
+            else:
+                reward = points
+                outcomes = {"agreed": float(game.agreed[row]), "points": points, "partner_points": others}
+            yield dialogue_row(reward / 10, texts, learner.turns.get(row, []), outcomes)
 
 
 @dataclass(frozen=True)
@@ -436,8 +452,9 @@ class ChatRunner(ReproducibleRunner):
         module = self.module[plays.role]
         name = f"the {plays.role} that learns"
         model = RecordedChatModel(name, module.base, module.adapter, rule.at_once, parts_thinking=False)
-        for opponent in {dialogue.opponent for dialogue in dialogues} - {USER, *self._opponents}:
-            self._opponents[opponent] = plays.opponent(opponent, rule.temperature, spec.seat)
+        for opponent in {dialogue.opponent for dialogue in dialogues} - {*self._opponents}:
+            if name := opponent or plays.partner:
+                self._opponents[opponent] = plays.opponent(name, rule.temperature, spec.seat)
         decoding = ChatDecoding(temperature=rule.temperature, max_tokens=rule.max_tokens)
         rows = plays.play(model, decoding, dialogues, self._opponents, spec.seed)
         return {dialogue.number: row for dialogue, row in zip(dialogues, rows, strict=True)}

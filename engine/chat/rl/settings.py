@@ -30,7 +30,7 @@ class ChatReinforceConfig(Configuration):
     tries: PositiveInt = 4
     """Dialogues of each scenario with one opponent, which are compared with each other."""
     harmless: Share = 0.5
-    """Share of a defender's scenarios in which a harmless user asks."""
+    """Share of a defender's scenarios in which a harmless user asks, or it negotiates with its partner."""
     baseline: Literal["leave-one-out", "group"] = "leave-one-out"
     """What a reward is compared with: the mean of the scenario's other tries (RLOO, Ahmadian et al. 2024), or the mean of
     all, in their deviations (GRPO, Shao et al. 2024)."""

@@ -1,7 +1,8 @@
 """A chat model that learns a seat of the secret game, or to negotiate, by reinforcement: `parley train chat-rl`.
 
 An adapter on a frozen base plays against given opponents: scripted players, chat models of any address, adapters of other runs
-on the same base; in negotiations all that `parley selfplay` takes. RLlib trains it (`engine/chat/rl/algorithm.py`). An opponent
+on the same base; in negotiations all that `parley selfplay` takes. A defender also plays with harmless users, a negotiator with
+an ordinary partner. RLlib trains it (`engine/chat/rl/algorithm.py`). An opponent
 is played and never read, so a defender behind a server can be the target of an attacker's training. The run stores the adapter,
 which is `hf:RUN` in every verb. A training that was killed goes on to the digit.
 """
@@ -41,14 +42,15 @@ if TYPE_CHECKING:
     from parley.engine.chat.supervised import ChatGame
 
 NOBODY = "none"
-"""No opponent: a defender then plays with harmless users alone."""
+"""No opponent: a defender then plays with harmless users, or its partner, alone."""
 LEARNED = {
     "training_reward": Metric("reward, last updates", HIGHER, "mean over the last tenth of the updates", main=True),
     "training_leak": Metric("word said, last updates", FOR_ADVERSARY, "share of attacks, same updates", "share"),
     "training_usefulness": Metric("usefulness, last updates", HIGHER, "share of harmless questions, same updates", "share"),
-    "training_agreed": Metric("agreement, last updates", HIGHER, "share of negotiations, same updates", "share"),
-    "training_points": Metric("own points, last updates", HIGHER, "of a negotiation, same updates"),
-    "training_partner_points": Metric("partner's points, last updates", NEITHER, "of a negotiation, same updates"),
+    "training_advantage": Metric("advantage, last updates", FOR_ADVERSARY, "adversary's points less the target's"),
+    "training_agreed": Metric("agreement, last updates", HIGHER, "share of ordinary negotiations, same updates", "share"),
+    "training_points": Metric("own points, last updates", HIGHER, "of an ordinary negotiation, same updates"),
+    "training_partner_points": Metric("partner's points, last updates", NEITHER, "of an ordinary negotiation, same updates"),
     "training_kl": Metric(
         "KL to the start, last updates", LOWER, "nats per own token, of the dialogues that were learned from"
     ),
@@ -73,10 +75,12 @@ class TrainChatRlConfig(Configuration):
     game: Literal["secret", "negotiation"] = "secret"
     """Game whose seat is learned."""
     role: Literal["attacker", "defender"] = "defender"
-    """Secret game: seat that is learned. A negotiator learns both sides."""
+    """Seat that is learned. The attacker of a negotiation never chooses, and is paid its points less the target's."""
     opponents: str = ""
     """Players of the other side, between commas. Secret game: as evaluate secret takes them; when empty, all scripted ones that
-    do something; none for harmless users alone. Negotiation: as selfplay takes them; the learner's own start when empty."""
+    do something; none for harmless users alone. Negotiation: as selfplay takes them; adversaries for a defender."""
+    partner: str = ""
+    """Negotiation: partner of a defender's ordinary dialogues, as selfplay takes it; the learner's own start when empty."""
     corpus: str = "dealornodeal"
     """Negotiation: registered corpus (parley data list), or path/file.py:NAME, for its scenarios; its dialogues guard the
     language."""
@@ -105,28 +109,32 @@ class TrainChatRlConfig(Configuration):
     chat: ChatSeat = field(default_factory=lambda: ChatSeat(batch_size=32))
     """Settings of chat models, the base among them."""
 
-    added: ClassVar[Mapping[str, Any]] = {"game": "secret", "corpus": "dealornodeal", "data_root": None}
+    added: ClassVar[Mapping[str, Any]] = {"game": "secret", "corpus": "dealornodeal", "data_root": None, "partner": ""}
 
     @property
     def side(self) -> int:
-        """The side of the learner in the secret game."""
+        """The side of the learner."""
         return NAMES.index(self.role)
 
     @property
     def plays(self) -> LearnedSeat:
-        """The seat that is learned.
-
-        Raises:
-            ConfigError: an attacker of a negotiation was named.
-        """
+        """The seat that is learned."""
         from parley.engine.chat.rl.runner import NegotiatorSeat, SecretSeat
 
         if self.game == "secret":
             return SecretSeat(self.side, self.rules)
-        if self.role != "defender":
-            what, fix = "one adapter learns both sides of a negotiation, which have the same rules", "leave --role out"
-            raise ConfigError(what, where="--role", got=self.role, fix=fix)
-        return NegotiatorSeat(self.corpus, self.data_root)
+        return NegotiatorSeat(self.side, self.corpus, self.data_root, "".join(map(self.elsewhere, self.partners)))
+
+    @property
+    def partners(self) -> Sequence[str]:
+        """The partner of ordinary dialogues, if there are any."""
+        if self.game == "secret" or self.side != DEFENDER:
+            return ()
+        return (self.partner or self.start or self.base,)
+
+    def elsewhere(self, name: str) -> str:
+        """Return the name of a player that holds in other folders."""
+        return absolute_name(name) if self.is_named_by_address(name) else name
 
     def is_named_by_address(self, name: str) -> bool:
         """Return whether a player is a chat model, a run or a user's own."""
@@ -141,10 +149,8 @@ class TrainChatRlConfig(Configuration):
         from parley.engine.chat.games.secret import OPPONENTS
 
         named = [name.strip() for name in self.opponents.split(",") if name.strip()]
-        if self.game == "secret":
-            names = [] if named == [NOBODY] else named or list(OPPONENTS[self.side])
-        else:
-            names = named or [self.start or self.base]
+        usual = list(OPPONENTS[self.side]) if self.game == "secret" else []
+        names = [] if named == [NOBODY] else named or usual
         if not names and self.side != DEFENDER:
             raise ConfigError("an attacker needs a defender", where="--opponents", fix="name one at least")
         if self.shares and (len(self.shares) != len(names) or min(self.shares) < 0 or not sum(self.shares)):
@@ -213,17 +219,17 @@ class TrainChatRl(Job[TrainChatRlConfig, PreparedChatRl, Summary]):
         from parley.engine.negotiation.verbs.agents import require_partner
         from parley.policies.hugging_face.tokens import ends_of, longest_input, reply_end
 
-        plays = config.plays
         if config.game == "negotiation":
-            for name in config.names():
-                require_partner(name, "--opponents")
-        opponents = [absolute_name(name) if config.is_named_by_address(name) else name for name in config.names()]
+            for option, names in (("--opponents", config.names()), ("--partner", config.partners)):
+                for name in names:
+                    require_partner(name, option)
+        plays, opponents = config.plays, [*map(config.elsewhere, config.names())]
         start = absolute_name(config.start) if config.start else ""
         spec = ChatLearnerSpec(absolute_name(base), start, plays, config.lora, config.chat, config.seed)
         shared = spec.shared()
         if start:
             shared.remove(shared.add(start, config.lora, config.seed))
-        for name in opponents:
+        for name in (*opponents, *filter(None, [plays.partner])):
             plays.opponent(name, config.reinforce.temperature, config.chat)
         scripted: Sequence[Any] = ()
         if config.reinforce.supervised_weight > 0:
@@ -266,6 +272,7 @@ class TrainChatRl(Job[TrainChatRlConfig, PreparedChatRl, Summary]):
                 for sentence in algorithm.told:
                     reporter.say(f"update {number}: {sentence}")
                 parts = [f"{name} {last[name]:.0%}" for name in ("leak", "usefulness", "agreed") if name in last]
+                parts += [f"advantage {last['advantage']:.1f}"] if "advantage" in last else []
                 return ", ".join([f"reward {last['reward']:.2f}", *parts, f"KL {last.get('kl', 0.0):.2f}"])
 
             with built(settings) as algorithm:
@@ -276,12 +283,13 @@ class TrainChatRl(Job[TrainChatRlConfig, PreparedChatRl, Summary]):
         tail = steps[-max(1, len(steps) // 10) :]
         metrics = {
             f"training_{name}": mean(values)
-            for name in ("reward", "leak", "usefulness", "agreed", "points", "partner_points", "kl", "alike")
+            for name in ("reward", "leak", "usefulness", "advantage", "agreed", "points", "partner_points", "kl", "alike")
             if (values := [step[name] for step in tail if name in step])
         }
         metrics["dialogues_per_s"] = mean([step["dialogues"] / step["seconds"] for step in steps])
-        met = ", ".join(prepared.opponents) or "harmless users alone"
-        seat = "negotiator" if config.game == "negotiation" else f"{config.role} of the secret game"
+        users = "its partner" if config.game == "negotiation" else "harmless users"
+        met = ", ".join(prepared.opponents) or f"{users} alone"
+        seat = f"{config.role} of {'a negotiation' if config.game == 'negotiation' else 'the secret game'}"
         return Summary(
             f"{seat} on {config.start or config.base}",
             f"{len(steps)} updates of {rule.dialogues} dialogues against {met}, seed {config.seed}.",
@@ -289,15 +297,17 @@ class TrainChatRl(Job[TrainChatRlConfig, PreparedChatRl, Summary]):
         )
 
     def models(self, config: TrainChatRlConfig) -> Mapping[str, str]:
-        named = enumerate(config.names(), 1)
-        chosen = {f"opponent{number}": name for number, name in named if config.is_named_by_address(name)}
+        named = {f"opponent{number}": name for number, name in enumerate(config.names(), 1)}
+        named |= zip(["partner"], config.partners, strict=False)
+        chosen = {role: name for role, name in named.items() if config.is_named_by_address(name)}
         return {"base": config.base, "start": config.start, **chosen}
 
     def next_commands(self, config: TrainChatRlConfig, path: Path) -> tuple[str, ...]:
         """Suggest a match of the seat beside its start."""
         learner = f"{HUGGING_FACE}{display_path(path)}"
         if config.game == "negotiation":
-            match = ["parley", "selfplay", "--adversary", learner, "--target", config.names()[0]]
+            pair = (learner, config.names()[0]) if config.side != DEFENDER else (config.partners[0], learner)
+            match = ["parley", "selfplay", "--adversary", pair[0], "--target", pair[1]]
         else:
             players = ",".join([learner, *filter(None, [config.start or config.base])])
             match = ["parley", "evaluate", "secret", "quick", f"--{config.role}s", players]

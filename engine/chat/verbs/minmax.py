@@ -48,7 +48,7 @@ from parley.engine.core.verbs.composite import Stage, run_stages
 from parley.engine.core.verbs.job import Reporter
 from parley.engine.core.verbs.sharded import session
 from parley.engine.secret.verbs.evaluate import EVALUATE_SECRET, SecretConfig
-from parley.envs.core.config import NonNegativeInt, NumItems, PositiveInt, check
+from parley.envs.core.config import NonNegativeFloat, NonNegativeInt, NumItems, PositiveInt, check
 from parley.envs.core.errors import CheckpointError
 from parley.envs.core.seeds import derive_seed
 from parley.envs.core.storage.copies import fetched_model
@@ -65,20 +65,11 @@ FINAL, FIRST_ATTACKER = "final", "attacker"
 
 
 @dataclass(frozen=True, kw_only=True)
-class HardenChatConfig(CampaignConfig):
-    """The base, the rounds, and their measurements."""
+class AdaptersConfig(CampaignConfig):
+    """The base of both sides, and how they learn on it."""
 
-    least_gain: float = 0.005
     base: str = ""
     """Causal model that both sides are adapters of: hf:FOLDER or gguf:FILE, with a chat template."""
-    attacker: str = ""
-    """Run of parley train chat that every attacker begins with; one is trained first when empty."""
-    scripted: str = "ask,spell,parts"
-    """Scripted attackers that defenders learn from, too, between commas; the others measure them alone. Empty for none."""
-    dialogues: NumItems = 400
-    """Scripted dialogues of the supervised fit of a seat."""
-    scenarios: NumItems = 100
-    """Scenarios of each match."""
     seed: NonNegativeInt = 1
     """Master seed."""
     env_runners: NonNegativeInt = 0
@@ -89,8 +80,6 @@ class HardenChatConfig(CampaignConfig):
     """Address of a Ray cluster; a local one when empty."""
     threads: PositiveInt = 1
     """CPU threads of learning."""
-    rules: SecretRules = field(default_factory=SecretRules)
-    """Limits of a dialogue."""
     lora: LoraSettings = field(default_factory=LoraSettings)
     """The adapters."""
     fit: FitConfig = field(default_factory=chat_recipe)
@@ -101,6 +90,37 @@ class HardenChatConfig(CampaignConfig):
     """The learning rule of a defender in a round."""
     chat: ChatSeat = field(default_factory=lambda: ChatSeat(batch_size=32))
     """Settings of chat models."""
+
+    def fitted(self, **settings: Any) -> TrainChatConfig:
+        """Return the supervised fit of a seat."""
+        names = ("base", "seed", "threads", "lora", "fit")
+        return TrainChatConfig(device=self.chat.device, **{name: getattr(self, name) for name in names}, **settings)
+
+    def learned(self, **settings: Any) -> TrainChatRlConfig:
+        """Return the training of a seat by reinforcement."""
+        names = ("base", "env_runners", "address", "threads", "lora", "chat")
+        return TrainChatRlConfig(**{name: getattr(self, name) for name in names}, **settings)
+
+    def longer(self, rounds: int) -> ChatReinforceConfig:
+        """Return the rule of a control, which learns as long as a defender does in so many rounds, and in one at least."""
+        return replace(self.defence, updates=max(rounds, 1) * self.defence.updates)
+
+
+@dataclass(frozen=True, kw_only=True)
+class HardenChatConfig(AdaptersConfig):
+    """The base, the rounds, and their measurements."""
+
+    least_gain: NonNegativeFloat = 0.005
+    attacker: str = ""
+    """Run of parley train chat that every attacker begins with; one is trained first when empty."""
+    scripted: str = "ask,spell,parts"
+    """Scripted attackers that defenders learn from, too, between commas; the others measure them alone. Empty for none."""
+    dialogues: NumItems = 400
+    """Scripted dialogues of the supervised fit of a seat."""
+    scenarios: NumItems = 100
+    """Scenarios of each match."""
+    rules: SecretRules = field(default_factory=SecretRules)
+    """Limits of a dialogue."""
 
     scripted_share: ClassVar[float] = 0.5
     """Share of the scripted ones in a defender's dialogues with an attacker."""
@@ -124,9 +144,9 @@ class ChatCampaign(CampaignAdapter[HardenChatConfig]):
     def begin(self) -> dict[str, Stage]:
         config, planned = self.config, dict[str, Stage]()
         if not config.model:
-            planned[START] = TRAIN_CHAT, self._fitted("defender")
+            planned[START] = TRAIN_CHAT, config.fitted(role="defender", dialogues=config.dialogues, rules=config.rules)
         if not config.attacker:
-            planned[FIRST_ATTACKER] = TRAIN_CHAT, self._fitted("attacker")
+            planned[FIRST_ATTACKER] = TRAIN_CHAT, config.fitted(role="attacker", dialogues=config.dialogues, rules=config.rules)
         return planned
 
     def round(self, number: int, shares: Sequence[float]) -> dict[str, Stage]:
@@ -162,7 +182,7 @@ class ChatCampaign(CampaignAdapter[HardenChatConfig]):
     def last(self, best: int) -> dict[str, Stage]:
         config, planned = self.config, dict[str, Stage]()
         seed = derive_seed(config.seed, "round", 1)
-        longer = replace(config.defence, updates=max(best, 1) * config.defence.updates)
+        longer = config.longer(best)
         if config.control:
             planned[CONTROL] = TRAIN_CHAT_RL, self._defender(self.model(0), {}, longer, seed)
             frozen = self._met({}) or {self._address(self.attacker(0)): 1.0}
@@ -226,12 +246,7 @@ class ChatCampaign(CampaignAdapter[HardenChatConfig]):
         )
 
     def store(self, best: int, folder: Path) -> None:
-        from parley.policies.hugging_face.models import write_aside
-
-        def write(aside: Path) -> None:
-            copytree(model_inside(Path(self.model(best))), aside)
-
-        write_aside(folder, write)
+        store_adapter(self.model(best), folder)
 
     def attacker(self, number: int) -> str:
         """Name the stage of the attacker that learned on the defender of a round."""
@@ -287,19 +302,10 @@ class ChatCampaign(CampaignAdapter[HardenChatConfig]):
     def _address(self, stage: str) -> str:
         return f"{HUGGING_FACE}{self.place(stage)}"
 
-    def _fitted(self, role: Any) -> TrainChatConfig:
-        names = ("base", "dialogues", "seed", "threads", "rules", "lora", "fit")
-        return TrainChatConfig(
-            role=role, device=self.config.chat.device, **{name: getattr(self.config, name) for name in names}
-        )
-
-    def _learner(self, **settings: Any) -> TrainChatRlConfig:
-        names = ("base", "env_runners", "address", "threads", "rules", "lora", "chat")
-        return TrainChatRlConfig(**{name: getattr(self.config, name) for name in names}, **settings)
-
     def _defender(self, start: str, met: Mapping[str, float], rule: ChatReinforceConfig, seed: int) -> TrainChatRlConfig:
-        return self._learner(
+        return self.config.learned(
             role="defender",
+            rules=self.config.rules,
             start=f"{HUGGING_FACE}{start}",
             opponents=",".join(met) or NOBODY,
             shares=tuple(met.values()) if len(set(met.values())) > 1 else (),
@@ -308,8 +314,9 @@ class ChatCampaign(CampaignAdapter[HardenChatConfig]):
         )
 
     def _attacker(self, target: str, seed: int) -> TrainChatRlConfig:
-        return self._learner(
+        return self.config.learned(
             role="attacker",
+            rules=self.config.rules,
             start=f"{HUGGING_FACE}{self._first_attacker}",
             opponents=f"{HUGGING_FACE}{target}",
             reinforce=self.config.attack,
@@ -330,6 +337,34 @@ class ChatCampaign(CampaignAdapter[HardenChatConfig]):
             workers=config.workers,
             address=config.address,
         )
+
+
+def require_adapters(runs: Mapping[str, tuple[str, str]]) -> None:
+    """Refuse runs that are no adapters of a finished training.
+
+    Args:
+        runs: run or nothing, and what it should have been trained with, by option.
+
+    Raises:
+        CheckpointError: naming the option.
+    """
+    from parley.policies.hugging_face.gguf import is_adapter_alone
+
+    for option, (run, words) in runs.items():
+        if run and not is_adapter_alone(model_inside(fetched_model(run))):
+            maker = f"parley train chat {words}"
+            got = "no adapter that is finished" if Path(run).is_dir() else "no such folder"
+            raise CheckpointError(f"{option} needs a run of {maker}", where=run, got=got, fix=f"name one; {maker} makes it")
+
+
+def store_adapter(run: str, folder: Path) -> None:
+    """Store the adapter of a run as a checkpoint."""
+    from parley.policies.hugging_face.models import write_aside
+
+    def write(aside: Path) -> None:
+        copytree(model_inside(Path(run)), aside)
+
+    write_aside(folder, write)
 
 
 def rloo() -> HardenChatConfig:
@@ -358,13 +393,7 @@ class MinMaxChat(CampaignJob[HardenChatConfig]):
     unhelped = "no round scored better than the start, which is the result"
 
     def require_models(self, config: HardenChatConfig) -> None:
-        from parley.policies.hugging_face.gguf import is_adapter_alone
-
-        for option, run, role in (("--model", config.model, "defender"), ("--attacker", config.attacker, "attacker")):
-            if run and not is_adapter_alone(model_inside(fetched_model(run))):
-                maker = f"parley train chat --role {role}"
-                got = "no adapter that is finished" if Path(run).is_dir() else "no such folder"
-                raise CheckpointError(f"{option} needs a run of {maker}", where=run, got=got, fix=f"name one; {maker} makes it")
+        require_adapters({"--model": (config.model, "--role defender"), "--attacker": (config.attacker, "--role attacker")})
 
     def heading(self, config: HardenChatConfig) -> str:
         return f"defenders on {config.base} hardened against attackers on it"

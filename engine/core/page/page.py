@@ -74,6 +74,7 @@ CHAPTERS = (
     "parley.engine.generation.page:TrainedGenerators",
     "parley.engine.generation.page:JudgedSystems",
     "parley.engine.chat.page:HardenedChats",
+    "parley.engine.chat.page:HardenedNegotiators",
     "parley.engine.mutual_friends.page:HardenedFriends",
     "parley.engine.mutual_friends.page:MutualFriendsChapter",
     "parley.engine.secret.page:Secrets",

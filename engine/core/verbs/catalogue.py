@@ -271,6 +271,15 @@ ENTRIES = (
         reports=True,
     ),
     Entry.of(
+        "minmax chat-negotiator",
+        "negotiators that are chat models harden each other, adversary and target in turn (RLlib, extra lora)",
+        "parley.engine.chat.verbs.negotiator:MINMAX_CHAT_NEGOTIATOR",
+        "parley minmax chat-negotiator quick --base gguf:SmolLM2-135M-Instruct.gguf",
+        "parley minmax chat-negotiator --base hf:models/chat --model runs/deal --others scripted,runs/negotiator",
+        "parley minmax chat-negotiator --base hf:models/chat --meta nash --env-runners 8 --address 10.0.0.1:6379",
+        reports=True,
+    ),
+    Entry.of(
         "minmax ranking",
         "harden a ranker by rounds: an editing policy, the ranker, and what is left to find (RLlib)",
         "parley.engine.ranking.verbs.minmax:MINMAX_RANKING",

@@ -129,6 +129,8 @@ def test_memory_that_runs_out_halves_the_batch_for_good() -> None:
 def test_a_score_reads_what_is_new_alone() -> None:
     model, plain = (LocalChatModel("tiny", *tiny_chat(positions=64), size) for size in (4, 1))
     sizes = list[int]()
+    assert reads_trees(model.model)
+    assert pads_left(model.model)
     chat = said("what are you ?", "a fool .", "oh well")
     (answer,) = model.answer([chat], decoding=GREEDY)
     longer = (*chat, Message("assistant", answer.text), Message("user", "you are ?"))

@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from parley.engine.chat.rl.runner import Dealt, NegotiatorSeat, RecordedChatModel
+from parley.engine.chat.rl.runner import USER, Dealt, LearningNegotiator, NegotiatorSeat, RecordedChatModel
 from parley.engine.chat.rl.settings import ChatReinforceConfig
 from parley.engine.chat.verbs.chat_rl import TRAIN_CHAT_RL, UPDATE, TrainChatRlConfig
 from parley.engine.core.ray.session import RaySession
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.verbs.job import Silent
-from parley.envs.core.errors import ConfigError
+from parley.envs.core.errors import ConfigError, ParleyError
+from parley.envs.secret.game import ATTACKER, DEFENDER
 from parley.policies.chat.adapters import shared_base
 from parley.policies.chat.model import ChatDecoding
 from parley.policies.chat.settings import ChatSeat, LoraSettings
@@ -21,7 +22,7 @@ from tests.policies.chat.bases import saved_base
 pytest.importorskip("peft", reason="the extra lora is not installed")
 
 CHAT = ChatSeat(batch_size=8)
-DEALT = [Dealt(number, number // 2, ("scripted", "scripted-tough")[number // 2 % 2]) for number in range(8)]
+DEALT = [Dealt(number, number // 2, ("scripted", "scripted-tough", USER)[number // 2 % 3]) for number in range(12)]
 
 
 @pytest.fixture(scope="module")
@@ -29,25 +30,50 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> str:
     return f"hf:{saved_base(tmp_path_factory.mktemp('base'), std=0.4)}"
 
 
-def test_the_learner_negotiates_on_both_sides_and_its_words_are_those_that_were_drawn(base: str) -> None:
-    seat, shared = NegotiatorSeat("embedded", None), shared_base(base, CHAT)
+@pytest.mark.parametrize("side", [ATTACKER, DEFENDER])
+def test_a_learner_negotiates_and_its_words_are_those_that_were_drawn(base: str, side: int) -> None:
+    seat, shared = NegotiatorSeat(side, "embedded", None, "scripted"), shared_base(base, CHAT)
     adapter = shared.add("", LoraSettings(rank=2), 1)
     decoding = ChatDecoding(temperature=1.0, max_tokens=6)
     model = RecordedChatModel("learner", shared, adapter, 8, parts_thinking=False)
-    opponents = {name: seat.opponent(name, 1.0, CHAT) for name in ("scripted", "scripted-tough")}
+    opponents = {name: seat.opponent(name or seat.partner, 1.0, CHAT) for name in ("scripted", "scripted-tough", USER)}
     rows = seat.play(model, decoding, DEALT, opponents, 3)
     # Rows do not depend on their company.
     assert rows == [seat.play(model, decoding, [dealt], opponents, 3)[0] for dealt in DEALT]
     shared.remove(adapter)
-    assert {seat._drawn(3, dealt.scenario)[1] for dealt in DEALT} == {0, 1}
-    for row in rows:
-        assert row["reward"] == row["outcomes"]["points"] / 10
-        assert row["outcomes"]["agreed"] == (row["outcomes"]["points"] + row["outcomes"]["partner_points"] > 0)
+    assert {seat._drawn(3, Dealt(0, number, USER))[1] for number in range(8)} == {0, 1}
+    assert {seat._drawn(3, dealt)[1] for dealt in DEALT if dealt.opponent != USER} == {side}
+    for dealt, row in zip(DEALT, rows, strict=True):
+        outcomes = row["outcomes"]
+        if dealt.opponent == USER:
+            assert row["reward"] == outcomes["points"] / 10
+            assert outcomes["agreed"] == (outcomes["points"] + outcomes["partner_points"] > 0)
+        else:
+            # A side earns what it is ahead.
+            assert row["reward"] == outcomes["advantage"] / 10 * (1 if side == ATTACKER else -1)
         assert row["texts"] > 0
         for tokens, own in row["sequences"]:
             assert len(tokens) == len(own)
             assert own[-1]
     assert max(row["texts"] for row in rows) > 1
+    assert any(row["reward"] for dealt, row in zip(DEALT, rows, strict=True) if dealt.opponent != USER)
+
+
+def test_the_target_of_an_attack_alone_chooses(base: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    shared = shared_base(base, CHAT)
+    adapter = shared.add("", LoraSettings(rank=2), 1)
+    model = RecordedChatModel("learner", shared, adapter, 8, parts_thinking=False)
+    scored: list[int] = []
+    choice_scores = LearningNegotiator.choice_scores
+    monkeypatch.setattr(
+        LearningNegotiator, "choice_scores", lambda *given: scored.append(len(given[1])) or choice_scores(*given)
+    )
+    for side, times in ((ATTACKER, 0), (DEFENDER, 1)):
+        seat = NegotiatorSeat(side, "embedded", None)
+        opponents = {"scripted": seat.opponent("scripted", 1.0, CHAT)}
+        seat.play(model, ChatDecoding(temperature=1.0, max_tokens=6), [Dealt(0, 0, "scripted")], opponents, 3)
+        assert scored == [1] * times
+    shared.remove(adapter)
 
 
 def asked(base: str, **rest: object) -> TrainChatRlConfig:
@@ -57,19 +83,29 @@ def asked(base: str, **rest: object) -> TrainChatRlConfig:
 
 
 def test_a_training_tells_of_deals_and_points(base: str, ray_session: RaySession, tmp_path: Path) -> None:
-    result = TRAIN_CHAT_RL.run(asked(base), tmp_path / "run", Silent())
+    # Of the scenarios of an update with this seed one is ordinary, the other an attack.
+    result = TRAIN_CHAT_RL.run(asked(base, seed=2), tmp_path / "run", Silent())
     assert 0 <= result.metrics["training_agreed"].value <= 1
-    assert result.metrics["training_reward"].value == pytest.approx(result.metrics["training_points"].value / 10)
+    assert 0 <= result.metrics["training_points"].value <= 10
+    assert -10 <= result.metrics["training_advantage"].value <= 10
     assert "training_leak" not in result.metrics
     events = RunFolder.load(tmp_path / "run").events({UPDATE: {"number": int}})
     first, second = (event for event in events if event["kind"] == UPDATE)
     assert min(first["supervised_loss"], second["supervised_loss"]) > 0
     assert (tmp_path / "run" / "checkpoint").is_dir()
-    assert result.next_commands[-1].startswith("parley selfplay --adversary hf:")
-    # Its own start is the opponent where none is named.
-    assert asked(base, opponents="").names() == [base]
+    assert f"--adversary {base} --target hf:" in result.next_commands[-1]
+    assert TRAIN_CHAT_RL.models(asked(base)) == {"base": base, "start": "", "partner": base}
 
 
-def test_one_side_of_a_negotiation_is_not_learned(base: str, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="one adapter learns both sides"):
-        TRAIN_CHAT_RL.run(asked(base, role="attacker"), tmp_path / "run", Silent())
+def test_an_adversary_is_paid_what_it_is_ahead(base: str, ray_session: RaySession, tmp_path: Path) -> None:
+    result = TRAIN_CHAT_RL.run(asked(base, role="attacker"), tmp_path / "run", Silent())
+    assert result.metrics["training_reward"].value == pytest.approx(result.metrics["training_advantage"].value / 10)
+    assert "training_points" not in result.metrics
+    assert result.next_commands[-1].endswith("--target scripted")
+    with pytest.raises(ConfigError, match="an attacker needs a defender"):
+        TRAIN_CHAT_RL.run(asked(base, role="attacker", opponents=""), tmp_path / "none", Silent())
+
+
+def test_a_partner_that_does_not_exist_is_refused(base: str, tmp_path: Path) -> None:
+    with pytest.raises(ParleyError, match="--partner"):
+        TRAIN_CHAT_RL.run(asked(base, partner="runs/none"), tmp_path / "run", Silent())

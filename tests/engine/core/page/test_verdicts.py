@@ -10,6 +10,8 @@ from parley.engine.chat.metrics import ENDINGS as CHAT_ENDINGS
 from parley.engine.chat.metrics import GAINS as CHAT_GAINS
 from parley.engine.chat.metrics import USED
 from parley.engine.chat.verbs.minmax import MINMAX_CHAT
+from parley.engine.chat.verbs.negotiator import CAMPAIGN as NEGOTIATORS
+from parley.engine.chat.verbs.negotiator import MINMAX_CHAT_NEGOTIATOR
 from parley.engine.core.page.content import Report, Run
 from parley.engine.core.page.page import load_chapters, render
 from parley.engine.core.stats.known import EXPLOITABILITY
@@ -102,6 +104,9 @@ RUNS: Mapping[str, Callable[[], Sequence[Run]]] = {
             *CHAT_GAINS.values(),
             USED,
         )
+    ],
+    "chat-negotiators": lambda: [
+        measured(MINMAX_CHAT_NEGOTIATOR.name, *(name for name, metric in NEGOTIATORS.items() if metric.main))
     ],
     "collaboration": lambda: [friends()],
     "secret": lambda: [measured(EVALUATE_SECRET.name, f"{SCORE}.{LONG.replace(' ', '-')}", f"{SCORE}.naive")],
