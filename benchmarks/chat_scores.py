@@ -9,6 +9,7 @@ ours has read nothing either. "identical": log probabilities are equal within 1e
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -51,7 +52,7 @@ def score_plainly(model: LocalChatModel, chat: Chat, replies: list[str], at_once
 def measure(options: Options) -> Result:
     """Score all choices in three ways."""
     address, settings = options.model or smollm2(), ChatModelSettings(batch_size=options.at_once)
-    corpus: Any = find_negotiations("embedded").read(None).require_whole().splits["train"]
+    corpus: Any = find_negotiations("embedded").read(Path()).require_whole().splits["train"]
     dialogues = [seat_dialogue(record) for record in corpus[: 2 if options.quick else options.dialogues]]
     legal = [choices(dialogue.domain, dialogue.counts) for dialogue in dialogues]
     model = load_local(address, settings)

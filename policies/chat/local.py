@@ -219,8 +219,8 @@ class LocalChatModel(ArrivingChatModel):
         if self._keeps and pads_left(self.model):
             self._readings.share(list(groups))
         scores: dict[int, ReplyScore] = {}
-        for before, indices in groups.items():
-            scores |= zip(indices, self._answers_scored(list(before), [pairs[index][1] for index in indices]), strict=True)
+        for messages, indices in groups.items():
+            scores |= zip(indices, self._answers_scored(list(messages), [pairs[index][1] for index in indices]), strict=True)
         return [scores[index] for index in range(len(pairs))]
 
     def has_room(self, chat: Chat) -> bool:

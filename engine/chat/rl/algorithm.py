@@ -30,7 +30,7 @@ from parley.engine.core.rllib.distributed_rollouts import DistributedAlgorithm, 
 from parley.engine.core.rllib.reproducible import DivergenceError
 from parley.envs.core.seeds import stream
 
-Scripted = Sequence[tuple[Sequence[int], Sequence[bool]]]
+Scripted = Sequence[tuple[Sequence[int] | np.ndarray, Sequence[bool] | np.ndarray]]
 """Tokens and own marks of scripted dialogues."""
 
 
@@ -68,7 +68,9 @@ class ChatReinforceAlgorithmConfig(DistributedConfig):
             scripted: dialogues that guard the language.
         """
         self.reinforce, self.spec, self.master_seed = reinforce, spec, spec.seed
-        self.opponents, self.scripted = tuple(opponents), scripted
+        self.opponents = tuple(opponents)
+        # RLlib copies configurations again and again, and lists of numbers slowly.
+        self.scripted = [(np.array(tokens), np.array(own)) for tokens, own in scripted]
         self.shares = tuple(shares) or (1 / max(1, len(opponents)),) * len(opponents)
         # Runners and learner elsewhere compare it with theirs.
         self.driver = own_identity()

@@ -34,7 +34,7 @@ COLUMNS = ("tokens", "own", "lengths", "advantage", "supervised", "kl_weight")
 
 def batch_rows(
     played: Sequence[tuple[Sequence[int], Sequence[bool], float]],
-    scripted: Sequence[tuple[Sequence[int], Sequence[bool]]],
+    scripted: Sequence[tuple[Sequence[int] | np.ndarray, Sequence[bool] | np.ndarray]],
     kl_weight: float,
 ) -> dict[str, np.ndarray]:
     """Return the columns of an update.
@@ -44,7 +44,7 @@ def batch_rows(
         scripted: tokens and own marks of scripted ones.
         kl_weight: weight of the KL.
     """
-    rows = [*((tokens, own, advantage, False) for tokens, own, advantage in played)]
+    rows: list[tuple[Any, Any, float, bool]] = [(tokens, own, advantage, False) for tokens, own, advantage in played]
     rows += [(tokens, own, 0.0, True) for tokens, own in scripted]
     width = max(len(tokens) for tokens, *_ in rows)
     columns = {

@@ -20,7 +20,6 @@ import weakref
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -268,14 +267,12 @@ class NegotiatorSeat(LearnedSeat):
 
     Args:
         side: the seat.
-        corpus: whose training dialogues give the scenarios.
-        data_root: the folder of corpora; the usual folders if None.
+        scenarios: of its dialogues.
         partner: of ordinary dialogues.
     """
 
     side: int
-    corpus: str
-    data_root: Path | None
+    scenarios: Sequence[Scenario]
     partner: str = ""
 
     @property
@@ -285,14 +282,6 @@ class NegotiatorSeat(LearnedSeat):
     @property
     def has_users(self) -> bool:
         return self.side == DEFENDER
-
-    @cached_property
-    def scenarios(self) -> Sequence[Scenario]:
-        """The scenarios that people negotiated about."""
-        from parley.engine.chat.games.negotiation import RecordedNegotiations
-
-        recorded = RecordedNegotiations(self.corpus, self.data_root).splits["train"]
-        return list(dict.fromkeys(record.scenario for record in recorded))
 
     def env(self) -> Any:
         from parley.engine.negotiation.rl.env import NegotiationMultiAgentEnv
@@ -375,6 +364,10 @@ class ChatLearnerSpec:
     lora: LoraSettings
     seat: ChatSeat
     seed: int
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> ChatLearnerSpec:
+        """Return itself: RLlib copies configurations again and again, and nothing here changes."""
+        return self
 
     def shared(self) -> SharedBase:
         """Return the base of this process."""

@@ -117,15 +117,6 @@ class TrainChatRlConfig(Configuration):
         return NAMES.index(self.role)
 
     @property
-    def plays(self) -> LearnedSeat:
-        """The seat that is learned."""
-        from parley.engine.chat.rl.runner import NegotiatorSeat, SecretSeat
-
-        if self.game == "secret":
-            return SecretSeat(self.side, self.rules)
-        return NegotiatorSeat(self.side, self.corpus, self.data_root, "".join(map(self.elsewhere, self.partners)))
-
-    @property
     def partners(self) -> Sequence[str]:
         """The partner of ordinary dialogues, if there are any."""
         if self.game == "secret" or self.side != DEFENDER:
@@ -214,16 +205,21 @@ class TrainChatRl(Job[TrainChatRlConfig, PreparedChatRl, Summary]):
             raise ConfigError("adapters learn on weights that are here", where="--base", got=repr(base), fix=fix)
         from parley.engine.chat.games.negotiation import RecordedNegotiations
         from parley.engine.chat.games.secret import ScriptedSecrets
-        from parley.engine.chat.rl.runner import ChatLearnerSpec
+        from parley.engine.chat.rl.runner import ChatLearnerSpec, NegotiatorSeat, SecretSeat
         from parley.engine.chat.supervised import ChatBase
         from parley.engine.negotiation.verbs.agents import require_partner
         from parley.policies.hugging_face.tokens import ends_of, longest_input, reply_end
 
+        game: ChatGame = ScriptedSecrets((config.side,), config.examples, config.rules, config.seed)
+        plays: LearnedSeat = SecretSeat(config.side, config.rules)
         if config.game == "negotiation":
             for option, names in (("--opponents", config.names()), ("--partner", config.partners)):
                 for name in names:
                     require_partner(name, option)
-        plays, opponents = config.plays, [*map(config.elsewhere, config.names())]
+            game = RecordedNegotiations(config.corpus, config.data_root)
+            scenarios = list(dict.fromkeys(record.scenario for record in game.splits["train"]))
+            plays = NegotiatorSeat(config.side, scenarios, "".join(map(config.elsewhere, config.partners)))
+        opponents = [*map(config.elsewhere, config.names())]
         start = absolute_name(config.start) if config.start else ""
         spec = ChatLearnerSpec(absolute_name(base), start, plays, config.lora, config.chat, config.seed)
         shared = spec.shared()
@@ -233,9 +229,6 @@ class TrainChatRl(Job[TrainChatRlConfig, PreparedChatRl, Summary]):
             plays.opponent(name, config.reinforce.temperature, config.chat)
         scripted: Sequence[Any] = ()
         if config.reinforce.supervised_weight > 0:
-            game: ChatGame = ScriptedSecrets((config.side,), config.examples, config.rules, config.seed)
-            if config.game == "negotiation":
-                game = RecordedNegotiations(config.corpus, config.data_root)
             dialogues = [dialogue.learned for dialogue in game.dialogues("train", config.examples)]
             end_id = reply_end(shared.tokenizer, ends_of(shared.tokenizer, shared.model))
             reader = ChatBase(base, shared, end_id, longest_input(shared.tokenizer, shared.model))

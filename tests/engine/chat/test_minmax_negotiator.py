@@ -25,7 +25,7 @@ from parley.engine.negotiation.verbs.population import played_in
 from parley.envs.core.config import from_dict
 from parley.envs.core.errors import CheckpointError, ParleyError
 from parley.policies.chat.settings import ChatSeat
-from tests.policies.chat.bases import saved_base
+from tests.policies.chat.bases import saved_base, small_corpus
 
 pytest.importorskip("peft", reason="the extra lora is not installed")
 pytestmark = pytest.mark.ray
@@ -43,8 +43,8 @@ def campaign(base: str, tmp_path_factory: pytest.TempPathFactory, ray_session: R
     config = HardenNegotiatorConfig(
         base=base,
         rounds=1,
-        corpus="embedded",
-        scenarios="embedded",
+        corpus=small_corpus(path.parent),
+        scenarios="random",
         limit=4,
         dialogues=2,
         others="scripted",

@@ -1,4 +1,4 @@
-"""A tiny chat model on the disk, as a base of adapters."""
+"""A tiny chat model on the disk, as a base of adapters, and a small corpus of negotiations that it learns from."""
 
 from __future__ import annotations
 
@@ -18,3 +18,13 @@ def saved_base(folder: Path, seed: int = 0, std: float = 0.05) -> Path:
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
+
+
+def small_corpus(folder: Path) -> str:
+    """Writes a file of a user's with a corpus of scripted negotiations, and returns its name."""
+    file = folder / "corpus.py"
+    corpus = 'GeneratedCorpus(name="small", summary="", licence="", num_dialogues=40)'
+    file.write_text(
+        f"from parley.envs.negotiation.corpora.catalogue import GeneratedCorpus\nSMALL = {corpus}\n", encoding="utf-8"
+    )
+    return f"{file}:SMALL"

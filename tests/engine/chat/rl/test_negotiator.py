@@ -13,15 +13,18 @@ from parley.engine.core.ray.session import RaySession
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.verbs.job import Silent
 from parley.envs.core.errors import ConfigError, ParleyError
+from parley.envs.core.seeds import stream
+from parley.envs.negotiation.scripted.wording import bargainer_vocabulary
 from parley.envs.secret.game import ATTACKER, DEFENDER
 from parley.policies.chat.adapters import shared_base
 from parley.policies.chat.model import ChatDecoding
 from parley.policies.chat.settings import ChatSeat, LoraSettings
-from tests.policies.chat.bases import saved_base
+from tests.policies.chat.bases import saved_base, small_corpus
 
 pytest.importorskip("peft", reason="the extra lora is not installed")
 
 CHAT = ChatSeat(batch_size=8)
+SCENARIOS = [bargainer_vocabulary().domain.random_scenario(stream(0, number)) for number in range(20)]
 DEALT = [Dealt(number, number // 2, ("scripted", "scripted-tough", USER)[number // 2 % 3]) for number in range(12)]
 
 
@@ -32,7 +35,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.mark.parametrize("side", [ATTACKER, DEFENDER])
 def test_a_learner_negotiates_and_its_words_are_those_that_were_drawn(base: str, side: int) -> None:
-    seat, shared = NegotiatorSeat(side, "embedded", None, "scripted"), shared_base(base, CHAT)
+    seat, shared = NegotiatorSeat(side, SCENARIOS, "scripted"), shared_base(base, CHAT)
     adapter = shared.add("", LoraSettings(rank=2), 1)
     decoding = ChatDecoding(temperature=1.0, max_tokens=6)
     model = RecordedChatModel("learner", shared, adapter, 8, parts_thinking=False)
@@ -56,7 +59,8 @@ def test_a_learner_negotiates_and_its_words_are_those_that_were_drawn(base: str,
             assert len(tokens) == len(own)
             assert own[-1]
     assert max(row["texts"] for row in rows) > 1
-    assert any(row["reward"] for dealt, row in zip(DEALT, rows, strict=True) if dealt.opponent != USER)
+    # A scripted target does not deal with who speaks no sense; the learner itself takes something.
+    assert any(row["reward"] for dealt, row in zip(DEALT, rows, strict=True) if dealt.opponent) == (side == DEFENDER)
 
 
 def test_the_target_of_an_attack_alone_chooses(base: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,22 +73,27 @@ def test_the_target_of_an_attack_alone_chooses(base: str, monkeypatch: pytest.Mo
         LearningNegotiator, "choice_scores", lambda *given: scored.append(len(given[1])) or choice_scores(*given)
     )
     for side, times in ((ATTACKER, 0), (DEFENDER, 1)):
-        seat = NegotiatorSeat(side, "embedded", None)
+        seat = NegotiatorSeat(side, SCENARIOS)
         opponents = {"scripted": seat.opponent("scripted", 1.0, CHAT)}
         seat.play(model, ChatDecoding(temperature=1.0, max_tokens=6), [Dealt(0, 0, "scripted")], opponents, 3)
         assert scored == [1] * times
     shared.remove(adapter)
 
 
-def asked(base: str, **rest: object) -> TrainChatRlConfig:
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return small_corpus(tmp_path_factory.mktemp("corpus"))
+
+
+def asked(base: str, corpus: str, **rest: object) -> TrainChatRlConfig:
     rule = ChatReinforceConfig(updates=2, scenarios=2, tries=2, max_tokens=6, supervised_batch=2)
-    settings = {"base": base, "game": "negotiation", "corpus": "embedded", "examples": 4, "opponents": "scripted", **rest}
+    settings = {"base": base, "game": "negotiation", "corpus": corpus, "examples": 4, "opponents": "scripted", **rest}
     return TrainChatRlConfig(reinforce=rule, lora=LoraSettings(rank=2), chat=CHAT, **settings)
 
 
-def test_a_training_tells_of_deals_and_points(base: str, ray_session: RaySession, tmp_path: Path) -> None:
+def test_a_training_tells_of_deals_and_points(base: str, corpus: str, ray_session: RaySession, tmp_path: Path) -> None:
     # Of the scenarios of an update with this seed one is ordinary, the other an attack.
-    result = TRAIN_CHAT_RL.run(asked(base, seed=2), tmp_path / "run", Silent())
+    result = TRAIN_CHAT_RL.run(asked(base, corpus, seed=2), tmp_path / "run", Silent())
     assert 0 <= result.metrics["training_agreed"].value <= 1
     assert 0 <= result.metrics["training_points"].value <= 10
     assert -10 <= result.metrics["training_advantage"].value <= 10
@@ -94,18 +103,20 @@ def test_a_training_tells_of_deals_and_points(base: str, ray_session: RaySession
     assert min(first["supervised_loss"], second["supervised_loss"]) > 0
     assert (tmp_path / "run" / "checkpoint").is_dir()
     assert f"--adversary {base} --target hf:" in result.next_commands[-1]
-    assert TRAIN_CHAT_RL.models(asked(base)) == {"base": base, "start": "", "partner": base}
+    assert TRAIN_CHAT_RL.models(asked(base, corpus)) == {"base": base, "start": "", "partner": base}
 
 
-def test_an_adversary_is_paid_what_it_is_ahead(base: str, ray_session: RaySession, tmp_path: Path) -> None:
-    result = TRAIN_CHAT_RL.run(asked(base, role="attacker"), tmp_path / "run", Silent())
+def test_an_adversary_is_paid_what_it_is_ahead(base: str, corpus: str, ray_session: RaySession, tmp_path: Path) -> None:
+    result = TRAIN_CHAT_RL.run(asked(base, corpus, role="attacker", opponents=base), tmp_path / "run", Silent())
     assert result.metrics["training_reward"].value == pytest.approx(result.metrics["training_advantage"].value / 10)
+    events = RunFolder.load(tmp_path / "run").events({UPDATE: {"number": int}})
+    assert any(event["advantage"] for event in events if event["kind"] == UPDATE)
     assert "training_points" not in result.metrics
-    assert result.next_commands[-1].endswith("--target scripted")
+    assert f"--target {base}" in result.next_commands[-1]
     with pytest.raises(ConfigError, match="an attacker needs a defender"):
-        TRAIN_CHAT_RL.run(asked(base, role="attacker", opponents=""), tmp_path / "none", Silent())
+        TRAIN_CHAT_RL.run(asked(base, corpus, role="attacker", opponents=""), tmp_path / "none", Silent())
 
 
-def test_a_partner_that_does_not_exist_is_refused(base: str, tmp_path: Path) -> None:
+def test_a_partner_that_does_not_exist_is_refused(base: str, corpus: str, tmp_path: Path) -> None:
     with pytest.raises(ParleyError, match="--partner"):
-        TRAIN_CHAT_RL.run(asked(base, partner="runs/none"), tmp_path / "run", Silent())
+        TRAIN_CHAT_RL.run(asked(base, corpus, partner="runs/none"), tmp_path / "run", Silent())
