@@ -62,7 +62,7 @@ class HardenedChats(Hardenings):
         )
 
 
-class HardenedNegotiators(Hardenings):
+class HardenedChatNegotiators(Hardenings):
     """The chapter of campaigns of negotiators."""
 
     name, title = "chat-negotiators", "Negotiators that are chat models harden each other"

@@ -59,7 +59,7 @@ CHAPTERS = (
     "parley.engine.scan.page:Scans",
     "parley.engine.core.page.trainings:Recipes",
     # The result of hardening comes before the attacks that measured it.
-    "parley.engine.negotiation.page:HardenedNegotiators",
+    "parley.engine.negotiation.page:HardenedChatNegotiators",
     "parley.engine.negotiation.page:Tactics",
     "parley.engine.negotiation.page:Negotiations",
     "parley.engine.negotiation.page:Populations",
@@ -74,7 +74,7 @@ CHAPTERS = (
     "parley.engine.generation.page:TrainedGenerators",
     "parley.engine.generation.page:JudgedSystems",
     "parley.engine.chat.page:HardenedChats",
-    "parley.engine.chat.page:HardenedNegotiators",
+    "parley.engine.chat.page:HardenedChatNegotiators",
     "parley.engine.mutual_friends.page:HardenedFriends",
     "parley.engine.mutual_friends.page:MutualFriendsChapter",
     "parley.engine.secret.page:Secrets",
