@@ -59,7 +59,7 @@ CHAPTERS = (
     "parley.engine.scan.page:Scans",
     "parley.engine.core.page.trainings:Recipes",
     # The result of hardening comes before the attacks that measured it.
-    "parley.engine.negotiation.page:HardenedChatNegotiators",
+    "parley.engine.negotiation.page:HardenedNegotiators",
     "parley.engine.negotiation.page:Tactics",
     "parley.engine.negotiation.page:Negotiations",
     "parley.engine.negotiation.page:Populations",
