@@ -316,10 +316,10 @@ def rloo() -> HardenNegotiatorConfig:
 
 
 def quick() -> HardenNegotiatorConfig:
-    """Harden for one round of 2 updates a side, for a first look; its figures mean nothing."""
-    rule = ChatReinforceConfig(updates=2, scenarios=2, tries=2)
+    """Harden for one round of 2 updates of 2 dialogues a side, for a first look; its figures mean nothing."""
+    rule = ChatReinforceConfig(updates=2, scenarios=1, tries=2, max_tokens=16, supervised_batch=2)
     fit = replace(chat_recipe(), max_epochs=1)
-    return HardenNegotiatorConfig(rounds=1, limit=20, dialogues=4, fit=fit, attack=rule, defence=rule)
+    return HardenNegotiatorConfig(rounds=1, limit=20, dialogues=2, others="scripted", fit=fit, attack=rule, defence=rule)
 
 
 class MinMaxChatNegotiator(CampaignJob[HardenNegotiatorConfig]):
