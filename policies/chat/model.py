@@ -401,6 +401,8 @@ ANSWERS_FOLDER = "answers"
 """Name of the folder of a run with its answers."""
 ANSWERS = "answers.jsonl"
 """Name of the file in a folder of answers."""
+_MOST_NAMED = 5
+"""Models whose answers are counted one by one in a sentence; the most asked ones."""
 MOST_LOST = 0.5
 """Share of answers without a reply above which a run has failed."""
 
@@ -522,9 +524,13 @@ class RunUsage:
         if len(self.models) > 1:
             short = {address: short_address(address) for address in self.models}
             names = short if len(set(short.values())) == len(short) else {address: address for address in short}
-            by_model = (
-                f"{names[where]} {_counted(usage, usage.cost(settings, where))}" for where, usage in self.models.items()
+            used = sorted(self.models.items(), key=lambda pair: -pair[1].asked)
+            used, rest = (
+                (used[:_MOST_NAMED], used[_MOST_NAMED:]) if len(used) > _MOST_NAMED + 1 else (list(self.models.items()), [])
             )
+            by_model = [f"{names[where]} {_counted(usage, usage.cost(settings, where))}" for where, usage in used]
+            others = sum(usage.asked for _, usage in rest)
+            by_model += [f"{len(rest)} others {others:,} answers, each in the summary"] if rest else []
             parts.append(f"By model: {'; '.join(by_model)}.")
         model_names = {address.rpartition("#")[2] for address in self.models}
         if notes := self.total.notes:

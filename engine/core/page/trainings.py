@@ -159,7 +159,7 @@ class Measurements(Chapter):
 
 
 class Recipes(Chapter):
-    """The chapter of recipes: their tables; the stages have chapters of their own."""
+    """The chapter of recipes: their claims and tables; the stages have chapters of their own."""
 
     name, title = "recipe", "Tables of the recipe"
     in_tables = open_tables = True
@@ -169,6 +169,34 @@ class Recipes(Chapter):
 
     def shows(self, run: Run) -> bool:
         return bool(run.metrics)
+
+    def verdict_of(self, run: Run) -> Verdict | None:
+        """Return the outcome of the first claim with the figure that decides it, and of the others folded; None without any."""
+        from parley.engine.core.verbs.recipe_job import CLAIMS, LAYOUT, outcome_of
+
+        claims = run.summary.get(CLAIMS, {}).get("claims", [])
+        if not claims:
+            return None
+        sentences = [f"{claim['says'][:1].upper()}{claim['says'][1:]}: {outcome_of(claim)}." for claim in claims]
+        figures = {name: Estimate.from_json(values) for name, values in claims[0]["figures"].items()}
+        name, figure = next(iter(figures.items()))
+        metric = run.legend.get(name, Metric(name, "", ""))
+        labels = {
+            f"{table['key']}.{row['key']}.{column['key']}": f"{row['label']}, {column['heading']}: {table['title']}"
+            for table in run.summary.get(LAYOUT, ())
+            for row in table["rows"]
+            for column in table["columns"]
+        }
+        # The stages have verdicts of their own, each on one training.
+        return Verdict(
+            sentence=sentences[0],
+            metric=metric,
+            number=figure,
+            marks=figures,
+            label=labels.get(name, name),
+            details=sentences[1:],
+            rank=-1,
+        )
 
     def figures(self, run: Run) -> Iterable[Figure]:
         """Return the first column with published figures of each table, drawn beside these."""

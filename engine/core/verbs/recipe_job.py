@@ -413,6 +413,12 @@ def drawn_tables(summary: Mapping[str, Any], metrics: Mapping[str, Estimate]) ->
     return tables | ({"Claims": _drawn_claims(summary[CLAIMS])} if CLAIMS in summary else {})
 
 
+def outcome_of(claim: Mapping[str, Any]) -> str:
+    """Return the outcome of a claim in words; one that nobody published holds, or does not."""
+    own = {REPRODUCED: "holds", NOT_REPRODUCED: "does not hold"}
+    return str(claim["outcome"] if claim["table"] else own.get(claim["outcome"], claim["outcome"]))
+
+
 def _drawn_claims(account: Mapping[str, Any]) -> EstimateTable:
     """Return the claims with their outcomes, as one table."""
     rows = []
@@ -421,8 +427,8 @@ def _drawn_claims(account: Mapping[str, Any]) -> EstimateTable:
         shown = stacked(
             *(TableCell(f"{name} {cell}", *cell.figures) for name, cell in zip(claim["figures"], figures, strict=True))
         )
-        rows.append((claim["table"] or ABSENT, claim["says"], claim["outcome"], shown, claim["why"] or ABSENT))
-    outcomes = [claim["outcome"] for claim in account["claims"]]
+        rows.append((claim["table"] or ABSENT, claim["says"], outcome_of(claim), shown, claim["why"] or ABSENT))
+    outcomes = [*map(outcome_of, account["claims"])]
     counts = ", ".join(f"{outcomes.count(name)} {name}" for name in dict.fromkeys(outcomes))
     note = (
         f"{len(outcomes)} claims: {counts}. Undecided: intervals are too wide to tell. A claim may hold here for another reason"

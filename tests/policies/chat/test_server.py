@@ -432,3 +432,14 @@ def test_each_model_costs_what_it_costs(tmp_path: Path) -> None:
     for wrong in ("large", "large=1", "large=1/-1", "=1/2", "large=a/b"):
         with pytest.raises(OutOfRangeError, match="prices"):
             ChatAsking(prices=wrong)
+
+
+def test_a_sentence_on_many_models_names_those_that_were_asked_most() -> None:
+    usage = RunUsage({f"hf:model-{number}": ChatUsage(asked=10 + number) for number in range(9)})
+    sentence = usage.summary(ChatAsking())
+    assert "model-8 18 answers" in sentence
+    assert "model-3 13" not in sentence
+    assert "; 4 others 46 answers, each in the summary." in sentence
+    assert len(usage.as_json(ChatAsking())["models"]) == 9
+    few = RunUsage({f"hf:model-{number}": ChatUsage(asked=10 + number) for number in range(6)}).summary(ChatAsking())
+    assert all(f"model-{number} " in few for number in range(6))

@@ -63,7 +63,17 @@ def typed() -> Run:
     return measured("search-universal", *names, config={"success": {"by": "prefix"}, "hugging_face": {}})
 
 
+def recipe() -> Run:
+    says = "more than a tenth of the sentences is brought out by an input that is as likely as usual ones here (global-general)"
+    claim = {"says": says, "table": "2", "outcome": "not reproduced", "why": "", "figures": {"t.row.share": SHARE.to_json()}}
+    layout = {"key": "t", "title": "Table 2", "rows": [{"key": "row", "label": "us", "published": {}}]}
+    layout["columns"] = [{"key": "share", "heading": "share", "form": "share"}]
+    second = {**claim, "says": "it holds", "table": "", "outcome": "reproduced"}
+    return measured("compare", "t.row.share", tables=[layout], claims={"claims": [claim, second]})
+
+
 RUNS: Mapping[str, Callable[[], Sequence[Run]]] = {
+    "recipe": lambda: [recipe()],
     "scan": lambda: [
         measured("scan", BREACH, f"{BREACH}.none", f"{BREACH}.random-words", UNDECIDED, **{LIMITS: [{"state": "undecided"}]})
     ],
@@ -114,8 +124,8 @@ RUNS: Mapping[str, Callable[[], Sequence[Run]]] = {
     "training": lambda: [measured("train-negotiator", "validation_loss")],
 }
 """Runs of every chapter that has a verdict."""
-WITHOUT = {"measurements", "recipe"}
-"""Chapters of runs whose metric that matters is unknown; the stages of a recipe have verdicts."""
+WITHOUT = {"measurements"}
+"""The chapter of runs whose metric that matters is unknown."""
 
 
 def test_every_chapter_is_walked_over() -> None:
@@ -141,3 +151,14 @@ def test_inputs_typed_behind_held_out_prompts_are_told_briefly_too() -> None:
     verdict = chapter_of("triggers").verdict([typed()])
     assert verdict is not None
     assert_brief(verdict)
+
+
+def test_a_recipe_is_judged_by_its_first_claim_and_tells_of_the_others() -> None:
+    verdict = chapter_of("recipe").verdict([recipe()])
+    assert verdict is not None
+    assert verdict.sentence.endswith(": not reproduced.")
+    assert (verdict.number, verdict.label) == (SHARE, "us, share: Table 2")
+    # What nobody published is not reproduced: it holds.
+    assert verdict.details == ["It holds: holds."]
+    # Its stages have verdicts of a higher rank.
+    assert verdict.rank < 0
