@@ -25,7 +25,8 @@ from ray.tune.schedulers import ASHAScheduler, FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 
 from parley.engine.core.ray import logs
-from parley.engine.core.ray.record import WORK, ProgressBoard
+from parley.engine.core.ray.ray_internals import ProgressBoard
+from parley.engine.core.ray.record import WORK
 from parley.engine.core.ray.session import TIMEOUT_VARIABLE
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.stats.statistics import Estimate

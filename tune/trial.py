@@ -40,7 +40,7 @@ import optuna
 from optuna.samplers import TPESampler
 from optuna.trial import Trial, TrialState
 
-from parley.engine.core.ray.record import ProgressBoard
+from parley.engine.core.ray.ray_internals import ProgressBoard
 from parley.engine.core.runs.parts import OK, error_row, ok_row
 from parley.engine.core.runs.remote_sync import STALE_S, keeper_of
 from parley.engine.core.runs.run_folder import RunFolder

@@ -10,8 +10,7 @@ import pytest
 import ray
 from ray.tune.experiment import Trial
 
-from parley.engine.core.ray import ray_internals
-from parley.engine.core.ray.record import ProgressBoard
+from parley.engine.core.ray.ray_internals import ProgressBoard
 from parley.engine.core.ray.session import RaySession
 from parley.engine.core.stats.statistics import Estimate
 from parley.engine.core.verbs.job import Silent
@@ -45,11 +44,11 @@ def test_a_line_is_read_where_the_driver_is(ray_session: RaySession) -> None:
 
 
 def test_without_an_answer_of_the_head_a_line_is_lost_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
-    def unanswered(*_: str) -> str:
+    def unanswered(*_: str, **__: str) -> str:
         raise ConnectionError("no head")
 
-    for name in ("put_note", "note", "drop_note"):
-        monkeypatch.setattr(ray_internals, name, unanswered)
+    for name in ("put", "get", "del"):
+        monkeypatch.setattr(f"ray.experimental.internal_kv._internal_kv_{name}", unanswered)
     board = ProgressBoard()
     TrialReporter(lambda line: board.put(3, line), "dialogues 500").stage("playing", 500, "dialogues")
     assert board.line(3) == ""

@@ -21,11 +21,12 @@ import matplotlib
 import numpy as np
 from markupsafe import Markup
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure as Canvas
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator, NullLocator
 
-from parley.engine.core.page.content import Chapter, Curve, Figure, Report, Verdict, verdicts
+from parley.engine.core.page.content import Chapter, Curve, Figure, Report, verdicts
 from parley.engine.core.stats.statistics import Estimate
 from parley.envs.core.errors import ConfigError, RunError
 from parley.envs.core.storage.uris import display_path
@@ -81,10 +82,31 @@ _LINES = ("-", "--")
 
 
 def curve(shown: Curve) -> Figure:
-    """Return a training curve."""
+    """Return a training curve with every series, and its 95 % interval as a band if it has one.
+
+    A smoothed series is drawn as faint points with its moving average in front. A value that is not finite leaves a gap.
+    """
+
+    def draw(axes: Axes) -> None:
+        axes.grid(True, axis="y")
+        for (name, points), colour in zip(shown.series.items(), itertools.cycle(SERIES)):
+            steps, values = np.array(points, dtype=np.float64).reshape(-1, 2).T
+            marker = "o" if len(steps) <= 40 and not shown.smoothed else None
+            if shown.smoothed:
+                axes.plot(steps, values, color=colour, alpha=0.28, linewidth=1.0)
+                values = moving_average(values)
+            axes.plot(steps, values, color=colour, linewidth=1.9, marker=marker, markersize=3.2, label=short(name))
+            if name in shown.bands:
+                at, low, high = np.array(shown.bands[name], dtype=np.float64).reshape(-1, 3).T
+                axes.fill_between(at, low, high, color=colour, alpha=0.16, linewidth=0)
+        axes.set(xlabel=short(shown.x_label), ylabel=short(shown.y_label))
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.margins(x=0.02)
+        if len(shown.series) > 1:
+            axes.legend()
+
     smoothed = ", moving average in front of the single values" if shown.smoothed else ""
-    caption = f"{shown.y_label} per {shown.x_label}{smoothed}"
-    return Figure(shown.title, caption, draw=lambda axes: draw_curve(axes, shown))
+    return Figure(shown.title, f"{shown.y_label} per {shown.x_label}{smoothed}", draw=draw)
 
 
 def budget(
@@ -94,8 +116,44 @@ def budget(
     series: Mapping[str, Sequence[tuple[float, Estimate]]],
     y_label: str = "adversary's points ahead",
 ) -> Figure:
-    """Return means within a budget (see `draw_budget`)."""
-    return Figure(title, caption, draw=lambda axes: draw_budget(axes, x_label, series, y_label))
+    """Return means within a budget with their 95 % intervals as bands; budgets in the hundreds on a logarithmic axis.
+
+    A series over fewer units than `FEW` has a mark in its name.
+
+    Args:
+        title: title of the figure.
+        caption: its caption.
+        x_label: the budget.
+        series: points by name, each in the order of its budgets.
+        y_label: the quantity.
+    """
+
+    def draw(axes: Axes) -> None:
+        axes.grid(True, axis="y")
+        few = False
+        for (name, points), (line, colour) in zip(series.items(), itertools.cycle(itertools.product(_LINES, SERIES))):
+            budgets = [budget for budget, _ in points]
+            low, value, high = np.array([[estimate.low, estimate.value, estimate.high] for _, estimate in points]).T
+            thin = points[0][1].flagged
+            few |= thin
+            label = short(name) + (f" (few: n = {points[0][1].n})" if thin else "")
+            axes.fill_between(budgets, low, high, color=colour, alpha=0.16, linewidth=0)
+            axes.plot(budgets, value, color=colour, linestyle=line, linewidth=1.9, marker="o", markersize=3.6, label=label)
+        ticks = sorted({budget for points in series.values() for budget, _ in points})
+        if ticks[-1] >= _MANY and ticks[0] > 0:
+            axes.set_xscale("log", base=2)
+        axes.set_xticks(ticks[:: math.ceil(len(ticks) / _MOST_TICKS)], minor=False)
+        digits = ",.0f" if ticks[-1] >= _MOST_TICKS or all(float(tick).is_integer() for tick in ticks) else ".3g"
+        axes.xaxis.set_major_formatter(lambda budget, _: f"{budget:{digits}}")
+        axes.xaxis.set_minor_locator(NullLocator())
+        axes.set(xlabel=short(x_label), ylabel=short(y_label))
+        axes.margins(x=0.04)
+        if len(series) > len(SERIES):
+            axes.figure.legend(loc="outside upper left", ncols=2, handletextpad=0.3, columnspacing=1.4)
+        elif len(series) > 1 or few:
+            axes.legend()
+
+    return Figure(title, caption, draw=draw)
 
 
 def dots(
@@ -109,99 +167,6 @@ def dots(
     """Return estimates by row and series (see `draw_dots`)."""
     size = 5.4, 1.2 + 0.2 * len(names) * (1 + len(series))
     return Figure(title, caption, size=size, draw=lambda axes: draw_dots(axes, x_label, names, series, unit))
-
-
-def heat(
-    title: str,
-    caption: str,
-    lines: Sequence[str],
-    columns: Sequence[str],
-    cells: Sequence[Sequence[tuple[float, str] | None]],
-    axis_labels: tuple[str, str],
-) -> Figure:
-    """Return a table of tinted cells (see `draw_heat`); `axis_labels` are of the columns and of the lines."""
-    size = 2.2 + 0.9 * len(columns), 1.4 + (0.9 if len(lines) < _MANY_LINES else 0.42) * len(lines)
-    return Figure(title, caption, size=size, draw=lambda axes: draw_heat(axes, lines, columns, cells, axis_labels))
-
-
-def drawn(figure: Figure, title: str = "", brief: Callable[[str], str] = str) -> Figure:
-    """Return a figure with its drawing as SVG text, and with the name of its run in the caption.
-
-    Args:
-        figure: the figure.
-        title: title of the page; a run of that name is not named.
-        brief: drops the page's title from texts.
-    """
-    label = ", ".join(filter(None, (figure.run, figure.name)))
-    name = brief(figure.name)
-    drawing = Markup(svg(figure.size, label, figure.draw)) if figure.draw else Markup("")
-    caption = figure.caption
-    if figure.run not in ("", title):
-        caption = Markup("{}; {}").format(brief(figure.run), caption)
-    return replace(figure, name=name[:1].upper() + name[1:], caption=caption, svg=drawing)
-
-
-def draw_curve(axes: Axes, curve: Curve) -> None:
-    """Draw every series of a curve, with its 95 % interval as a band if it has one.
-
-    A smoothed series is drawn as faint points with its moving average in front.
-
-    Args:
-        axes: where to draw.
-        curve: at least one series; a value that is not finite leaves a gap.
-    """
-    axes.grid(True, axis="y")
-    for (name, points), colour in zip(curve.series.items(), itertools.cycle(SERIES)):
-        steps, values = np.array(points, dtype=np.float64).reshape(-1, 2).T
-        marker = "o" if len(steps) <= 40 and not curve.smoothed else None
-        if curve.smoothed:
-            axes.plot(steps, values, color=colour, alpha=0.28, linewidth=1.0)
-            values = moving_average(values)
-        axes.plot(steps, values, color=colour, linewidth=1.9, marker=marker, markersize=3.2, label=short(name))
-        if name in curve.bands:
-            at, low, high = np.array(curve.bands[name], dtype=np.float64).reshape(-1, 3).T
-            axes.fill_between(at, low, high, color=colour, alpha=0.16, linewidth=0)
-    axes.set(xlabel=short(curve.x_label), ylabel=short(curve.y_label))
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.margins(x=0.02)
-    if len(curve.series) > 1:
-        axes.legend()
-
-
-def draw_budget(axes: Axes, x_label: str, series: Mapping[str, Sequence[tuple[float, Estimate]]], y_label: str) -> None:
-    """Draw a mean against a budget with its 95 % interval as a band; budgets in the hundreds on a logarithmic axis.
-
-    A series over fewer units than `FEW` has a mark in its name.
-
-    Args:
-        axes: where to draw.
-        x_label: the budget.
-        series: points by name, each in the order of its budgets.
-        y_label: the quantity.
-    """
-    axes.grid(True, axis="y")
-    few = False
-    for (name, points), (line, colour) in zip(series.items(), itertools.cycle(itertools.product(_LINES, SERIES))):
-        budgets = [budget for budget, _ in points]
-        low, value, high = np.array([[estimate.low, estimate.value, estimate.high] for _, estimate in points]).T
-        thin = points[0][1].flagged
-        few |= thin
-        label = short(name) + (f" (few: n = {points[0][1].n})" if thin else "")
-        axes.fill_between(budgets, low, high, color=colour, alpha=0.16, linewidth=0)
-        axes.plot(budgets, value, color=colour, linestyle=line, linewidth=1.9, marker="o", markersize=3.6, label=label)
-    ticks = sorted({budget for points in series.values() for budget, _ in points})
-    if ticks[-1] >= _MANY and ticks[0] > 0:
-        axes.set_xscale("log", base=2)
-    axes.set_xticks(ticks[:: math.ceil(len(ticks) / _MOST_TICKS)], minor=False)
-    digits = ",.0f" if ticks[-1] >= _MOST_TICKS or all(float(tick).is_integer() for tick in ticks) else ".3g"
-    axes.xaxis.set_major_formatter(lambda budget, _: f"{budget:{digits}}")
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.set(xlabel=short(x_label), ylabel=short(y_label))
-    axes.margins(x=0.04)
-    if len(series) > len(SERIES):
-        axes.figure.legend(loc="outside upper left", ncols=2, handletextpad=0.3, columnspacing=1.4)
-    elif len(series) > 1 or few:
-        axes.legend()
 
 
 def draw_dots(
@@ -234,34 +199,58 @@ def draw_dots(
         axes.figure.legend(loc="outside upper left", ncols=2, handletextpad=0.3, columnspacing=1.4)
 
 
-def draw_heat(
-    axes: Axes,
+def heat(
+    title: str,
+    caption: str,
     lines: Sequence[str],
     columns: Sequence[str],
     cells: Sequence[Sequence[tuple[float, str] | None]],
     axis_labels: tuple[str, str],
-) -> None:
-    """Draw a table of tinted cells with their figures.
+) -> Figure:
+    """Return a table of tinted cells with their figures.
 
     Args:
-        axes: where to draw.
+        title: title of the figure.
+        caption: its caption.
         lines: names of the lines, from top to bottom.
         columns: names of the columns.
         cells: a tint from 0 to 1 and the figure, by line and column; None for an empty cell.
         axis_labels: labels of the columns and of the lines.
     """
-    for row, line in enumerate(cells):
-        for column, cell in enumerate(line):
-            tint, text = (0.08 + 0.72 * cell[0], cell[1]) if cell else (0.0, "\N{EN DASH}")
-            axes.add_patch(Rectangle((column - 0.48, row - 0.48), 0.96, 0.96, color=TINT, alpha=tint, linewidth=0))
-            axes.text(column, row, text, ha="center", va="center", color=INK, fontsize=9)
-    across, down = ([short(name) for name in names] for names in (columns, lines))
-    axes.set_xlim(-0.5, len(across) - 0.5)
-    axes.set_ylim(len(down) - 0.5, -0.5)
-    axes.set_xticks(range(len(across)), across, rotation=30 if max(map(len, across)) > 9 else 0)
-    axes.set_yticks(range(len(down)), down)
-    axes.tick_params(length=0)
-    axes.set(xlabel=axis_labels[0], ylabel=axis_labels[1])
+
+    def draw(axes: Axes) -> None:
+        for row, line in enumerate(cells):
+            for column, cell in enumerate(line):
+                tint, text = (0.08 + 0.72 * cell[0], cell[1]) if cell else (0.0, "\N{EN DASH}")
+                axes.add_patch(Rectangle((column - 0.48, row - 0.48), 0.96, 0.96, color=TINT, alpha=tint, linewidth=0))
+                axes.text(column, row, text, ha="center", va="center", color=INK, fontsize=9)
+        across, down = ([short(name) for name in names] for names in (columns, lines))
+        axes.set_xlim(-0.5, len(across) - 0.5)
+        axes.set_ylim(len(down) - 0.5, -0.5)
+        axes.set_xticks(range(len(across)), across, rotation=30 if max(map(len, across)) > 9 else 0)
+        axes.set_yticks(range(len(down)), down)
+        axes.tick_params(length=0)
+        axes.set(xlabel=axis_labels[0], ylabel=axis_labels[1])
+
+    size = 2.2 + 0.9 * len(columns), 1.4 + (0.9 if len(lines) < _MANY_LINES else 0.42) * len(lines)
+    return Figure(title, caption, size=size, draw=draw)
+
+
+def drawn(figure: Figure, title: str = "", brief: Callable[[str], str] = str) -> Figure:
+    """Return a figure with its drawing as SVG text, and with the name of its run in the caption.
+
+    Args:
+        figure: the figure.
+        title: title of the page; a run of that name is not named.
+        brief: drops the page's title from texts.
+    """
+    label = ", ".join(filter(None, (figure.run, figure.name)))
+    name = brief(figure.name)
+    drawing = Markup(svg(figure.size, label, figure.draw)) if figure.draw else Markup("")
+    caption = figure.caption
+    if figure.run not in ("", title):
+        caption = Markup("{}; {}").format(brief(figure.run), caption)
+    return replace(figure, name=name[:1].upper() + name[1:], caption=caption, svg=drawing)
 
 
 def moving_average(values: np.ndarray) -> np.ndarray:
@@ -302,11 +291,13 @@ def svg(size: tuple[float, float], label: str, draw: Callable[[Axes], None]) -> 
     label = visible(label)
     # The salt names clip paths and markers: different figures on one page must not share those names.
     with matplotlib.rc_context({**STYLE, "svg.hashsalt": label}):
-        figure = Canvas(figsize=size, layout="constrained")
-        draw(figure.subplots())
+        figure = Canvas(figsize=size, layout="constrained", facecolor="none", edgecolor="none")
+        axes = figure.subplots()
+        axes.patch.set(facecolor="none", edgecolor="none")
+        draw(axes)
         buffer = io.StringIO()
-        no_metadata = dict.fromkeys(("Creator", "Date", "Format", "Type"))
-        figure.savefig(buffer, format="svg", transparent=True, metadata=no_metadata)
+        # `savefig` would draw everything twice: the layout is made while a figure is drawn, too.
+        FigureCanvasSVG(figure).print_svg(buffer, metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
     text = buffer.getvalue()
     text = text[text.index("<svg") :]
     view = text.split('viewBox="', 1)[1].split('"', 1)[0]
@@ -364,7 +355,12 @@ def write_picture(report: Report, chapters: Sequence[Chapter], path: Path) -> Pa
         parts = figure.subfigures(len(shown), 1, squeeze=False, height_ratios=heights)[:, 0]
         for part, text, verdict in zip(parts, texts, shown, strict=True):
             part.suptitle("\n".join(text), x=0.01, horizontalalignment="left", fontsize=9.5, fontweight="bold", color=INK)
-            _draw(part.subplots(), verdict)
+            axes, kind = part.subplots(), verdict.metric.title.lower()
+            kind, unit = (f"{kind} in %", 100.0) if verdict.metric.form == "share" else (kind, 1.0)
+            draw_dots(axes, kind, list(verdict.marks), {"": verdict.marks}, unit)
+            labels = [f"{visible(name)} (n = {mark.n:,}{', few' * mark.flagged})" for name, mark in verdict.marks.items()]
+            axes.set_yticks(range(len(labels)), labels)
+            axes.axvline(0, color=MUTED, linewidth=0.8, zorder=1)
         # Without the usual marks of software and date, the same run gives the same bytes.
         kind = path.suffix.lower().removeprefix(".")
         no_metadata: dict[str, Any] = {"png": {"Software": None}, "pdf": {"CreationDate": None}}.get(kind, {"Date": None})
@@ -372,22 +368,6 @@ def write_picture(report: Report, chapters: Sequence[Chapter], path: Path) -> Pa
             path.parent.mkdir(parents=True, exist_ok=True)
             figure.savefig(path, format=kind, metadata=no_metadata)
         except OSError as error:
-            raise RunError(
-                "the picture cannot be written",
-                where=display_path(path),
-                got=error.strerror,
-                fix="name a file that can be written",
-            ) from None
+            fix = "name a file that can be written"
+            raise RunError("the picture cannot be written", where=display_path(path), got=error.strerror, fix=fix) from None
     return path
-
-
-def _draw(axes: Axes, verdict: Verdict) -> None:
-    """Draw one row per estimate with its interval and its sample size."""
-    share = verdict.metric.form == "share"
-    unit = 100.0 if share else 1.0
-    draw_dots(axes, verdict.metric.title.lower() + " in %" * share, list(verdict.marks), {"": verdict.marks}, unit)
-    labels = [
-        f"{visible(name)} (n = {estimate.n:,}{', few' if estimate.flagged else ''})" for name, estimate in verdict.marks.items()
-    ]
-    axes.set_yticks(range(len(labels)), labels)
-    axes.axvline(0, color=MUTED, linewidth=0.8, zorder=1)

@@ -1,13 +1,11 @@
 """A pool of Ray actors with back-pressure, which survives the deaths of workers and machines.
 
 * At most two shards are in flight per worker: one runs, the next is ready when it ends. A worker that works in turns holds as
-many
-  as fit; after a turn waiting shards replace finished ones, but no more than its share of the rest.
+  many as fit; after a turn waiting shards replace finished ones, but no more than its share of the rest.
 * Ray restarts a dead worker where there is room. Its shards are tried again, each alone on any free worker, so that one that
   kills its workers does not fail others; after three deaths it fails. A result is handed over once.
 * A lost or unreachable machine is not the fault of the work: deaths with it are not counted. The other workers continue; the
-run
-  ends if no worker has been up for a set time.
+  run ends if no worker has been up for a set time.
 * A worker that dies three times in a row while it starts, on machines that are up, is given up, and the run ends with the last
   worker. A worker that cannot be built ends the run, because all would have its error. So does a machine with other code than
   this process, because its rows would differ.

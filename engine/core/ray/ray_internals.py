@@ -9,9 +9,11 @@ import inspect
 import os
 import signal
 import sys
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -161,25 +163,36 @@ def read_callers_alone() -> None:
     connector_v2.inspect = SimpleNamespace(**{**vars(inspect), "stack": stack})
 
 
-def put_note(board: str, key: str, text: str) -> None:
-    """Put a text into the memory of Ray's head, for every process of the cluster; an actor would be one more process."""
-    from ray.experimental.internal_kv import _internal_kv_put
+class ProgressBoard:
+    """The newest text of each piece of work, in the memory of Ray's head; workers are sent the board.
 
-    _internal_kv_put(key, text.encode(), namespace=board)
+    An actor would be one more process. If the head does not answer, a text is lost and no work.
+    """
 
+    def __init__(self) -> None:
+        self._space = {"namespace": f"parley-board-{uuid.uuid4().hex}"}
 
-def note(board: str, key: str) -> str:
-    """Return the text of `put_note`; empty if there is none."""
-    from ray.experimental.internal_kv import _internal_kv_get
+    def put(self, key: int | str, text: str) -> None:
+        """Replace the text of a piece of work."""
+        from ray.experimental.internal_kv import _internal_kv_put
 
-    return (_internal_kv_get(key, namespace=board) or b"").decode()
+        with suppress(Exception):
+            _internal_kv_put(str(key), text.encode(), **self._space)
 
+    def line(self, key: int | str) -> str:
+        """Return the text of a piece of work; empty before its first text."""
+        from ray.experimental.internal_kv import _internal_kv_get
 
-def drop_note(board: str, key: str) -> None:
-    """Remove the text of `put_note`."""
-    from ray.experimental.internal_kv import _internal_kv_del
+        with suppress(Exception):
+            return (_internal_kv_get(str(key), **self._space) or b"").decode()
+        return ""
 
-    _internal_kv_del(key, namespace=board)
+    def clear(self, key: int | str) -> None:
+        """Remove the text of a piece of work."""
+        from ray.experimental.internal_kv import _internal_kv_del
+
+        with suppress(Exception):
+            _internal_kv_del(str(key), **self._space)
 
 
 NO_SPARE_WORKERS = {"enable_worker_prestart": False, "prestart_worker_first_driver": False}
@@ -192,12 +205,13 @@ def started_apart() -> Iterator[None]:
 
     Ray listens there on systems where it makes no clusters, and replaces a given loopback address by the machine's. In our
     process group it would get the signals that `timeout` and schedulers send to us, and be gone too early. A session that
-    cannot grow needs no autoscaler. The server of the dashboard would start without its pages, too.
+    cannot grow needs no autoscaler. The server of the dashboard would start without its pages, too. Its workers start by
+    `setup_worker.py`, which is quicker than Ray's script of this name.
     """
     from ray._private import ray_constants, services
     from ray._private.node import Node
 
-    clusters, popen = ray_constants.ENABLE_RAY_CLUSTER, services.ConsolePopen
+    clusters, popen, setup = ray_constants.ENABLE_RAY_CLUSTER, services.ConsolePopen, ray_constants.SETUP_WORKER_FILENAME
     autoscaler, server = Node.start_monitor, Node.start_api_server
 
     def popen_apart(*arguments: Any, preexec_fn: Callable[[], None], **options: Any) -> Any:
@@ -209,9 +223,12 @@ def started_apart() -> Iterator[None]:
         return popen(*arguments, preexec_fn=before_it_starts, process_group=0, **options)
 
     ray_constants.ENABLE_RAY_CLUSTER, services.ConsolePopen = False, popen_apart
+    # Ray puts this behind its own folder, which a whole path replaces.
+    ray_constants.SETUP_WORKER_FILENAME = str(Path(__file__).with_name(setup))
     Node.start_monitor = Node.start_api_server = lambda *_, **options: None
     try:
         yield
     finally:
         ray_constants.ENABLE_RAY_CLUSTER, services.ConsolePopen = clusters, popen
+        ray_constants.SETUP_WORKER_FILENAME = setup
         Node.start_monitor, Node.start_api_server = autoscaler, server

@@ -12,8 +12,6 @@ shard.
 
 `Meters` exports numbers through Ray to Prometheus, named `parley_...` and tagged by run and job, in ASCII. The driver keeps
 them, so workers pay nothing; without a Ray session there are none. They belong to one session; the rows are the results.
-
-`ProgressBoard` holds the newest text of each piece of work elsewhere, for display only.
 """
 
 from __future__ import annotations
@@ -21,11 +19,9 @@ from __future__ import annotations
 import logging
 import sys
 import time
-import uuid
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import inf
 from typing import Any, ClassVar, Generic, Protocol
@@ -33,7 +29,7 @@ from urllib.parse import quote
 
 import pyarrow as pa
 
-from parley.engine.core.ray import logs, ray_internals
+from parley.engine.core.ray import logs
 from parley.engine.core.ray.pool import BroadcastModels, Progress, run_sharded
 from parley.engine.core.ray.worker import ItemT, Shard, ShardFailure, ShardWorker, TurnResult, TurnWorker, UnderWay
 from parley.engine.core.runs.parts import OK, Part, error_row, put_part, require_writable, to_table
@@ -288,32 +284,6 @@ def write_shards(
             )
         finally:
             in_flight.note(())
-
-
-class ProgressBoard:
-    """The newest text of each piece of work, in the memory of Ray's head; workers are sent the board.
-
-    If the head does not answer, a text is lost and no work.
-    """
-
-    def __init__(self) -> None:
-        self._name = f"parley-board-{uuid.uuid4().hex}"
-
-    def put(self, key: int | str, text: str) -> None:
-        """Replace the text of a piece of work."""
-        with suppress(Exception):
-            ray_internals.put_note(self._name, str(key), text)
-
-    def line(self, key: int | str) -> str:
-        """Return the text of a piece of work; empty before its first text."""
-        with suppress(Exception):
-            return ray_internals.note(self._name, str(key))
-        return ""
-
-    def clear(self, key: int | str) -> None:
-        """Remove the text of a piece of work."""
-        with suppress(Exception):
-            ray_internals.drop_note(self._name, str(key))
 
 
 COUNTERS = {

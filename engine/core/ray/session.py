@@ -5,9 +5,8 @@ uses the token of RAY_AUTH_TOKEN, RAY_AUTH_TOKEN_PATH or Ray's own file if the c
 decides.
 
 Ray 2.60 waits for minutes at an address that does not answer. It does not notice that this process and the cluster disagree
-about
-tokens: actors then vanish without a reason. One call of the head's `CheckAlive`, written out as the six frames of gRPC over
-HTTP/2 that it takes, settles both in milliseconds.
+about tokens: actors then vanish without a reason. One call of the head's `CheckAlive`, written out as the six frames of gRPC
+over HTTP/2 that it takes, settles both in milliseconds.
 
 Sources: RFC 9113 (HTTP/2 frames), RFC 7541 (literal header fields), the gRPC protocol over HTTP/2.
 """
@@ -206,45 +205,27 @@ def _join(address: str, timeout_s: float) -> None:
     try:
         ray.init(head, **_options())
     except (RayError, RuntimeError, ValueError, OSError) as error:
+        what, got = "the cluster does not let this process in", f"{type(error).__name__}: {error}"
+        fix = "run this on a machine of the cluster, or with ray job submit, and with its token, if any, in RAY_AUTH_TOKEN"
         if "Version mismatch" in str(error):
-            raise _other_versions(head, str(error)) from error
-        raise ClusterError(
-            "the cluster does not let this process in",
-            where=head,
-            got=f"{type(error).__name__}: {error}",
-            fix="run this on a machine of the cluster, or with ray job submit, and, where it has one, with its token in "
-            "RAY_AUTH_TOKEN",
-        ) from error
-
-
-def _other_versions(head: str, reported: str) -> ClusterError:
-    """Return the error for a version mismatch in one line; Ray's message lists the cluster's versions, then ours."""
-    rays, pythons = (re.findall(rf"{name}: (\S+)", reported) for name in ("Ray", "Python"))
-    return ClusterError(
-        "the cluster runs another Ray or Python than this process",
-        where=head,
-        got=f"Ray {rays[0]} and Python {pythons[0]} there, Ray {rays[1]} and Python {pythons[1]} here",
-        fix="start the cluster with the versions of here, or run this with those of there, as ray job submit does",
-    )
+            # Ray's message lists the cluster's versions, then ours.
+            rays, pythons = (re.findall(rf"{name}: (\S+)", str(error)) for name in ("Ray", "Python"))
+            what = "the cluster runs another Ray or Python than this process"
+            got = f"Ray {rays[0]} and Python {pythons[0]} there, Ray {rays[1]} and Python {pythons[1]} here"
+            fix = "start the cluster with the versions of here, or run this with those of there, as ray job submit does"
+        raise ClusterError(what, where=head, got=got, fix=fix) from error
 
 
 def _settle_tokens(head: str, wanted: bool) -> None:
     """Make this process use a token exactly if the cluster does; Ray itself would fail late, or silently."""
     mode = os.environ.get("RAY_AUTH_MODE")
     if not wanted and mode == "token":
-        raise ClusterError(
-            "the cluster uses no token and this process does",
-            where=head,
-            got="RAY_AUTH_MODE=token",
-            fix="set RAY_AUTH_MODE=disabled",
-        )
+        what, fix = "the cluster uses no token and this process does", "set RAY_AUTH_MODE=disabled"
+        raise ClusterError(what, where=head, got="RAY_AUTH_MODE=token", fix=fix)
     if wanted and not ray_internals.use_token():
-        raise ClusterError(
-            "the cluster wants a token and this process has none",
-            where=head,
-            got=f"RAY_AUTH_MODE={mode}" if mode else "no token",
-            fix="unset RAY_AUTH_MODE and put the cluster's token (on its head: ray get-auth-token) into RAY_AUTH_TOKEN",
-        )
+        what, got = "the cluster wants a token and this process has none", f"RAY_AUTH_MODE={mode}" if mode else "no token"
+        fix = "unset RAY_AUTH_MODE and put the cluster's token (on its head: ray get-auth-token) into RAY_AUTH_TOKEN"
+        raise ClusterError(what, where=head, got=got, fix=fix)
 
 
 def _options() -> dict[str, Any]:
@@ -294,16 +275,11 @@ def wants_token(address: str, timeout_s: float) -> bool | None:
             with connection.makefile("rb") as reply:
                 trailer = _last_headers(reply)
     except (OSError, OverflowError) as error:
-        raise ClusterError(
-            "no Ray cluster answers", where=address, got=error, fix="start one there with: ray start --head --port PORT"
-        ) from error
+        fix = "start one there with: ray start --head --port PORT"
+        raise ClusterError("no Ray cluster answers", where=address, got=error, fix=fix) from error
     if _OK not in trailer and _UNAUTHENTICATED not in trailer:
-        raise ClusterError(
-            "something other than a Ray head answers",
-            where=address,
-            got=repr(trailer[:60]),
-            fix="give the port of the head, 6379 unless ray start was told another",
-        )
+        fix = "give the port of the head, 6379 unless ray start was told another"
+        raise ClusterError("something other than a Ray head answers", where=address, got=repr(trailer[:60]), fix=fix)
     return _UNAUTHENTICATED in trailer
 
 

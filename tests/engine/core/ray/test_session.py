@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import json
 import logging
 import os
 import re
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ray._private import workers
 
 from parley.engine.core.ray import logs, ray_internals, session
 from parley.engine.core.ray.pool import run_sharded
@@ -258,6 +260,23 @@ def test_code_path_is_this_checkout_unless_installed_for_good(monkeypatch: pytes
     assert code_path()["PYTHONPATH"].split(os.pathsep) == [str(ROOT), "${PYTHONPATH}"]
     monkeypatch.setattr(session, "_ROOT", Path("/usr/lib/python3/site-packages"))
     assert code_path() == {}
+
+
+@pytest.mark.parametrize("python", [sys.executable, "env -u GONE python3"])
+def test_a_worker_starts_as_by_rays_own_script(tmp_path: Path, python: str) -> None:
+    rays = Path(workers.__file__).with_name("setup_worker.py")
+    (tmp_path / rays.name).symlink_to(rays)
+    worker = tmp_path / "default_worker.py"
+    worker.write_text("import json, os, sys; print(json.dumps([sys.argv[1:], os.environ['ONE'], os.environ['TWO']]))")
+    variables = {"ONE": "1 \"'${PATH}", "TWO": "${GONE}$HOME"}
+    context = json.dumps({"env_vars": variables, "py_executable": python, "command_prefix": [], "java_jars": []})
+    arguments = [worker, "--a=b=c", "--language=PYTHON", f"--serialized-runtime-env-context={context}", "d e"]
+    found = [
+        subprocess.run([sys.executable, script, *arguments], capture_output=True, text=True, check=True).stdout
+        for script in (rays, Path(ray_internals.__file__).with_name(rays.name))
+    ]
+    assert json.loads(found[0])[0] == ["--a=b=c", "d e"]
+    assert found[1] == found[0]
 
 
 @pytest.mark.parametrize(("asked", "level"), [(None, "error"), ("debug", "debug")])
