@@ -147,6 +147,7 @@ _SIDE_BY_SIDE = 64
 _NO_LIMIT = 10**9
 _NUM_KEPT = 4096
 """Vectors of contexts, and of replies, that a bi-encoder keeps: attacks ask about contexts, and pools about replies, again."""
+_text = lru_cache(maxsize=16 * _NUM_KEPT)(detokenise)
 
 
 class _Cut(NamedTuple):
@@ -326,7 +327,7 @@ class BiEncoder(LimitedRanker):
         self._num_marks = tokenizer.num_special_tokens_to_add()
         self._read_context = lru_cache(maxsize=_NUM_KEPT)(self._newest)
         # A pool is the same for all contexts.
-        self._size_of_reply = lru_cache(maxsize=_NUM_KEPT)(lambda reply: self._size(self._prompts[1] + detokenise(reply)))
+        self._size_of_reply = lru_cache(maxsize=_NUM_KEPT)(lambda reply: self._size(self._prompts[1] + _text(reply)))
         self._kept: dict[str, Tensor] = {}
         self._kept_replies: dict[str, Tensor] = {}
         self._ids: dict[str, int] = {}
@@ -336,7 +337,7 @@ class BiEncoder(LimitedRanker):
         """Return products of the context's and the candidates' vectors, or cosines; a text that comes twice is read once."""
         context_texts = [self._read_context(context).text for context, _ in pairs]
         self._keep(context_texts)
-        replied = [[self._prompts[1] + detokenise(reply) for reply in candidates] for _, candidates in pairs]
+        replied = [[self._prompts[1] + _text(reply) for reply in candidates] for _, candidates in pairs]
         texts = list(dict.fromkeys(chain.from_iterable(replied)))
         self._kept_replies = self._with_vectors(self._kept_replies, texts, "right", self._prompts[1])
         return [
@@ -479,7 +480,7 @@ class BiEncoder(LimitedRanker):
     def learned_vectors(self, contexts: Sequence[Context], replies: Sequence[Utterance]) -> tuple[Tensor, Tensor]:
         """Return the vectors of contexts (B, E) and of replies (R, E), float64, with gradients."""
         questions = [self._read_context(context).text for context in contexts]
-        replied = [self._prompts[1] + detokenise(reply) for reply in replies]
+        replied = [self._prompts[1] + _text(reply) for reply in replies]
         of_contexts, of_replies = (
             self._encoded(list(dict.fromkeys(texts)), cut, prompt, _SIDE_BY_SIDE)
             for texts, cut, prompt in zip((questions, replied), ("left", "right"), self._prompts, strict=True)
