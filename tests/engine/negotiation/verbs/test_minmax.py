@@ -262,8 +262,8 @@ def test_the_result_is_the_least_exploitable_target(mode: str, request: pytest.F
     found = {event["number"]: event for event in RunFolder.load(path).events() if event["kind"] == ROUND}
     playing = [number for number, event in found.items() if event[PLAIN_SCORE] >= found[0][PLAIN_SCORE] - 0.5]
     in_rounds = {row["adversary"] for row in rows(path / "crossplay-rounds")}
-    targets = [str(trainee), str(path / "01-target"), str(path / "02-target")]
-    losses = [max(by_pair(path)[target, name] for name in in_rounds) for target in targets]
+    targets, pairs = [str(trainee), str(path / "01-target"), str(path / "02-target")], by_pair(path)
+    losses = [max(pairs[target, name] for name in in_rounds) for target in targets]
     best = min(playing, key=lambda number: losses[number])
     assert best > 0, "the seeds are chosen so that training helps"
     assert MINMAX.loss(RunFolder.load(path)) == pytest.approx(losses[best])
