@@ -2,8 +2,8 @@
 
 Needs `pip install trl==1.16.0 accelerate datasets`, in an environment of its own. Both put adapters of rank 16 on the linear
 layers of SmolLM2-135M-Instruct in float32, draw four answers of at most 32 tokens to each of two prompts at temperature 1, and
-make a step on all eight with the KL to the start at .05 (trl: an estimate of it on drawn tokens; ours: exact over the vocabulary). A
-reward by the number of an answer makes all of them lessons. Draws differ, so tokens do: they are counted.
+make a step on all eight with the KL to the start at .05 (trl: an estimate of it on drawn tokens; ours: exact over the
+vocabulary). A reward by the number of an answer makes all of them lessons. Draws differ, so tokens do: they are counted.
 
 "ratio" is of processor seconds of an update, the first of each left out; "ratio_of_tokens" of seconds for each token of the
 answers, which are not as long. "identical": both learned from as many answers to the
