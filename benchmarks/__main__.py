@@ -166,20 +166,23 @@ def measure_one(name: str, options: TableOptions, package: str = "benchmarks") -
 
 
 def measure_all(
-    names: Iterable[str], measure: Callable[[str], SpeedRow], stored: Mapping[str, SpeedRow]
-) -> tuple[dict[str, SpeedRow], list[str]]:
-    """Measure benchmarks and print each row as it comes, beside the stored one.
+    names: Iterable[str],
+    measure: Callable[[str], SpeedRow],
+    stored: Mapping[str, SpeedRow],
+    keep: Callable[[str, SpeedRow], None],
+) -> list[str]:
+    """Measure benchmarks, print each row as it comes, beside the stored one, and keep it.
 
     Args:
         names: of the benchmarks.
         measure: measures one.
-        stored: the rows of this processor.
+        stored: the rows of this processor before.
+        keep: takes a row with its name.
 
     Returns:
-        the rows, and a line for everything that fails.
+        a line for everything that fails.
     """
     print(f"{COLUMNS} stored | seconds |\n|---|---:|---:|---:|---|---:|---:|---:|", flush=True)
-    rows: dict[str, SpeedRow] = {}
     problems = []
     for name in names:
         began = time.monotonic()
@@ -193,7 +196,7 @@ def measure_all(
         cells = [name, *row.cells, f"{before.ratio:.3g}" if before else "", f"{time.monotonic() - began:.0f}"]
         print(f"| {' | '.join(cells)} |", flush=True)
         if row.identical:
-            rows[name] = row
+            keep(name, row)
         else:
             problems.append(f"{name}: results are not identical, and are not stored")
         if before is not None and row.has_lost(before):
@@ -201,7 +204,7 @@ def measure_all(
                 f"{name}: {row.ratio:.3g} [{row.lowest:.3g}, {row.highest:.3g}], "
                 f"stored {before.ratio:.3g} [{before.lowest:.3g}, {before.highest:.3g}]: lost more than a tenth"
             )
-    return rows, problems
+    return problems
 
 
 def make_table(options: TableOptions, measure: Callable[[str], SpeedRow], known: list[str]) -> list[str]:
@@ -230,12 +233,14 @@ def make_table(options: TableOptions, measure: Callable[[str], SpeedRow], known:
     facts += f"; load before {os.getloadavg()[0]:.1f}; {time.strftime('%Y-%m-%d')}"
     section = sections.setdefault(title, Section(facts, {}))
     print(f"{title}: {facts}\n", flush=True)
-    rows, problems = measure_all(names, measure, section.rows)
-    kept = {} if options.replace else section.rows
-    section.rows = {**section.rows, **rows, **kept}
     section.about = facts if options.replace else section.about
-    write_whole(options.file, format_sections(sections).encode())
-    return problems
+
+    def keep(name: str, row: SpeedRow) -> None:
+        # One that is killed has lost the benchmark in flight alone.
+        section.rows = {**section.rows, name: row} if options.replace else {name: row, **section.rows}
+        write_whole(options.file, format_sections(sections).encode())
+
+    return measure_all(names, measure, dict(section.rows), keep)
 
 
 def main() -> None:

@@ -127,8 +127,20 @@ def test_another_processor_and_another_size_have_sections_of_their_own(tmp_path:
 def test_results_that_differ_fail_and_are_not_stored(tmp_path: Path) -> None:
     file = tmp_path / "speed.md"
     assert table(file, replace(ROW, identical=False)) == ["one: results are not identical, and are not stored"]
-    (section,) = read_sections(file.read_text()).values()
-    assert section.rows == {}
+    assert not file.exists()
+
+
+def test_a_table_that_is_killed_has_lost_the_benchmark_in_flight_alone(tmp_path: Path) -> None:
+    def measure(name: str) -> SpeedRow:
+        if name == "two":
+            raise KeyboardInterrupt
+        return ROW
+
+    options = TableOptions(names=("one", "two"), quick=True, file=tmp_path / "speed.md")
+    with pytest.raises(KeyboardInterrupt):
+        make_table(options, measure, ["one", "two"])
+    (section,) = read_sections(options.file.read_text()).values()
+    assert section.rows == {"one": ROW}
 
 
 @pytest.mark.parametrize("options", [TableOptions(), TableOptions(names=("three",)), TableOptions(names=("one",), all=True)])
