@@ -88,6 +88,21 @@ def test_products_of_new_sizes_and_their_gradients_are_those_of_torch(new: int, 
     torch.testing.assert_close(outer_sum(ours, found[0]), ours.t() @ found[0], rtol=1e-5, atol=1e-4)
 
 
+def test_outer_products_of_rows_with_gaps_are_of_dense_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[bool] = []
+
+    def product(rows: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        given.extend(tensor.t().is_contiguous() for tensor in (rows, weight))
+        return rows @ weight.t()
+
+    monkeypatch.setattr(products, "is_mkl_whole", lambda: False)
+    monkeypatch.setattr(products, "NEW_OPERATIONS", 0)
+    monkeypatch.setattr(products, "product", product)
+    left, right = drawn(6, 3, 24)[:, 1], drawn(6, 2, 40)[:, 0]
+    torch.testing.assert_close(outer_sum(left, right), left.t() @ right, rtol=1e-5, atol=1e-4)
+    assert given == [True, True]
+
+
 @pytest.mark.usefixtures("_kernels")
 def test_rows_and_weights_may_be_parts_of_others() -> None:
     wide_nI, wide_JI = drawn(9, 80), drawn(24, 80)
