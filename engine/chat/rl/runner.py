@@ -7,10 +7,10 @@ the weights.
 A conversation is learned from in the tokens that were drawn. Where a template writes an earlier answer in other tokens, a
 new sequence begins.
 
-Seats (`LearnedSeat`). Secret game: the reward is the game's, see `envs/secret`. Negotiation, rewards in tenths of a point: an
-attack is played under the rule of Cheng et al. 2019, section 3, by which the target alone chooses, and earns a side its points
-less the other's; an ordinary dialogue earns the learner its own points, and its side is drawn with the scenario. The learner
-chooses by scores, as in `parley selfplay`, and learns its utterances.
+Seats (`LearnedSeat`). Secret game: the reward is the game's, see `envs/secret`. Negotiation, rewards as a share of the best
+deal's points: an attack is played under the rule of Cheng et al. 2019, section 3, by which the target alone chooses, and earns
+a side its points less the other's; an ordinary dialogue earns the learner its own points, and its side is drawn with the
+scenario. The learner chooses by scores, as in `parley selfplay`, and learns its utterances.
 """
 
 from __future__ import annotations
@@ -342,7 +342,7 @@ class NegotiatorSeat(LearnedSeat):
             else:
                 reward = points
                 outcomes = {"agreed": float(game.agreed[row]), "points": points, "partner_points": others}
-            yield dialogue_row(reward / 10, texts, learner.turns.get(row, []), outcomes)
+            yield dialogue_row(reward / game.domain.best, texts, learner.turns.get(row, []), outcomes)
 
 
 @dataclass(frozen=True)

@@ -40,13 +40,22 @@ from parley.engine.core.verbs.campaign import CONTROL, RESULT, START, CampaignAd
 from parley.engine.core.verbs.composite import Stage, run_stages
 from parley.engine.core.verbs.job import Reporter
 from parley.engine.core.verbs.sharded import session
-from parley.engine.negotiation.metrics.campaign import PLAIN_AGREEMENT, PLAIN_SCORE, REPETITION, ROUND_METRICS, WATCH
+from parley.engine.negotiation.metrics.campaign import (
+    PLAIN_AGREEMENT,
+    PLAIN_SCORE,
+    REPETITION,
+    ROUND_METRICS,
+    WATCH,
+    PayoffGains,
+)
 from parley.engine.negotiation.verbs.agents import require_partner, split_names
 from parley.engine.negotiation.verbs.match import SELFPLAY, MatchConfig
 from parley.engine.negotiation.verbs.population import EVALUATE_POPULATION, PopulationConfig, played_in
 from parley.envs.core.config import NonNegativeFloat, NonNegativeInt, NumItems
 from parley.envs.core.seeds import derive_seed
 from parley.envs.core.storage.uris import HUGGING_FACE
+from parley.envs.negotiation.corpora.catalogue import find_negotiations
+from parley.envs.negotiation.domain import domain_of
 
 FRESH = "fresh"
 PLAYED = {
@@ -151,8 +160,9 @@ class NegotiatorCampaign(CampaignAdapter[HardenNegotiatorConfig]):
         playing = self._playing(derive_seed(self.config.seed, "payoffs"))
         match = PopulationConfig(targets=",".join(targets), adversaries=",".join(known), **playing)
         run_stages({name: (EVALUATE_POPULATION, match)}, self.path, reporter)
-        # Points are from 0 to 10, gains of campaigns from 0 to 1.
-        return (played_in(self.path / name).gains_GTA + 10) / 20
+        # Gains of campaigns are from 0 to 1.
+        best = domain_of(find_negotiations(self.config.corpus).game).best
+        return (played_in(self.path / name).gains_GTA + best) / (2 * best)
 
     def last(self, best: int) -> dict[str, Stage]:
         config, planned = self.config, dict[str, Stage]()
@@ -177,11 +187,8 @@ class NegotiatorCampaign(CampaignAdapter[HardenNegotiatorConfig]):
         after_G = best_G.get(RESULT, best_G[START])
         if not best:
             metrics |= {name: metrics[f"{name}{ENDINGS['before']}"] for name in PLAYED}
-        return metrics | {
-            gain: paired_difference(best_G[name], after_G)
-            for name in (START, CONTROL)
-            if (gain := GAINS[_WHO[name]]) and name in best_G
-        }
+        compared = [name for name in best_G if name != RESULT]
+        return metrics | {GAINS[_WHO[name]]: paired_difference(best_G[name], after_G) for name in compared}
 
     def known(self, best: int) -> KnownAdversaries:
         targets, played = self._targets(best), played_in(self.path / "final-match")
@@ -233,7 +240,7 @@ class NegotiatorCampaign(CampaignAdapter[HardenNegotiatorConfig]):
         fresh = [f"{name}-adversary" for name in self._targets(best)]
         return [*(name for name in rounds if (self.path / name).is_dir()), *fresh]
 
-    def _round_match(self, number: str) -> Any:
+    def _round_match(self, number: str) -> PayoffGains:
         return played_in(self.path / f"{number}-match")
 
     def _address(self, folder: str) -> str:

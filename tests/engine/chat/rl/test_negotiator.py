@@ -14,6 +14,7 @@ from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.verbs.job import Silent
 from parley.envs.core.errors import ConfigError, ParleyError
 from parley.envs.core.seeds import stream
+from parley.envs.negotiation.domain import domain_of
 from parley.envs.negotiation.scripted.wording import bargainer_vocabulary
 from parley.envs.secret.game import ATTACKER, DEFENDER
 from parley.policies.chat.adapters import shared_base
@@ -61,6 +62,24 @@ def test_a_learner_negotiates_and_its_words_are_those_that_were_drawn(base: str,
     assert max(row["texts"] for row in rows) > 1
     # A scripted target does not deal with who speaks no sense; the learner itself takes something.
     assert any(row["reward"] for dealt, row in zip(DEALT, rows, strict=True) if dealt.opponent) == (side == DEFENDER)
+
+
+@pytest.mark.parametrize("opponent", ["scripted", USER])
+def test_rewards_are_shares_of_the_best_deal_of_any_game(base: str, opponent: str) -> None:
+    interview = domain_of("interview")
+    scenarios = [interview.random_scenario(stream(0, number)) for number in range(8)]
+    shared = shared_base(base, CHAT)
+    adapter = shared.add("", LoraSettings(rank=2), 1)
+    model = RecordedChatModel("learner", shared, adapter, 8, parts_thinking=False)
+    seat = NegotiatorSeat(DEFENDER, scenarios, "scripted")
+    dealt = [Dealt(number, number, opponent) for number in range(4)]
+    opponents = {opponent: seat.opponent("scripted", 1.0, CHAT)}
+    rows = seat.play(model, ChatDecoding(temperature=1.0, max_tokens=6), dealt, opponents, 3)
+    shared.remove(adapter)
+    assert interview.best != 10
+    earned = [row["outcomes"]["points"] if opponent == USER else -row["outcomes"]["advantage"] for row in rows]
+    assert [row["reward"] * interview.best for row in rows] == pytest.approx(earned)
+    assert opponent == USER or any(earned)
 
 
 def test_the_target_of_an_attack_alone_chooses(base: str, monkeypatch: pytest.MonkeyPatch) -> None:
