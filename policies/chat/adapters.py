@@ -25,7 +25,7 @@ from parley.envs.core.storage.copies import fetched_model
 from parley.envs.core.storage.uris import HUGGING_FACE
 from parley.policies.chat.addresses import weights_of
 from parley.policies.chat.local import ChatPrompt, LocalChatModel, load_local
-from parley.policies.chat.model import Answer, ChatDecoding, ReplyScore
+from parley.policies.chat.model import Answer, Chat, ChatDecoding, ReplyScore
 from parley.policies.chat.predictor import adapted, require_peft
 from parley.policies.chat.settings import ChatModelSettings, LoraSettings
 from parley.policies.core.responder import model_inside
@@ -137,9 +137,10 @@ class AdaptedChatModel(LocalChatModel):
         with self.base.using(self.adapter):
             return super()._answered(questions, decoding)
 
-    def _answers_scored(self, before: list[int], replies: Sequence[list[int]]) -> list[ReplyScore]:
+    def score(self, chats: Sequence[Chat], replies: Sequence[str]) -> list[ReplyScore]:
+        """See `ScoringChatModel`; all of it is read with the adapter, what several chats begin with too."""
         with self.base.using(self.adapter):
-            return super()._answers_scored(before, replies)
+            return super().score(chats, replies)
 
 
 _bases: dict[tuple[Path, ChatModelSettings], SharedBase] = {}

@@ -204,6 +204,7 @@ class LocalChatModel(ArrivingChatModel):
             self.usage.count([reply])
             yield index, reply
 
+    @torch.inference_mode()
     def score(self, chats: Sequence[Chat], replies: Sequence[str]) -> list[ReplyScore]:
         """Return the log probability of each reply as the answer to its chat, see `ScoringChatModel`."""
         pairs = [(self.prompts.ids(chat), self.prompts.reply_ids(reply)) for chat, reply in zip(chats, replies, strict=True)]
@@ -312,7 +313,6 @@ class LocalChatModel(ArrivingChatModel):
             reason = "tool_calls"
         return Answer(text, reason, len(prompt.ids), len(ids), reasoning=reasoning, notes=prompt.notes)
 
-    @torch.inference_mode()
     def _answers_scored(self, before: list[int], replies: Sequence[list[int]]) -> list[ReplyScore]:
         if not reads_trees(self.model):
             return list(self._in_pieces(partial(self._scored_alone, before), replies))

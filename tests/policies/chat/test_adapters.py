@@ -15,10 +15,11 @@ import torch
 
 from parley.engine.core.verbs.checkpoints import weights_digests
 from parley.envs.core.errors import CheckpointError, ConfigError
+from parley.policies.chat.adapters import AdaptedChatModel, shared_base
 from parley.policies.chat.local import LocalChatModel, load_local
 from parley.policies.chat.model import ChatDecoding, Message
 from parley.policies.chat.predictor import adapted, merged
-from parley.policies.chat.settings import DEFAULT, ChatModelSettings, LoraSettings
+from parley.policies.chat.settings import DEFAULT, ChatModelSettings, ChatSeat, LoraSettings
 from parley.policies.hugging_face import gguf as adapter_folders
 from parley.policies.hugging_face.models import read_model
 from tests.policies.chat.architectures import drawn_model
@@ -195,3 +196,24 @@ def test_an_adapter_that_is_made_again_has_the_same_digest(tmp_path: Path) -> No
     digests = weights_digests({seed: f"hf:{tmp_path / seed}" for seed in "12"})
     assert len(set(digests.values())) == 1
     assert len(digests) == 2
+
+
+def test_an_adapter_scores_by_itself_whichever_was_used_last(tmp_path: Path) -> None:
+    shared = shared_base(f"hf:{saved_base(tmp_path / 'base')}", ChatSeat(batch_size=4))
+    names = [shared.add("", LoraSettings(rank=2), seed) for seed in (1, 2)]
+    for name in names:
+        for weight in shared.weights(name).values():
+            torch.nn.init.normal_(weight, std=0.3)
+    beginning = Message("user", "what several chats begin with is read once for all of them")
+    chats = [(beginning, Message("assistant", "oh"), Message("user", last)) for last in ("well", "you are")]
+    replies = ["a fool", "oh well"]
+    wanted = [AdaptedChatModel(name, shared, name).score(chats, replies) for name in names]
+    assert wanted[0] != wanted[1]
+    first, second = (AdaptedChatModel(name, shared, name, 4) for name in names)
+    for model, scores, other in ((first, wanted[0], second), (second, wanted[1], first)):
+        other.answer([CHAT], decoding=ChatDecoding(max_tokens=1))
+        assert [score.nats for score in model.score(chats, replies)] == pytest.approx(
+            [score.nats for score in scores], rel=1e-4
+        )
+        # No reading that is kept holds on to how it was computed.
+        assert not any(side.requires_grad for text in model._readings._kept.values() for sides in text.layers for side in sides)
