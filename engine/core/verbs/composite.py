@@ -30,7 +30,8 @@ from parley.engine.core.ray.identity import own_identity
 from parley.engine.core.ray.pool import SharedPool, working_in
 from parley.engine.core.ray.ray_internals import ProgressBoard
 from parley.engine.core.ray.session import RaySession, can_grow, connect
-from parley.engine.core.ray.worker import NOTHING, ShardFailure, Share, actor_options, release, reserve
+from parley.engine.core.ray.shares import NOTHING, Share, actor_options, release, reserve
+from parley.engine.core.ray.worker import ShardFailure
 from parley.engine.core.runs.documents import CONFIG, SUMMARY
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.verbs.job import (

@@ -25,7 +25,8 @@ from parley.engine.core.ray.identity import require
 from parley.engine.core.ray.logs import LogSettings
 from parley.engine.core.ray.ray_internals import ProgressBoard
 from parley.engine.core.ray.session import RaySession, can_grow
-from parley.engine.core.ray.worker import NOTHING, ShardFailure, Share, failure, machines_up, num_fitting
+from parley.engine.core.ray.shares import NOTHING, Share, num_fitting
+from parley.engine.core.ray.worker import ShardFailure, failure, machines_up
 from parley.engine.core.verbs.job import Job, Reporter
 from parley.envs.core.errors import ParleyError
 

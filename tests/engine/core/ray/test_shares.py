@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from parley.engine.core.ray.worker import NOTHING, Share, num_fitting
+from parley.engine.core.ray.shares import NOTHING, Share, num_fitting
 from tests.engine.core.ray.own_cluster import survives
 
 
@@ -69,7 +69,7 @@ def test_room_for_either_is_the_larger_of_each_part() -> None:
 SHARES = """
 import os, ray
 from parley.engine.core.ray.session import connect
-from parley.engine.core.ray.worker import Share, num_fitting, release, reserve, actor_options
+from parley.engine.core.ray.shares import Share, num_fitting, release, reserve, actor_options
 from tests.engine.core.ray.own_cluster import start_cluster
 cluster = start_cluster(0)
 for _ in range(2):

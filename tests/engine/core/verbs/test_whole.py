@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from parley.engine.core.ray.worker import Share
+from parley.engine.core.ray.shares import Share
 from parley.engine.core.verbs.job import Job
 from parley.engine.core.verbs.stage_progress import settings_of, share_of
 from parley.engine.negotiation.verbs.campaign import MinMaxConfig
