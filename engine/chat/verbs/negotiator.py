@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -105,10 +105,19 @@ NEGOTIATING = CampaignMetrics(
 )
 
 
+def negotiating(updates: int) -> ChatReinforceConfig:
+    """Return a rule at the temperature of `parley selfplay`; at 1 a small model speaks no sense."""
+    return ChatReinforceConfig(updates=updates, temperature=0.5)
+
+
 @dataclass(frozen=True, kw_only=True)
 class HardenNegotiatorConfig(AdaptersConfig):
     """The base, the rounds, and their measurements."""
 
+    attack: ChatReinforceConfig = field(default_factory=lambda: negotiating(30))
+    """The learning rule of an adversary."""
+    defence: ChatReinforceConfig = field(default_factory=lambda: negotiating(30))
+    """The learning rule of a target in a round."""
     plain_loss: NonNegativeFloat = 0.5
     """Points of plain score that the result may have lost against the start."""
     others: str = "scripted,scripted-tough"
@@ -324,7 +333,7 @@ def rloo() -> HardenNegotiatorConfig:
 
 def quick() -> HardenNegotiatorConfig:
     """Harden for one round of 2 updates of 2 dialogues a side, for a first look; its figures mean nothing."""
-    rule = ChatReinforceConfig(updates=2, scenarios=1, tries=2, max_tokens=16, supervised_batch=2)
+    rule = replace(negotiating(2), scenarios=1, tries=2, max_tokens=16, supervised_batch=2)
     fit = replace(chat_recipe(), max_epochs=1)
     return HardenNegotiatorConfig(rounds=1, limit=20, dialogues=2, others="scripted", fit=fit, attack=rule, defence=rule)
 
