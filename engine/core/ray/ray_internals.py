@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import re
 import signal
 import sys
 import uuid
@@ -69,8 +70,7 @@ def head_of_this_machine() -> str:
     """
     from ray._private.services import canonicalize_bootstrap_address
 
-    address: str = canonicalize_bootstrap_address("auto")
-    return address
+    return str(canonicalize_bootstrap_address("auto"))
 
 
 def temporary_folder() -> dict[str, str]:
@@ -157,10 +157,8 @@ def read_callers_alone() -> None:
     """
     from ray.rllib.connectors import connector_v2
 
-    def stack() -> list[Any]:
-        return [None, SimpleNamespace(frame=sys._getframe(2))]
-
-    connector_v2.inspect = SimpleNamespace(**{**vars(inspect), "stack": stack})
+    caller_alone = {"stack": lambda: [None, SimpleNamespace(frame=sys._getframe(2))]}
+    connector_v2.inspect = SimpleNamespace(**vars(inspect) | caller_alone)
 
 
 class ProgressBoard:
@@ -197,6 +195,10 @@ class ProgressBoard:
 
 NO_SPARE_WORKERS = {"enable_worker_prestart": False, "prestart_worker_first_driver": False}
 """Settings of Ray's start for no processes ahead of work: ours have variables of their own, so they could not use those."""
+_AGENT = r"(--dashboard_agent_command=).* --node-id=(\w+) .*--session-dir=([\w./-]+) .*--minimal.*"
+_PORTS = "metrics_agent_port metrics_export_port dashboard_agent_listen_port"
+_IDLE_AGENT = rf'\1sh -c "cd \3; for port in {_PORTS}; do printf %s -1 > port; mv port ${{port}}_\2; done; exec cat"'
+"""The dashboard's agent of a Ray without ray[default]: it writes that it has no ports and ends with Ray, as Ray's own does."""
 
 
 @contextmanager
@@ -205,8 +207,8 @@ def started_apart() -> Iterator[None]:
 
     Ray listens there on systems where it makes no clusters, and replaces a given loopback address by the machine's. In our
     process group it would get the signals that `timeout` and schedulers send to us, and be gone too early. A session that
-    cannot grow needs no autoscaler. The server of the dashboard would start without its pages, too. Its workers start by
-    `setup_worker.py`, which is quicker than Ray's script of this name.
+    cannot grow needs no autoscaler. The server of the dashboard would start without its pages, too, and Ray waits a second for
+    an agent that has nothing to do. Its workers start by `setup_worker.py`, which is quicker than Ray's script of this name.
     """
     from ray._private import ray_constants, services
     from ray._private.node import Node
@@ -214,13 +216,14 @@ def started_apart() -> Iterator[None]:
     clusters, popen, setup = ray_constants.ENABLE_RAY_CLUSTER, services.ConsolePopen, ray_constants.SETUP_WORKER_FILENAME
     autoscaler, server = Node.start_monitor, Node.start_api_server
 
-    def popen_apart(*arguments: Any, preexec_fn: Callable[[], None], **options: Any) -> Any:
+    def popen_apart(command: Sequence[str], *, preexec_fn: Callable[[], None], **options: Any) -> Any:
         def before_it_starts() -> None:
             preexec_fn()
             # Ray ends its processes by SIGTERM; `session.connect` holds it back in this one.
             signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
 
-        return popen(*arguments, preexec_fn=before_it_starts, process_group=0, **options)
+        command = [re.sub(_AGENT, _IDLE_AGENT, argument) for argument in command]
+        return popen(command, preexec_fn=before_it_starts, process_group=0, **options)
 
     ray_constants.ENABLE_RAY_CLUSTER, services.ConsolePopen = False, popen_apart
     # Ray puts this behind its own folder, which a whole path replaces.

@@ -98,9 +98,7 @@ def can_grow() -> bool:
 
     Nothing does in a local session, nor in a cluster whose machines were started by hand.
     """
-    if _current is not None and _current.is_local:
-        return False
-    return ray_internals.has_launcher()
+    return (_current is None or not _current.is_local) and ray_internals.has_launcher()
 
 
 @contextmanager
@@ -123,7 +121,6 @@ def connect(address: str | None = None, *, num_cpus: int | None = None, timeout_
         with logs.quiet(_CHATTY, logging.ERROR):
             yield _current or RaySession("joined")
         return
-    address = address or None
     session = RaySession(address or os.environ.get(ADDRESS_VARIABLE) or "local")
     # Workers are compared with this, so it is read before files are edited.
     own_identity()
@@ -133,7 +130,7 @@ def connect(address: str | None = None, *, num_cpus: int | None = None, timeout_
             with _own_sigterm():
                 if session.is_local:
                     _start(num_cpus)
-                elif address is None:
+                elif not address:
                     _join_of_environment(session.address, timeout_s)
                 else:
                     _join(session.address, timeout_s)

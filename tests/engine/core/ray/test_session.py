@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import ipaddress
 import json
 import logging
@@ -361,6 +362,15 @@ def test_a_session_of_one_machine_listens_on_the_loopback_alone(ray_session: Ray
     addresses = {address for process in ours for address in listening_addresses(process)}
     assert ray.nodes()[0]["NodeManagerPort"] in {port for _, port in addresses}
     assert {host for host, _ in addresses} == {LOOPBACK}
+
+
+@pytest.mark.ray
+@pytest.mark.skipif(importlib.util.find_spec("aiohttp") is not None, reason="ray[default] is installed: the agent has work")
+def test_where_the_agent_of_the_dashboard_has_no_work_none_is_started(ray_session: RaySession) -> None:
+    commands = [Path(f"/proc/{process}/cmdline") for process in descendants(os.getpid())]
+    started = [path.read_bytes() for path in commands if path.exists()]
+    assert b"cat\0" in started, "it stands in for the agent, and ends with Ray"
+    assert not any(b"DashboardAgent" in command or b"dashboard/agent.py" in command for command in started)
 
 
 @pytest.mark.ray
