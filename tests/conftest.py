@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import gc
 import importlib.util
+import itertools
 import os
+import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -64,6 +67,22 @@ def _published_data(request: pytest.FixtureRequest) -> None:
     """Lets tests of the mark `data` find the published corpora."""
     if request.node.get_closest_marker("data"):
         request.getfixturevalue("monkeypatch").setenv("PARLEY_DATA", PUBLISHED)
+
+
+_numbers = itertools.count()
+
+
+@pytest.fixture
+def tmp_path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder that no other test of the process has had, for some caches go by paths; it stays if the test fails.
+
+    It is deleted before it reaches the disk: pytest keeps it for three runs, and a disk takes milliseconds for each file then.
+    """
+    name, num_failed = re.sub(r"\W", "_", request.node.name)[:26], request.session.testsfailed
+    folder = tmp_path_factory.mktemp(f"{name}_{next(_numbers)}", numbered=False)
+    yield folder
+    if request.session.testsfailed == num_failed:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture
