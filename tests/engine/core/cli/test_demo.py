@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from parley.engine import demo
+from parley.engine.core.page import page
 from parley.engine.core.runs.documents import SUMMARY
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.stats.statistics import Estimate
@@ -64,7 +65,7 @@ def _small_corpus(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.ray
 @pytest.mark.usefixtures("_small_corpus", "ray_session")
-def test_the_whole_story(parley: Parley) -> None:
+def test_the_whole_story(parley: Parley, monkeypatch: pytest.MonkeyPatch) -> None:
     outcome = parley(*SMALL, "--all", "--json")
     printed = json.loads(outcome.out)
     path = Path("runs/demo")
@@ -136,6 +137,9 @@ def test_the_whole_story(parley: Parley) -> None:
     scenarios = [[(row["counts"], row["values_adversary"]) for row in rows(path / stage)] for stage in ("selfplay", "attack")]
     assert scenarios[0] == scenarios[1], "both matches are played on the same scenarios"
 
+    # The page is the same again, and takes as long as half of the stages.
+    written: list[Path] = []
+    monkeypatch.setattr(page, "report_from_run", lambda run: written.append(run) or run / "report.html")
     again = parley(*SMALL, "--json")
     assert (again.status, again.out) == (outcome.status, outcome.out)
     *stages, last = again.err.partition("What broke")
@@ -147,10 +151,9 @@ def test_the_whole_story(parley: Parley) -> None:
     itself, adversary = (f"{entry['value']:.2f}" for entry in (alone["advantage"], printed["metrics"]["advantage"]))
     assert re.search(rf" {re.escape(itself)} \[.* {re.escape(adversary)} \[", negotiation)
     assert re.search(r"^  parley demo .*--all$", last, re.MULTILINE)
-    (path / "report.html").unlink()
     resumed = parley("resume runs/demo --json --trust-code")
     assert (resumed.status, resumed.out) == (outcome.status, outcome.out)
-    assert (path / "report.html").exists()
+    assert written == [path, path]
 
 
 def test_the_stages_name_each_other_as_the_folder_was_given() -> None:
