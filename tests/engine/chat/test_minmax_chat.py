@@ -38,7 +38,7 @@ pytest.importorskip("peft", reason="the extra lora is not installed")
 pytestmark = pytest.mark.ray
 RULE = ChatReinforceConfig(updates=1, scenarios=2, tries=2, max_tokens=4, at_once=4, learning_rate=1e-2)
 RULES = SecretRules(max_messages=2)
-SEAT = ChatSeat(batch_size=8)
+SEAT = ChatSeat(batch_size=8, max_tokens=4)
 
 
 @pytest.fixture(scope="module")

@@ -51,7 +51,7 @@ def campaign(base: str, tmp_path_factory: pytest.TempPathFactory, ray_session: R
         fit=replace(chat_recipe(), max_epochs=1),
         attack=RULE,
         defence=RULE,
-        chat=ChatSeat(batch_size=8),
+        chat=ChatSeat(batch_size=8, max_tokens=4),
     )
     MINMAX_CHAT_NEGOTIATOR.run(config, path, Silent())
     return path
