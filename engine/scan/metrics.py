@@ -49,7 +49,7 @@ from parley.engine.core.stats.statistics import (
 from parley.engine.core.tables.table import PERCENT, Column, EstimateTable, TableRow, metric_table, num_measured, with_interval
 from parley.engine.scan.attacks import CONTROLS, NONE, REPEAT
 from parley.engine.scan.defence_metrics import DEFENDED, describe_defence
-from parley.engine.scan.policy import BUDGET
+from parley.engine.triggers.budget import BUDGET
 from parley.envs.core.seeds import stable_hash
 
 BREACH, BROKEN, UNDECIDED, ABOVE, RULE = "breach", "broken", "undecided", "above", "rule"

@@ -48,6 +48,7 @@ import numpy as np
 import yaml
 
 from parley.engine.core.stats.rows import LazySequence, PackedTexts
+from parley.engine.triggers.budget import BUDGET, COUNTED
 from parley.envs.core.config import JsonObject, read_yaml
 from parley.envs.core.errors import ConfigError, DataError
 from parley.envs.core.registry import nearest
@@ -82,8 +83,6 @@ _CHECK_OPTIONS: dict[str, tuple[str, ...]] = {"judge": ("by",), "rubric": ("by",
 """Keys beside a check: the chat model that judges, in place of the policy's; texts for the prompt of a safety model."""
 _ATTACK_KEYS = ("name", "template", "triggers", "attacker", "conversations", "universal", "behind")
 _ATTACKER_KEYS = ("model", "temperature", "max_tokens", "scorer")
-BUDGET = ("queries", "tokens", "attacker_tokens", "seconds", "money")
-"""Parts of a budget."""
 DEFAULT_QUERIES = 10
 """Queries of a budget that names neither queries nor tokens."""
 
@@ -406,7 +405,7 @@ def _budget(entry: Any, where: str) -> tuple[tuple[str, float], ...]:
         raise ConfigError("a budget is a number of queries or a mapping", where=where, got=repr(entry)[:80], fix=fix)
     _require_keys(entry, BUDGET, where)
     parts = {
-        part: _number(entry, part, where, 0, least=1 if part in BUDGET[:3] else 1e-9, most=1e12, whole=part in BUDGET[:3])
+        part: _number(entry, part, where, 0, least=1 if part in COUNTED else 1e-9, most=1e12, whole=part in COUNTED)
         for part in BUDGET
         if part in entry
     }

@@ -42,7 +42,6 @@ from parley.engine.scan.attackers.attacker import (
     Attacker,
     AttackGoal,
     Seats,
-    Spending,
     answered,
     converse,
     query_seed,
@@ -88,7 +87,8 @@ from parley.engine.scan.metrics import (
     unmet_note,
 )
 from parley.engine.scan.outputs import JUNIT, SARIF, ScanCase, write_junit, write_sarif
-from parley.engine.scan.policy import BUDGET, DEFAULT_QUERIES, DefenceSpec, Policy, PolicyPrompt, read_policy
+from parley.engine.scan.policy import DEFAULT_QUERIES, DefenceSpec, Policy, PolicyPrompt, read_policy
+from parley.engine.triggers.budget import BUDGET, COUNTED, Spending, clock_of, price_of
 from parley.envs.core.config import NumItemsOrAll, PositiveFloat, from_dict
 from parley.envs.core.errors import ConfigError, DataError, RunError
 from parley.envs.core.play import AgentError
@@ -564,6 +564,7 @@ def seats_of(config: ScanConfig, policy: Policy, target: ChatModel, answers: Pat
     from parley.policies.chat.verdicts import ChatRatings
 
     chat, seat, attacker, rate = config.chat.on(config.device), policy.attacker, None, None
+    price = partial(price_of, chat)
     if seat is not None and any(attacker.needs_model for attacker in contestants_of(policy).values()):
         if seat.model == SCRIPTED:
             attacker = kept_answers(OwnChatModel(SCRIPTED, ScriptedWriter(), chat), answers)
@@ -573,33 +574,25 @@ def seats_of(config: ScanConfig, policy: Policy, target: ChatModel, answers: Pat
             attacker = target if address == target.name else load_chat_model(address, chat, answers=answers)
     if seat is not None and seat.scorer:
         scorer = load_chat_model(absolute_address(seat.scorer), chat, answers=answers)
-        ratings = ChatRatings(scorer, chat.judge_tokens)
+        ratings, clock = ChatRatings(scorer, chat.judge_tokens), clock_of(scorer)
 
         def rate(reply: str, goal: AttackGoal) -> tuple[float, Mapping[str, float]]:
-            began = time.perf_counter()
+            began = clock()
             (rating,) = ratings([reply], goal.text, goal.prompt)
             # The scorer reads goal, prompt and reply; its tokens are estimated.
             read = rating.answers * (len(goal.text) + len(goal.prompt) + len(reply)) // LETTERS_A_TOKEN
             written = rating.answers * chat.judge_tokens
             costs = {"attacker_tokens": read + written, "money": price(scorer, read, written)}
-            return rating.value, costs | {"seconds": time.perf_counter() - began}
+            return rating.value, costs | {"seconds": clock() - began}
 
     writing = ChatDecoding(temperature=seat.temperature, max_tokens=seat.max_tokens) if seat else ChatDecoding()
-
-    def price(model: Any, read: int, written: int) -> float:
-        # A model behind a defence, or one whose answers are kept, has the price of the model itself.
-        while hasattr(model, "inner"):
-            model = model.inner
-        price_in, price_out = config.chat.prices_of(model.name)
-        return (read * price_in + written * price_out) / 1000
-
     return Seats(target, decoding_of(policy), budget_of(policy), attacker, writing, rate, price)
 
 
 def budget_of(policy: Policy) -> Spending:
     """Return what each attack on a prompt may spend."""
     parts = dict(policy.budget) or {"queries": DEFAULT_QUERIES}
-    return Spending(**{name: int(most) if name in BUDGET[:3] else most for name, most in parts.items()})  # type: ignore[arg-type]
+    return Spending(**{name: int(most) if name in COUNTED else most for name, most in parts.items()})  # type: ignore[arg-type]
 
 
 def decoding_of(policy: Policy) -> ChatDecoding:

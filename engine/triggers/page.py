@@ -23,9 +23,11 @@ from parley.engine.core.stats.known import EXPLOITABILITY
 from parley.engine.core.stats.statistics import NO_REPLY, NOTHING, Estimate, Metric, Points, Row, finished, is_no_reply
 from parley.engine.core.tables.table import figure
 from parley.engine.core.verbs.campaign import RESULT
+from parley.engine.triggers.budget import read_budget
 from parley.engine.triggers.methods.settings import CANDIDATES, CANDIDATES_BY_METHOD
 from parley.engine.triggers.metrics.hits import (
     HIT_RATE,
+    PARTS_OF_BUDGET,
     T_OUT,
     VERIFIED,
     describe,
@@ -35,7 +37,7 @@ from parley.engine.triggers.metrics.hits import (
     loss_by_sweep,
     successful_reply,
 )
-from parley.engine.triggers.metrics.text import EMPTY, RANDOM, TEXT_METRICS
+from parley.engine.triggers.metrics.text import EMPTY, RANDOM, describe_text
 from parley.engine.triggers.metrics.transfer import (
     ADAPTIVE,
     BETWEEN,
@@ -203,7 +205,9 @@ class TriggerSearches(Chapter):
         )
 
     def figures(self, run: Run) -> Iterable[Figure]:
-        """Return the words of the best pair of a search, and of the nearest miss (figure 5)."""
+        """Return the words of the best pair of a search and of the nearest miss (figure 5), or methods' success by cost."""
+        if run.job == METHODS:
+            yield from _success_by_cost(run)
         if run.job != SEARCH.name or not run.done:
             return
         (best, *_), missed = run.read(best_targets, run.config["hit"])
@@ -221,6 +225,23 @@ class TriggerSearches(Chapter):
         elif run.job in _TYPED:
             replies = sorted(_TYPED[run.job].replies(run.done), key=lambda reply: (not reply.success, is_no_reply(reply.row)))
             yield "", map(_answer, replies[:NUM_SHOWN])
+
+
+def _success_by_cost(run: Run) -> Iterable[Figure]:
+    """Return a figure for each part of the budget of methods."""
+    from parley.engine.core.page import plots
+    from parley.engine.core.verbs.recipe_job import LAYOUT
+
+    rows = [row for table in run.summary.get(LAYOUT, ()) if table["key"] == "within" for row in table["rows"]]
+    for part, most in vars(read_budget(str(run.config["budget"]), "budget")).items():
+        levels = [(most / share, f"{part}_{share}") for share in PARTS_OF_BUDGET if most]
+        curves = {
+            row["label"]: [(level, run.metrics.get(f"within.{row['key']}.{name}", NOTHING)) for level, name in levels]
+            for row in rows
+        }
+        if series := {label: points for label, points in curves.items() if points and all(share.n for _, share in points)}:
+            caption = f"share of targets with a success within a cost in {part}; bands are 95 % intervals"
+            yield plots.budget(f"Success within {part}", caption, part, series, "success")
 
 
 def _rate(run: Run) -> Estimate:
@@ -494,7 +515,7 @@ class _Typed(NamedTuple):
 _TYPED = {
     SEARCH_UNIVERSAL.name: _Typed(describe_universal, _universal_replies, _universal_marks),
     SEARCH_TRANSFER.name: _Typed(describe_transfer, _transfer_replies, _transfer_marks),
-    SEARCH_TEXT.name: _Typed(TEXT_METRICS.__getitem__, _text_replies, _text_marks),
+    SEARCH_TEXT.name: _Typed(describe_text, _text_replies, _text_marks),
 }
 """Jobs that type inputs to chat models."""
 

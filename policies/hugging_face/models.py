@@ -105,7 +105,7 @@ class HuggingFaceSeq2Seq(HuggingFaceVictim):
         self._begin = [start, *marks_around(tokenizer, text_target=_SAMPLE)[0]]
 
     @property
-    def _num_before_reply(self) -> int:
+    def num_before_reply(self) -> int:
         return len(self._begin)
 
     def reply_logits(self, embedded_BNE: Tensor, replies_BT: Tensor) -> Tensor:

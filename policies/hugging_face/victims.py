@@ -115,10 +115,11 @@ class HuggingFaceVictim:
         """Most tokens of a reply by the model's positions, its end included; None without a limit."""
         positions = num_positions(self.model)
         # Nothing is read after the last token.
-        return None if math.isinf(positions) else int(positions) - self._num_before_reply + 1
+        return None if math.isinf(positions) else int(positions) - self.num_before_reply + 1
 
     @property
-    def _num_before_reply(self) -> int:
+    def num_before_reply(self) -> int:
+        """Tokens that are read before a reply, the searched ones among them."""
         raise NotImplementedError
 
     def words(self, ids: Sequence[int]) -> list[str]:
@@ -321,7 +322,8 @@ class HuggingFaceCausal(HuggingFaceVictim):
         self._ends = [self.input_length * slot // num for slot in range(num + 1)]
 
     @property
-    def _num_before_reply(self) -> int:
+    def num_before_reply(self) -> int:
+        """Return the number of tokens of the prompt, the searched ones among them."""
         return sum(map(len, self._pieces)) + self.input_length
 
     def prompt(self, target_T: Tensor) -> tuple[Sequence[int], Sequence[int]]:

@@ -17,18 +17,17 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
+from parley.engine.triggers.budget import Spending, clock_of, tokens_of
 from parley.engine.triggers.success import shows_refusal
 from parley.envs.core.errors import ConfigError, ModelError, RefusedModelError
 from parley.envs.core.play import AgentError
 from parley.envs.core.seeds import derive_seed
 from parley.policies.chat.answers import answers_arriving
-from parley.policies.chat.limits import LETTERS_A_TOKEN
 from parley.policies.chat.model import Answer, Chat, ChatDecoding, ChatModel, Message
 
 MOST_REFUSALS = 3
@@ -38,34 +37,6 @@ _BEGINNING = 60
 _MESSAGE = re.compile(r"(?:^|\n)\W*message\W*:", re.IGNORECASE)
 BREACH_FOUND, NOTHING_LEFT, REFUSED = "breach", "recipe ended", "attacker refused"
 """Reasons why a conversation ended, beside the used up part of its budget."""
-
-
-@dataclass
-class Spending:
-    """The cost of an attack, or the most that it may cost; of a budget 0 stands for no limit.
-
-    Args:
-        queries: messages to the target.
-        tokens: that the target read and wrote; estimated by letters where it does not say.
-        attacker_tokens: that the attacker model read and wrote.
-        seconds: of asking both, a batch shared among its requests; answers kept from an earlier session cost none.
-        money: by the prices of `chat.prices`.
-    """
-
-    queries: int = 0
-    tokens: int = 0
-    attacker_tokens: int = 0
-    seconds: float = 0.0
-    money: float = 0.0
-
-    def add(self, **costs: float) -> None:
-        """Add costs to parts by their names."""
-        for part, cost in costs.items():
-            setattr(self, part, getattr(self, part) + cost)
-
-    def used_up(self, budget: Spending) -> str:
-        """Return the name of a part of a budget that is used up; empty if none is."""
-        return next((part.name for part in fields(self) if 0 < getattr(budget, part.name) <= getattr(self, part.name)), "")
 
 
 @dataclass(frozen=True)
@@ -445,7 +416,8 @@ def answered(
         ModelError: none has.
     """
     given: dict[int, Answer] = {}
-    began = time.perf_counter()
+    clock = clock_of(model)
+    began = clock()
     try:
         drawn = seeds if decoding.temperature > 0 else ()
         for index, answer in answers_arriving(model, chats, decoding=decoding, seeds=drawn) if chats else ():
@@ -458,16 +430,8 @@ def answered(
         lost = AgentError(error.what, where=error.where, got=error.got, fix=error.fix)
         lost.rows = tuple(dict.fromkeys(rows[index] for index in error.indices))
         raise lost from error
-    share = (time.perf_counter() - began) / max(1, sum(not answer.known for answer in given.values()))
+    share = (clock() - began) / max(1, sum(not answer.known for answer in given.values()))
     return [(given[index], 0.0 if given[index].known else share) for index in range(len(chats))]
-
-
-def tokens_of(chat: Chat, answer: Answer) -> tuple[int, int]:
-    """Return the tokens that a model read and wrote for an answer; estimated by letters where it does not say."""
-    letters = sum(len(message.content) for message in chat), len(answer.text + answer.reasoning + answer.withheld)
-    counts = answer.num_prompt_tokens, answer.num_tokens
-    read, written = (-(-num // LETTERS_A_TOKEN) if count is None else count for num, count in zip(letters, counts, strict=True))
-    return read, written
 
 
 def _turn(conversation: AttackConversation, query: Query, answer: Answer, rate: Rating | None) -> AttackTurn:

@@ -34,6 +34,7 @@ from parley.engine.scan.attacks import (
     rewordings,
     templates,
 )
+from parley.engine.triggers.budget import UNBOUNDED
 from parley.engine.triggers.methods.evolution import Evolution, EvolutionSettings, RatedReply
 from parley.envs.core.errors import ConfigError
 from parley.envs.core.registry import Registry
@@ -57,8 +58,6 @@ for _name, _summary, _class in (
 _NAMED = re.compile(r"([a-z-]+|.+\.py:\w+)(?:\[(.*)\])?")
 _REPLAYED = ("conversations", "universal")
 """Kinds of attacks that type what scans found."""
-_UNBOUNDED = 1_000_000
-"""Queries of a search whose budget is of another kind."""
 SCRIPTED = "scripted"
 """The address of the scripted attacker in a policy."""
 WAYS = ("hypothetical", "urgent", "role-play", "begin-with", "claim-staff", "ignore-rules")
@@ -83,7 +82,7 @@ class EvolvedWords(Attacker):
     stopping: ClassVar[str] = "all inputs were tried"
 
     def attack(self, goal: AttackGoal) -> Moves:
-        sizes = EvolutionSettings(num_words=self.num_words, population=self.population, max_queries=goal.queries or _UNBOUNDED)
+        sizes = EvolutionSettings(num_words=self.num_words, population=self.population, max_queries=goal.queries or UNBOUNDED)
         search = Evolution(sizes, WORDS, derive_seed(goal.seed, "evolution"))
         while inputs := search.ask():
             turns = yield [Query(f"{goal.prompt} {' '.join(words)}") for words in inputs]

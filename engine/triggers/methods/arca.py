@@ -21,6 +21,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from parley.engine.triggers.budget import GRADIENT
 from parley.engine.triggers.methods.gcg import Gcg, GcgState
 from parley.engine.triggers.methods.method import WordMethod
 from parley.engine.triggers.methods.settings import CANDIDATES_ARCA
@@ -39,6 +40,10 @@ class Arca(Gcg):
     def tried(self) -> int:
         """Return the size of the list plus the number of inputs that slopes are taken at."""
         return self.candidates + min(self.candidates, self.goal.num_searchable)
+
+    def beside(self, state: GcgState) -> int:
+        """Return the readings of the gradients alone: the inputs that they are taken at count as tried."""
+        return (GRADIENT - 1) * self.candidates
 
     def choose(self, states: Sequence[GcgState]) -> Tensor:
         """Return each input with the best word of its list (B, N)."""

@@ -31,6 +31,7 @@ from typing import Self, cast
 import torch
 from torch import Tensor
 
+from parley.engine.triggers.budget import GRADIENT
 from parley.engine.triggers.methods.goal import Goal
 from parley.engine.triggers.methods.method import WordMethod
 from parley.engine.triggers.methods.settings import BEAMS, BEAMS_BEAST, CANDIDATES_BEAST
@@ -62,14 +63,14 @@ class Beam(WordMethod[BeamState]):
         joining = [(state.task, words_N) for state, (_, joins) in zip(states, choices, strict=True) for words_N in joins]
         measured = iter(self.measure([task for task, _ in joining], [words_N for _, words_N in joining]))
         for state, (staying, joins) in zip(states, choices, strict=True):
-            tried = len(state.beam) * min(self.candidates, self.goal.num_searchable)
+            beside, tried = GRADIENT * len(state.beam), len(state.beam) * min(self.candidates, self.goal.num_searchable)
             new = [next(measured) for _ in joins]
             state.beam = sorted([*staying, *new], key=lambda incumbent: incumbent.loss)
             state.unmoved = 0 if new else state.unmoved + 1
             self.keep(state, next(filter(self.ends, state.beam), state.beam[0]))
             still = state.unmoved == self.victim.input_length
             ahead = len(state.beam) * min(self.candidates, self.goal.num_searchable)
-            self.visited(state, tried=tried, moved=bool(new), converged=still, ahead=ahead)
+            self.visited(state, tried=tried, moved=bool(new), converged=still, ahead=ahead, beside=beside)
 
     def _choose(self, state: BeamState) -> tuple[list[BestInput], list[Tensor]]:
         """Return the inputs that stay in the beam, and those that join it."""

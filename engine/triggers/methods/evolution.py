@@ -118,6 +118,13 @@ class Proposals(ABC):
     def ask(self) -> list[Words]:
         """Return the inputs whose replies are needed next, all of them new; none if there are no more."""
 
+    def end(self, replies: Sequence[RatedReply], *, success: bool) -> None:
+        """Record the replies to the first inputs of the last `ask`, and ask for no more: what they may cost is spent."""
+        self._waiting = self._waiting[: len(replies)]
+        if replies:
+            self.tell(replies, success=success)
+        self._waiting, self._stopped = [], True
+
     def tell(self, replies: Sequence[RatedReply], *, success: bool) -> None:
         """Record the replies to the inputs of the last `ask`.
 

@@ -25,6 +25,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from parley.engine.triggers.budget import GRADIENT
 from parley.engine.triggers.methods.method import WordMethod
 from parley.engine.triggers.methods.settings import CANDIDATES_GCG
 from parley.engine.triggers.scorers.scorer import BestInput, Swaps
@@ -58,18 +59,22 @@ class Gcg(WordMethod[GcgState]):
     def step(self, states: Sequence[GcgState]) -> None:
         words_BN = self.choose(states)
         for state, incumbent in zip(states, self.measure([state.task for state in states], words_BN.unbind()), strict=True):
-            state.current = incumbent
+            beside, state.current = self.beside(state), incumbent
             if self.settings.buffer:
                 self._remember(state, incumbent)
             if self.settings.momentum:
                 state.past = [state.current, *state.past][: ceil(log(LEAST_WEIGHT) / log(self.settings.momentum))]
             self.keep(state, incumbent)
-            self.visited(state, tried=self.tried, moved=True)
+            self.visited(state, tried=self.tried, moved=True, beside=beside)
 
     @property
     def tried(self) -> int:
         """Return the number of inputs that a visit costs."""
         return self.candidates
+
+    def beside(self, state: GcgState) -> int:
+        """Return the readings that slopes of a visit cost beside its candidates."""
+        return GRADIENT * max(1, len(state.past))
 
     def choose(self, states: Sequence[GcgState]) -> Tensor:
         """Return the next inputs of the searches (B, N)."""

@@ -32,6 +32,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from parley.engine.triggers.budget import GRADIENT
 from parley.engine.triggers.methods.method import WordMethod
 from parley.engine.triggers.scorers.scorer import BestInput, Swaps, to_beat
 from parley.engine.triggers.searches.batch import NOT_SAVED, SearchState, Task
@@ -109,7 +110,7 @@ class GibbsEnum(WordMethod[GibbsState]):
                 state.best = reached[row]
             state.unmoved = 0 if moved else state.unmoved + 1
             still = not self.settings.stop_on_batch_mean and self._tried_everywhere(state)
-            self.visited(state, tried=words_BG.shape[1], moved=moved, converged=still)
+            self.visited(state, tried=words_BG.shape[1], moved=moved, converged=still, beside=GRADIENT)
         if self.settings.stop_on_batch_mean:
             for group in {id(state.group): state.group for state in states}.values():
                 self._stop_as_one(group)

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from parley.engine.triggers.budget import Spending, clock_on
 from parley.engine.triggers.hits import Reading
 from parley.engine.triggers.scorers.scorer import Scorer, Victim
 from parley.envs.core.seeds import stream
@@ -28,10 +29,17 @@ class Goal:
         scorer: answers for the model and the objective.
         satisfied: a hit; ends a restart when the method stops on hits.
         initial: draws inputs; uniform when None. Language-model samples for hits that limit the input (paper, section 5).
+        budget: tokens and seconds that a restart may cost beside the limits of its settings.
+
+    Attributes:
+        clock: the clock of the model's work.
     """
 
-    def __init__(self, scorer: Scorer, satisfied: Satisfied, initial: Initial | None = None) -> None:
-        self.scorer, self.satisfied = scorer, satisfied
+    def __init__(
+        self, scorer: Scorer, satisfied: Satisfied, initial: Initial | None = None, budget: Spending | None = None
+    ) -> None:
+        self.scorer, self.satisfied, self.budget = scorer, satisfied, budget or Spending()
+        self.clock = clock_on(self.victim.searchable_V.device.type)
         self.initial = initial or uniform_inputs(self.victim.searchable_V, self.victim.input_length)
         self.num_searchable = int(self.victim.searchable_V.sum())
 
@@ -44,6 +52,12 @@ class Goal:
         """Return the candidates of a search that the victim's rules refused since the last call; see `attack.RuledScorer`."""
         counted = getattr(self.scorer, "refused", None)
         return counted(target) if counted else 0
+
+    def num_read(self, target: Tensor) -> int:
+        """Return the tokens of one reading of an input: prompt, input and reply (T,), behind all prompts."""
+        victims = getattr(self.victim, "victims", (self.victim,))
+        before = sum(getattr(victim, "num_before_reply", victim.input_length) for victim in victims)
+        return int(before) + len(target)
 
 
 def uniform_inputs(searchable_V: Tensor, length: int) -> Initial:

@@ -34,6 +34,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from parley.engine.triggers.budget import GRADIENT
 from parley.engine.triggers.methods.gibbs_enum import GibbsEnum
 from parley.engine.triggers.methods.method import WordMethod
 from parley.engine.triggers.methods.settings import BEAMS_HOTFLIP, CANDIDATES_AUTOPROMPT
@@ -78,13 +79,13 @@ class HotFlip(WordMethod[HotFlipState]):
             )
         )
         for state, inputs in zip(states, flipped, strict=True):
-            before = state.best
+            before, beside = state.best, GRADIENT * len(state.beam)
             state.beam = [next(reached) for _ in inputs]
             state.measured += [words_N.tolist() for words_N in inputs]
             for incumbent in state.beam:
                 self.keep(state, incumbent)
             moved = state.best is not before
-            self.visited(state, tried=len(inputs), moved=moved, converged=not inputs, ahead=self._width)
+            self.visited(state, tried=len(inputs), moved=moved, converged=not inputs, ahead=self._width, beside=beside)
 
     @property
     def _width(self) -> int:

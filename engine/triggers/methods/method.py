@@ -58,6 +58,8 @@ class Method(ABC):
     """The method's defaults for settings that are not given."""
     cost: ClassVar[int] = 1
     """Inputs that are counted for each candidate of a visit."""
+    holds_budget: ClassVar[bool] = False
+    """True if a restart ends once the tokens or seconds of its goal's budget are spent."""
 
     def __init__(self, settings: SearchSettings | None = None, **changes: Any) -> None:
         name, chosen = type(self).__name__, settings or SearchSettings()
@@ -170,6 +172,7 @@ class WordMethod(Method, Generic[StateT]):
     """A method that goes from words to words, visit by visit; many searches advance in lock-step."""
 
     uses: ClassVar[tuple[str, ...]] = ("candidates", "max_candidates", "max_sweeps", "restarts", "stop_on_hit")
+    holds_budget = True
 
     @abstractmethod
     def begin(self, task: Task, incumbent: BestInput) -> StateT:
@@ -234,7 +237,30 @@ class WordMethod(Method, Generic[StateT]):
             state.loss_by_sweep.append(state.best.loss)
             if self.ends(state.best):
                 state.stopped = "satisfied"
+            self._require_tokens(state.task)
         return states
+
+    def _require_tokens(self, task: Task) -> None:
+        """Raise ConfigError if the tokens of the budget do not pay for a first visit."""
+        visit = (self.candidates if "candidates" in self.uses else 1) * self.goal.num_read(task.target)
+        if 0 < self.goal.budget.tokens < visit:
+            fix = f"allow {visit:,} tokens at least, or fewer search.candidates, which are {self.candidates}"
+            got = f"{self.goal.budget.tokens:,} tokens"
+            raise ConfigError(f"a visit of {type(self).__name__} costs {visit:,} tokens", where="budget", got=got, fix=fix)
+
+    def clock(self) -> float:
+        """Return the time by the clock of the model's work."""
+        return self.goal.clock()
+
+    def spend(self, states: Sequence[StateT], seconds: float, shares: Sequence[float]) -> None:
+        """Add a step's seconds to its searches, by their shares of its work, and end those that have used up theirs."""
+        whole = sum(shares) or 1
+        for state, share in zip(states, shares, strict=True):
+            state.seconds += seconds * share / whole
+            if not state.finished and 0 < self.goal.budget.seconds <= state.seconds:
+                state.stopped = "limit"
+                if state.visits % self.victim.input_length:
+                    state.loss_by_sweep.append(state.best.loss)
 
     def ends(self, incumbent: BestInput) -> bool:
         """Return True if nothing better is wanted, or possible."""
@@ -246,7 +272,16 @@ class WordMethod(Method, Generic[StateT]):
         if incumbent.loss < state.best.loss or self.ends(incumbent):
             state.best = incumbent
 
-    def visited(self, state: StateT, *, tried: int, moved: bool, converged: bool = False, ahead: int | None = None) -> None:
+    def visited(
+        self,
+        state: StateT,
+        *,
+        tried: int,
+        moved: bool,
+        converged: bool = False,
+        ahead: int | None = None,
+        beside: int = 0,
+    ) -> None:
         """Record a visit, and end the search if it was the last.
 
         Args:
@@ -255,9 +290,13 @@ class WordMethod(Method, Generic[StateT]):
             moved: True if it changed the current input of the search.
             converged: True if no further visit could move it.
             ahead: candidates of the next visit; as many as of this one when None.
+            beside: readings beside the candidates: `GRADIENT` for each input whose gradient was taken.
         """
+        ahead = tried if ahead is None else ahead
+        num_read, most_tokens = self.goal.num_read(state.task.target), self.goal.budget.tokens or math.inf
         state.visits += 1
         state.candidates += tried
+        state.tokens += (tried + beside) * num_read
         state.refused += self.goal.refused(state.task.target)
         most = self.settings.max_candidates or math.inf
         state.accepted += moved
@@ -266,7 +305,11 @@ class WordMethod(Method, Generic[StateT]):
             state.stopped = "satisfied"
         elif converged:
             state.stopped = "converged"
-        elif state.visits == self.most_visits or state.candidates + (tried if ahead is None else ahead) > most:
+        elif (
+            state.visits == self.most_visits
+            or state.candidates + ahead > most
+            or state.tokens + (ahead + beside) * num_read > most_tokens
+        ):
             state.stopped = "limit"
         if state.finished or state.visits % length == 0:
             state.loss_by_sweep.append(state.best.loss)

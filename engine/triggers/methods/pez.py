@@ -24,6 +24,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 from torch.optim.adamw import adamw
 
+from parley.engine.triggers.budget import GRADIENT
 from parley.engine.triggers.methods.goal import Goal
 from parley.engine.triggers.methods.method import WordMethod
 from parley.engine.triggers.methods.settings import PEZ_DECAY, PEZ_RATE
@@ -70,7 +71,7 @@ class Pez(WordMethod[PezState]):
             before = state.best
             self._descend(state, incumbent)
             self.keep(state, incumbent)
-            self.visited(state, tried=1, moved=state.best is not before)
+            self.visited(state, tried=1, moved=state.best is not before, beside=GRADIENT - 1)
 
     def _descend(self, state: PezState, incumbent: BestInput) -> None:
         """Move the continuous input by the gradient at its words."""

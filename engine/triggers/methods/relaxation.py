@@ -18,14 +18,17 @@ rounding. It weighs special words too, and the fixed mark at the input's end; he
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import groupby
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from parley.engine.triggers.budget import GRADIENT
 from parley.engine.triggers.hits import Reading
 from parley.engine.triggers.methods.method import Method
 from parley.engine.triggers.methods.objective import RELEASED_WEIGHT, TriggerObjective
@@ -51,6 +54,7 @@ class Relaxed:
         reading: how likely the target's words are after the continuous input.
         words: the projected input's ids; None in embedding mode.
         projected: how likely the target's words are after those; None in embedding mode.
+        steps: of the descent.
     """
 
     task: Task
@@ -58,10 +62,15 @@ class Relaxed:
     reading: Reading
     words: tuple[int, ...] | None
     projected: Reading | None
+    steps: int = 0
 
 
 def relax(
-    victim: Victim, tasks: Sequence[Task], settings: RelaxationSettings, objective: TriggerObjective | None = None
+    victim: Victim,
+    tasks: Sequence[Task],
+    settings: RelaxationSettings,
+    objective: TriggerObjective | None = None,
+    going: Callable[[int], bool] = lambda steps: True,
 ) -> list[Relaxed]:
     """Optimise a continuous input for each target, side by side.
 
@@ -70,6 +79,7 @@ def relax(
         tasks: the targets; their z is drawn from (seed, key, restart).
         settings: what is optimised, and for how long.
         objective: of the target's words; the greedy one with a hundredth left of satisfied words when None.
+        going: returns whether another step may be made after so many.
 
     Raises:
         CheckpointError: the loss has left all bounds.
@@ -89,11 +99,15 @@ def relax(
     def embedded_BNE() -> Tensor:
         return z if embeds else z.sigmoid() @ embedding_SE
 
+    num = 0
     for _ in range(settings.rounds):
         optimiser = eager(torch.optim.SGD)(
             [z], lr=settings.learning_rate, momentum=settings.momentum, weight_decay=settings.weight_decay
         )
         for _ in range(settings.steps):
+            if not going(num):
+                break
+            num += 1
             nll_BT, likeliest_BT = read_replies(victim, embedded_BNE(), replies_BT)
             loss_B = objective.loss(nll_BT, likeliest_BT, mask_BT, None)
             if not embeds:
@@ -102,7 +116,8 @@ def relax(
                 loss_B = loss_B + l1_weight * (x_BNS.sum(-1) - 2 * x_BNS.amax(-1)).mean(-1)
             (z.grad,) = torch.autograd.grad(loss_B.sum(), [z])
             optimiser.step()
-    return _outcomes(victim, tasks, objective, embedded_BNE().detach(), None if embeds else z.detach())
+    relaxed = _outcomes(victim, tasks, objective, embedded_BNE().detach(), None if embeds else z.detach())
+    return [replace(result, steps=num) for result in relaxed]
 
 
 class Relaxation(Method):
@@ -110,6 +125,7 @@ class Relaxation(Method):
 
     searches_words = False
     uses = ("relaxation", "restarts", "stop_on_hit")
+    holds_budget = True
 
     @property
     def finds_words(self) -> bool:
@@ -122,15 +138,20 @@ class Relaxation(Method):
         settings, objective = self.settings.relaxation, self.scorer.objective
         # Satisfied words keep a little, in every objective: without it they would be let go.
         objective = replace(objective, satisfied_weight=max(objective.satisfied_weight, RELEASED_WEIGHT))
-        steps, tried, ended = settings.rounds * settings.steps, 0, set[str]()
+        tried, ended, most = 0, set[str](), settings.rounds * settings.steps
         for _, restart in groupby(tasks, key=lambda task: task.restart):
             left = [task for task in restart if task.key not in ended]
-            results = list[Relaxed]()
-            finder.in_pieces(lambda piece: results.extend(relax(self.victim, piece, settings, objective)), left)  # noqa: B023
-            tried += steps * len(left)
+            # What one target may cost depends on no other: those of one number of steps are searched for together.
+            by_steps = dict[float, list[Task]]()
+            for task in left:
+                by_steps.setdefault(min(most, self._num_paid(task)), []).append(task)
+            results = list[tuple[Relaxed, float]]()
+            for steps, together in by_steps.items():
+                finder.in_pieces(partial(self._descend, results, objective, steps), together)
+            tried += sum(result.steps for result, _ in results)
             if on_step is not None:
                 on_step(tried)
-            for relaxed in results:
+            for relaxed, seconds in results:
                 satisfied = self.goal.satisfied(relaxed.reading)
                 ended |= {relaxed.task.key} if satisfied and self.settings.stop_on_hit else set()
                 yield Outcome(
@@ -139,13 +160,33 @@ class Relaxation(Method):
                     loss=relaxed.loss,
                     reading=relaxed.reading,
                     sweeps=0,
-                    visits=steps,
-                    accepted=steps,
-                    candidates=steps,
+                    visits=relaxed.steps,
+                    accepted=relaxed.steps,
+                    candidates=relaxed.steps,
                     loss_by_sweep=(relaxed.loss,),
                     stopped="satisfied" if satisfied else "limit",
                     projected=relaxed.projected,
+                    tokens=relaxed.steps * GRADIENT * self.goal.num_read(relaxed.task.target),
+                    seconds=seconds,
                 )
+
+    def _descend(
+        self, results: list[tuple[Relaxed, float]], objective: TriggerObjective, most: float, tasks: Sequence[Task]
+    ) -> None:
+        """Add the descents of targets, each with its share of their seconds; at most so many steps."""
+        clock, seconds = self.goal.clock, self.goal.budget.seconds * len(tasks)
+        began = clock()
+
+        def going(steps: int) -> bool:
+            return steps < most and not 0 < seconds <= clock() - began
+
+        relaxed = relax(self.victim, tasks, self.settings.relaxation, objective, going)
+        results.extend((result, (clock() - began) / len(tasks)) for result in relaxed)
+
+    def _num_paid(self, task: Task) -> float:
+        """Return the steps that the tokens of the budget pay for."""
+        step, tokens = GRADIENT * self.goal.num_read(task.target), self.goal.budget.tokens
+        return tokens // step if tokens else math.inf
 
 
 @torch.no_grad()

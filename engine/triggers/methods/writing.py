@@ -32,7 +32,7 @@ _SHOWN = 300
 """Characters of a reply that the attacker sees."""
 
 Write = Callable[[Sequence[tuple[Sequence[Chat], int]]], Sequence[WrittenLine]]
-"""The attacker's lines for questions, each with its shorter forms and its seed."""
+"""The attacker's lines for questions, each with its shorter forms and its seed; fewer where a budget is spent."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,7 +103,7 @@ class Writing(Proposals):
 
     def tell(self, replies: Sequence[RatedReply], *, success: bool) -> None:
         """Record the replies; each stream remembers its own."""
-        for stream, words, reply in zip(self._streams, self._waiting, replies, strict=True):
+        for stream, words, reply in zip(self._streams[: len(replies)], self._waiting, replies, strict=True):
             self._tried[stream].append(TriedInput(words, reply))
         super().tell(replies, success=success)
 

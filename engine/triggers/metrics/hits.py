@@ -19,10 +19,10 @@ from __future__ import annotations
 import logging
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from operator import itemgetter
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -49,6 +49,7 @@ from parley.engine.core.tables.table import (
     Form,
     read_published,
 )
+from parley.engine.triggers.budget import BUDGET
 from parley.envs.core.errors import RunError
 from parley.envs.core.visible import visible
 
@@ -118,7 +119,9 @@ Restart = Mapping[str, Any]
 
 SATISFIED = "satisfied"
 """The end of a restart that is a hit of the wanted type."""
-TRIED = "tried"
+TRIED, TOKENS, SECONDS, MONEY, WITHIN = "tried", "tokens", "seconds", "money", "within."
+PARTS_OF_BUDGET = (8, 4, 2, 1)
+"""Parts of a budget at which the success of a search is told: an eighth, ..., all of it."""
 T_OUT, T_IN = "T_out", "T_in"
 """The mean log probabilities of usual words: of replies under the model, of inputs under the language model."""
 HIT_RATE = "hit_rate."
@@ -137,6 +140,8 @@ COST_METRICS: dict[str, Metric] = {
     "sweeps": Metric("sweeps", NEITHER, "passes over the input, mean over restarts"),
     "candidates": Metric("candidates", NEITHER, "inputs that were tried, all targets together", "count"),
     TRIED: Metric("tried", NEITHER, "inputs whose losses were asked for, mean over targets"),
+    TOKENS: Metric("tokens", NEITHER, "that the model read, as if each input were read by itself, mean over targets"),
+    SECONDS: Metric("seconds", NEITHER, "of the model's work, mean over targets"),
 }
 """The metrics of a search beside its hit rates."""
 VERIFIED, SAMPLED, REFUSED = "verified", "sampled", "refused"
@@ -160,6 +165,17 @@ TYPED_METRICS: dict[str, Metric] = {
     **JUDGE_METRICS,
 }
 """The metrics of searches of models that read typed text."""
+WITHIN_METRICS: dict[str, Metric] = {
+    f"{WITHIN}{part}.{share}": Metric(
+        f"success, 1/{share} of {part.replace('_', ' ')}" if share > 1 else f"success, all {part.replace('_', ' ')}",
+        FOR_ADVERSARY,
+        f"share of all targets with a success that cost no more of the budget of {part.replace('_', ' ')}",
+        "share",
+    )
+    for part in BUDGET
+    for share in PARTS_OF_BUDGET
+}
+"""The success within parts of a budget."""
 DRAWN_NOTE = " Drawn: share of drawn answers that are successes."
 
 
@@ -172,7 +188,32 @@ def describe(name: str) -> Metric:
         kind = name.removeprefix(LEAST_LOSS)
         meaning = f"share of all targets whose restart of least loss is a {kind} hit (He & Glass 2018)"
         return Metric(f"hits of least loss, {kind}", FOR_ADVERSARY, meaning, "share")
-    return COST_METRICS.get(name) or TYPED_METRICS[name]
+    return COST_METRICS.get(name) or WITHIN_METRICS.get(name) or TYPED_METRICS[name]
+
+
+def within_metrics(
+    limits: Mapping[str, float], spent: Callable[[Row, str], float | None], succeeds: Callable[[Row], bool]
+) -> dict[str, RowMetric]:
+    """Return the success within parts of a budget, by "within.PART.NUMBER" for one NUMBERth of it.
+
+    Args:
+        limits: of a target, by part of the budget.
+        spent: returns what a row cost of a part; None where it does not say.
+        succeeds: returns whether a row is a success.
+    """
+
+    def within(row: Row, part: str, share: int) -> bool:
+        # A step that began within the whole budget counts.
+        return succeeds(row) and (share == 1 or cast(float, spent(row, part)) <= limits[part] / share)
+
+    def told(row: Row, part: str) -> bool:
+        return spent(row, part) is not None
+
+    return {
+        f"{WITHIN}{part}.{share}": RowMetric(partial(within, part=part, share=share), "share", among=partial(told, part=part))
+        for part in limits
+        for share in PARTS_OF_BUDGET
+    }
 
 
 def judge_counts(entries: Sequence[Row], num: int) -> dict[str, Estimate]:
@@ -247,13 +288,16 @@ def kinds(rows: Sequence[Row]) -> list[str]:
     return [str(hit["type"]) for row in rows[:1] for hit in row["hits"]]
 
 
-def search_metrics(rows: Sequence[Row], candidates_per_s: Estimate, num_skipped: int) -> dict[str, Estimate]:
+def search_metrics(
+    rows: Sequence[Row], candidates_per_s: Estimate, num_skipped: int, limits: Mapping[str, float] | None = None
+) -> dict[str, Estimate]:
     """Return hit rates (Wilson intervals) by "hit_rate.TYPE" and "least_loss.TYPE", then all of `COST_METRICS`.
 
     Args:
         rows: rows of one search; those with status "error" are left out with a warning.
         candidates_per_s: not in the rows, which are the same for any number of workers.
         num_skipped: sentences that were left out of the list.
+        limits: what the search for a target may cost, by part of a budget.
     """
     done, counts = finished(rows), Counter[str]()
 
@@ -266,7 +310,8 @@ def search_metrics(rows: Sequence[Row], candidates_per_s: Estimate, num_skipped:
             yield row
 
     claimed, own = _claimed_metrics(kinds(done)), _target_metrics()
-    figures = RowFigures(claimed | own, counted(), prompt_of)
+    within = within_metrics(limits or {}, _spent, lambda row: bool(row[VERIFIED]))
+    figures = RowFigures(claimed | own | within, counted(), prompt_of)
     figures.units, num_targets, typed = units_of(figures.units), figures.num_rows, figures[VERIFIED].rows
     if num_targets < len(rows):
         logger.warning("%d of %d targets failed and are left out of the metrics", len(rows) - num_targets, len(rows))
@@ -278,6 +323,7 @@ def search_metrics(rows: Sequence[Row], candidates_per_s: Estimate, num_skipped:
         metrics |= no_reply_metrics(kinds_typed, np.ones(len(typed)), figures.units[typed])
         if len(figures[SAMPLED].rows):
             metrics[SAMPLED] = figures.estimate(SAMPLED)
+        metrics |= {name: figures.estimate(name) for name in within}
         if counts[JUDGE_ANSWERS]:
             metrics |= {name: count(counts[name], num_targets) for name in JUDGE_METRICS}
     costs = {
@@ -290,7 +336,14 @@ def search_metrics(rows: Sequence[Row], candidates_per_s: Estimate, num_skipped:
         "candidates": count(counts["candidates"], num_targets),
         TRIED: count(counts["candidates"] / max(1, num_targets), num_targets),
     }
-    return metrics | {name: costs[name] for name in COST_METRICS}
+    costs |= {name: figures.estimate(name) for name in (TOKENS, SECONDS) if len(figures[name].rows)}
+    return metrics | {name: costs[name] for name in COST_METRICS if name in costs}
+
+
+def _spent(row: Row, part: str) -> float | None:
+    """Return what a target cost of a part of a budget; None if its row does not say."""
+    costs = [restart.get({"queries": "candidates"}.get(part, part)) for restart in row["restarts"]]
+    return None if None in costs else float(sum(costs))
 
 
 def _claimed_metrics(kinds: Iterable[str]) -> dict[str, RowMetric]:
@@ -312,6 +365,14 @@ def _target_metrics() -> dict[str, RowMetric]:
             itemgetter("sampled"), "share", itemgetter("samples"), lambda row: _is_typed(row) and bool(row["samples"])
         ),
         "loss": RowMetric(itemgetter("loss"), "mean"),
+        **{
+            part: RowMetric(
+                lambda row, part=part: _spent(row, part) or 0.0,  # type: ignore[misc]
+                "count",
+                among=lambda row, part=part: _spent(row, part) is not None,  # type: ignore[misc]
+            )
+            for part in (TOKENS, SECONDS)
+        },
         "sweeps": RowMetric(
             lambda row: sum(restart["sweeps"] for restart in row["restarts"]), "count", lambda row: len(row["restarts"])
         ),

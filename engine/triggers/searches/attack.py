@@ -25,6 +25,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from parley.engine.triggers.budget import Spending
 from parley.engine.triggers.hits import HitType, Reading, Thresholds
 from parley.engine.triggers.methods.gibbs_enum import GibbsEnum
 from parley.engine.triggers.methods.goal import Goal, Initial
@@ -205,6 +206,7 @@ class TriggerSearch:
         objective: the loss; the hit's own when None.
         input_model: judges inputs of a victim that is not one of Parley's own networks; those bring theirs.
         batch_size: searches side by side, until memory runs out.
+        budget: tokens and seconds that a restart may cost beside the limits of the method's settings; no limit when None.
 
     Raises:
         ConfigError: a part is of another kind than it has to be, or the parts do not fit each other.
@@ -220,9 +222,13 @@ class TriggerSearch:
         objective: TriggerObjective | None = None,
         input_model: InputModel | None = None,
         batch_size: int = 16,
+        budget: Spending | None = None,
     ) -> None:
         method = GibbsEnum() if method is None else method
         _require("method", method, Method, "an instance such as GibbsEnum(candidates=100)")
+        if str(budget or "") and not method.holds_budget:
+            what, fix = f"{type(method).__name__} searches to its own end, whatever that costs", "leave the budget out"
+            raise ConfigError(what, where="budget", got=str(budget), fix=fix)
         lacking = [name for name in MEMBERS if isinstance(victim, type) or not hasattr(victim, name)]
         if lacking:
             fix = "give an object with the members of Victim (engine/triggers/scorers/scorer.py)"
@@ -273,18 +279,18 @@ class TriggerSearch:
         # The model itself reads a continuous input: no tables are made for its words.
         if isinstance(victim, Seq2SeqVictim) and method.searches_words:
             draw = victim.likely_inputs if self.hit.limits_input else None
-            goal = Goal(LstmScorer(victim, objective, screening=method.settings.screening), self.is_hit, draw)
+            goal = Goal(LstmScorer(victim, objective, screening=method.settings.screening), self.is_hit, draw, budget)
         elif method.searches_words and isinstance(victim, UniversalVictim):
-            goal = Goal(UniversalScorer(victim, objective, input_model), self.is_hit)
+            goal = Goal(UniversalScorer(victim, objective, input_model), self.is_hit, budget=budget)
         elif causal:
             searched = cast(CausalVictim, victim)
             drafts = CausalScorer(drafting(searched, draft), objective, input_model) if draft else None
             scorer = CausalScorer(searched, objective, input_model, screening=method.settings.screening, draft=drafts)
-            goal = Goal(scorer, self.is_hit)
+            goal = Goal(scorer, self.is_hit, budget=budget)
         else:
-            goal = Goal(PlainScorer(victim, objective, input_model), self.is_hit)
+            goal = Goal(PlainScorer(victim, objective, input_model), self.is_hit, budget=budget)
         if isinstance(victim, RuledVictim) and method.searches_words:
-            goal = Goal(RuledScorer(goal.scorer, victim), self.is_hit, allowed_inputs(victim, self._likely_inputs()))
+            goal = Goal(RuledScorer(goal.scorer, victim), self.is_hit, allowed_inputs(victim, self._likely_inputs()), budget)
         self.method = method.bind(goal)
         self.finder = BatchFinder(batch_size, "searches")
 

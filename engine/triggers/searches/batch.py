@@ -184,6 +184,8 @@ class Outcome:
         stopped: the reason why it ended.
         projected: of a continuous input, the reading after the words nearest to it.
         refused: candidates among them that the victim's rules do not allow.
+        tokens: that the model read for it, as if each input were read by itself (`parley.engine.triggers.budget`).
+        seconds: its share of the steps that it was part of.
     """
 
     task: Task
@@ -198,6 +200,9 @@ class Outcome:
     stopped: Stop
     projected: Reading | None = None
     refused: int = 0
+    tokens: int = 0
+    # Alone of all this depends on the machine, so that it tells no two outcomes apart.
+    seconds: float = field(default=0.0, compare=False)
 
 
 @dataclass(eq=False)
@@ -215,6 +220,8 @@ class SearchState:
     accepted: int = 0
     candidates: int = 0
     refused: int = 0
+    tokens: int = 0
+    seconds: float = 0.0
     loss_by_sweep: list[float] = field(default_factory=list)
     stopped: Stop | None = None
 
@@ -238,6 +245,8 @@ class SearchState:
             loss_by_sweep=tuple(self.loss_by_sweep),
             stopped=self.stopped,
             refused=self.refused,
+            tokens=self.tokens,
+            seconds=self.seconds,
         )
 
 
@@ -263,6 +272,12 @@ class Stepper(Protocol[StateT]):
 
         States change only after the model was asked for the last time, so that a step that ran out of memory can be repeated.
         """
+
+    def clock(self) -> float:
+        """Return the time by the clock of the model's work."""
+
+    def spend(self, states: Sequence[StateT], seconds: float, shares: Sequence[float]) -> None:
+        """Add a step's seconds to its searches, by their shares of its work, and end those that have used up theirs."""
 
     def save(self, state: StateT) -> Saved | None:
         """Return the saved state of a search; None if it has to start again."""

@@ -205,6 +205,7 @@ class SteppedSearches(BatchedSearch, Generic[StateT]):
         self.finder.in_pieces(lambda piece: self._join(self.method.restore(*map(list, zip(*piece, strict=True)))), taken_up)
 
     def step(self) -> list[Outcome]:
+        began = self.method.clock()
         outcomes = self._leave()
         while joining := self._joining():
             self.finder.in_pieces(lambda tasks: self._join(self.method.start(tasks)), joining)
@@ -215,6 +216,7 @@ class SteppedSearches(BatchedSearch, Generic[StateT]):
         self.finder.in_pieces(self.method.step, states)
         tried = [state.candidates - already for state, already in zip(states, before, strict=True)]
         self.tried, self._most = self.tried + sum(tried), max([self._most, *tried])
+        self.method.spend(states, self.method.clock() - began, tried)
         return outcomes + self._leave()
 
     def begun(self, key: str) -> StartedSearch:

@@ -18,6 +18,7 @@ from parley.engine.core.runs.parts import ANSWERED, NO_REPLIES, row_schema
 from parley.engine.core.stats.statistics import Row
 from parley.engine.core.verbs.sharded import ShardedConfig
 from parley.engine.core.verbs.transcripts import ASSISTANT, USER, Transcript
+from parley.engine.triggers.budget import BUDGET, UNBOUNDED, Spending, read_budget
 from parley.engine.triggers.catalogue import EVOLUTION, QCG, TEXT_METHODS, searches
 from parley.engine.triggers.methods.evolution import EvolutionSettings, Words
 from parley.engine.triggers.methods.prs import PrsSettings
@@ -94,6 +95,8 @@ def save_words(words: Sequence[str], path: Path) -> None:
 
 NORMAL, NORMAL_SAMPLED, MAL, RANDOM = LISTS = ("normal", "normal-sampled", "mal", "random")
 """Targets that need no file."""
+_OF_LOSSES = ("tokens", "seconds")
+"""Parts of the budget of a search that reads losses."""
 OWN = "own"
 """The name of the searched model as the judge of its own inputs."""
 
@@ -258,9 +261,12 @@ class TriggerConfig(SearchingConfig):
     """Wanted hits: o-greedy, or o- or io-sample-avg or -min-kK, K = 1, 2, ...; the others are read off the same inputs."""
     strict: bool = False
     """Refuse targets that the model cannot say, for a word or their length, instead of skipping and counting them."""
+    budget: str = ""
+    """What a restart may cost beside search.max_candidates: tokens=N that the model reads, seconds=S, or both with a comma."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        read_budget(self.budget, "--budget", _OF_LOSSES)
         if self.model.strip() in (HUGGING_FACE, GGUF):
             kind = self.model.strip()
             fix = f"name a folder that save_pretrained wrote: --model {HUGGING_FACE}FOLDER, or --model {GGUF}FILE"
@@ -270,6 +276,11 @@ class TriggerConfig(SearchingConfig):
     def is_hugging_face(self) -> bool:
         """Return True if the model is one of Hugging Face's library."""
         return is_hugging_face(self.model)
+
+    @property
+    def limits(self) -> Spending:
+        """Return what a restart may cost."""
+        return replace(read_budget(self.budget, "--budget", _OF_LOSSES), queries=self.search.max_candidates)
 
     @property
     def judge(self) -> str:
@@ -321,10 +332,21 @@ class TextSearchConfig(ShardedConfig):
     """When a reply is a success, which ends the search for its target."""
     chat: ChatAsking = field(default_factory=ChatAsking)
     """Settings of the model, and of one that judges."""
+    budget: str = ""
+    """What the search for a target, and its random inputs, may cost beside search.max_queries: tokens=N of the model's,
+    attacker_tokens=N, seconds=S, money=M (chat.prices), with commas between them; one input is asked about at a time then."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         alphabet_pattern(self.alphabet)
+        budget = read_budget(self.budget, "--budget", BUDGET[1:])
+        if budget.money and not self.chat.prices:
+            raise ConfigError(
+                "a budget of money needs prices", where="--budget", got=self.budget, fix="--set chat.prices=IN/OUT"
+            )
+        if budget.attacker_tokens and not self.attacker:
+            what, fix = "no attacker reads or writes tokens", "name an --attacker, or another part of the budget"
+            raise ConfigError(what, where="--budget", got=self.budget, fix=fix)
         num = len(self.start.split())
         if self.start and (self.attacker or num != self.search.num_words):
             what, got = f"evolution starts from {self.search.num_words} words", f"{num} words, --attacker {self.attacker!r}"
@@ -340,6 +362,14 @@ class TextSearchConfig(ShardedConfig):
             raise ConfigError(
                 "the text to start from is forbidden", where="--start", got=self.start, fix="start from other words"
             )
+
+    @property
+    def limits(self) -> Spending:
+        """Return what the search for a target may cost."""
+        return replace(
+            read_budget(self.budget, "--budget", BUDGET[1:]),
+            queries=most if (most := self.search.max_queries) < UNBOUNDED else 0,
+        )
 
     @property
     def fitness_by(self) -> FitnessBy:
@@ -401,6 +431,9 @@ _RESTART = {
     # Candidates among those tried that the rules for inputs refused, and the ids of the words.
     "refused": int,
     "ids": [int],
+    # What it cost the model: tokens, as if each input were read by itself, and seconds, null unless they are limited.
+    "tokens": int,
+    "seconds": float,
     "hits": [_HIT],
 }
 TRIGGERS = row_schema(
@@ -498,6 +531,9 @@ TEXT_TRIGGERS = row_schema(
         "empty_verified random_verified": bool,
         "random_fitness": float,
         "random_queries": int,
+        # Tokens of these replies and of those to random inputs, of the attacker; seconds and money, null unless limited.
+        "tokens random_tokens attacker_tokens": int,
+        "seconds random_seconds money random_money": float,
         # Answers of the model that are no replies, by what was asked: "found", "random", "empty" or "drawn".
         "no_replies": NO_REPLIES,
         # What an attacker that writes inputs was asked, 0 where words evolve; and its answers that are no replies.

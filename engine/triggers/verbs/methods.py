@@ -18,6 +18,7 @@ from parley.engine.core.verbs.composite import Stage
 from parley.engine.core.verbs.job import Reporter, flat
 from parley.engine.core.verbs.recipe_job import PlannedRecipe
 from parley.engine.core.verbs.sharded import ShardedConfig
+from parley.engine.triggers.budget import UNBOUNDED, Spending, read_budget
 from parley.engine.triggers.catalogue import ATTACKER, EVOLUTION, PRS, QCG, TEXT_METHODS, MethodLine, read_lines
 from parley.engine.triggers.methods.composition import shown_access
 from parley.engine.triggers.methods.evolution import EvolutionSettings
@@ -25,8 +26,16 @@ from parley.engine.triggers.methods.prs import PrsSettings
 from parley.engine.triggers.methods.qcg import QcgSettings
 from parley.engine.triggers.methods.settings import RelaxationSettings, SearchSettings
 from parley.engine.triggers.methods.writing import WritingSettings
-from parley.engine.triggers.metrics.hits import JUDGE_METRICS, SAMPLED, TRIED, VERIFIED, successful_reply
-from parley.engine.triggers.metrics.text import EMPTY, EMPTY_NO_REPLY, FOUND_NO_REPLY, RANDOM, RANDOM_NO_REPLY, RANDOM_QUERIES
+from parley.engine.triggers.metrics.hits import JUDGE_METRICS, PARTS_OF_BUDGET, SAMPLED, TRIED, VERIFIED, successful_reply
+from parley.engine.triggers.metrics.text import (
+    EMPTY,
+    EMPTY_NO_REPLY,
+    FOUND_NO_REPLY,
+    RANDOM,
+    RANDOM_INPUTS,
+    RANDOM_NO_REPLY,
+    RANDOM_QUERIES,
+)
 from parley.engine.triggers.success import FitnessSettings
 from parley.engine.triggers.verbs.config import (
     HuggingFaceSettings,
@@ -38,7 +47,7 @@ from parley.engine.triggers.verbs.config import (
 from parley.engine.triggers.verbs.search import SEARCH
 from parley.engine.triggers.verbs.table import SearchRecipe
 from parley.engine.triggers.verbs.text_search import SEARCH_TEXT
-from parley.envs.core.config import NumItems, assign, shared, to_dict
+from parley.envs.core.config import assign, shared, to_dict
 from parley.envs.core.errors import ConfigError
 from parley.policies.chat.model import Access
 
@@ -57,8 +66,9 @@ class MethodsConfig(SearchingConfig):
     method: str = f"gcg,gibbs-enum,random,{EVOLUTION}"
     """Methods, separated by commas: those of parley search, its recipes mac and he2018, evolution, prs, qcg (--proxy), and
     attacker (a model that writes, --attacker); NAME[search.KEY=VALUE] is a line with a setting of its own."""
-    budget: NumItems = 200
-    """Inputs that each method may try for a target."""
+    budget: str = "200"
+    """What each method may spend on a target: a number of inputs, or parts with commas between them, of which the first that is
+    used up ends its search: queries=N inputs, tokens=N, attacker_tokens=N, seconds=S, money=M (chat.prices)."""
     hit: str = "o-greedy"
     """Type of hit that ends a search by losses, as of parley search."""
     proxy: str = ""
@@ -91,14 +101,31 @@ class MethodsConfig(SearchingConfig):
                     f"{method} needs a model of its own, and no other method", got=f"--{option} {address!r}", fix=fix
                 )
         relaxation, usual = self.search.relaxation, RelaxationSettings()
-        limits = (self.search.restarts, self.search.max_candidates, self.evolution.max_queries)
-        if (*limits, relaxation.rounds, relaxation.steps) != (1, 0, EvolutionSettings().max_queries, usual.rounds, usual.steps):
-            got = f"restarts {limits[0]}, max_candidates {limits[1]}, max_queries {limits[2]}"
+        own = (self.search.restarts, self.search.max_candidates, self.evolution.max_queries)
+        if (*own, relaxation.rounds, relaxation.steps) != (1, 0, EvolutionSettings().max_queries, usual.rounds, usual.steps):
+            got = f"restarts {own[0]}, max_candidates {own[1]}, max_queries {own[2]}"
             got += f", {relaxation.rounds} rounds of {relaxation.steps} steps"
             raise ConfigError("methods have one start and the budget", where="--set", got=got, fix="--budget N")
+        limits = self.limits
+        if not str(replace(limits, attacker_tokens=0)):
+            what = "methods without an attacker need a budget to end"
+            raise ConfigError(what, where="--budget", got=repr(self.budget), fix="--budget 200, or seconds=30")
+        if limits.money and self.methods:
+            what, fix = (
+                "weights of one's own have no price, so money limits no method that reads losses",
+                "limit seconds or tokens",
+            )
+            raise ConfigError(what, where="--budget", got=f"{self.budget} for {', '.join(self.methods)}", fix=fix)
         for line in self.lines:
-            if line.settings:
+            if line.settings or len(self.lines) > 1:
                 self.of(line)
+            else:
+                _search(self)
+
+    @property
+    def limits(self) -> Spending:
+        """Return what each method may spend on a target."""
+        return read_budget(self.budget, "--budget")
 
     @property
     def lines(self) -> tuple[MethodLine, ...]:
@@ -157,14 +184,14 @@ def _require_fit(config: MethodsConfig) -> None:
 
 
 def pairs() -> MethodsConfig:
-    """200 inputs for each target, by gcg, gibbs-enum, random tokens and evolution."""
+    """Let gcg, gibbs-enum, random tokens and evolution try 200 inputs for each target."""
     return MethodsConfig(limit=20)
 
 
 def quick() -> MethodsConfig:
     """Take a first look: 5 targets, 40 inputs for each."""
     evolution = EvolutionSettings(population=8)
-    return MethodsConfig(limit=5, budget=40, search=SearchSettings(restarts=1, candidates=16), evolution=evolution)
+    return MethodsConfig(limit=5, budget="40", search=SearchSettings(restarts=1, candidates=16), evolution=evolution)
 
 
 class SearchMethods(SearchRecipe):
@@ -179,34 +206,53 @@ class SearchMethods(SearchRecipe):
         searches, rows, controls = list[dict[str, Any]](), list[dict[str, Any]](), list[dict[str, Any]]()
         replies = [SAMPLED] if config.success.samples else []
         replies += JUDGE_METRICS if config.success.judge or config.fitness.judge else []
+        limits, costs = {part: most for part, most in vars(config.limits).items() if most}, dict[str, list[str]]()
         for line in config.lines:
             job, search = _search(config.of(line))
             key = line.folder.replace(".", "-")
             searches.append({"folder": line.folder, "verb": " ".join(job.words), "settings": flat(to_dict(search))})
             label = f"{line.label} ({_access(line.method).name.lower()})"
             row: dict[str, Any] = {"key": key, "label": label, "stage": line.folder}
+            of_attacker = ["attacker_tokens"] if line.method == ATTACKER else []
+            told = ["tokens", *(part for part in ("seconds", "money") if part in limits)]
+            costs[key] = [part for part in limits if part != "attacker_tokens" or of_attacker]
             if line.method not in TEXT_METHODS:
-                of = {"verified": VERIFIED, "no_reply": NO_REPLY, "tried": TRIED, "hit": config.hit}
-                rows.append(row | {"of": of, "columns": [*_TYPED, "claimed", "loss", *replies]})
+                of = {"verified": VERIFIED, "no_reply": NO_REPLY, "tried": TRIED, "hit": config.hit, "inputs": ""}
+                rows.append(row | {"of": of, "columns": [*_TYPED, *told, "claimed", "loss", *replies]})
                 continue
-            of = {"verified": VERIFIED, "no_reply": FOUND_NO_REPLY, "tried": TRIED}
-            rows.append(row | {"of": of, "columns": [*_TYPED, *replies]})
-            of = {"verified": RANDOM, "no_reply": RANDOM_NO_REPLY, "tried": RANDOM_QUERIES}
+            of = {"verified": VERIFIED, "no_reply": FOUND_NO_REPLY, "tried": TRIED, "inputs": ""}
+            rows.append(row | {"of": of, "columns": [*_TYPED, *told, *of_attacker, *replies]})
+            of = {"verified": RANDOM, "no_reply": RANDOM_NO_REPLY, "tried": RANDOM_QUERIES, "inputs": RANDOM_INPUTS}
             label = f"random words, {line.label} (text)"
-            rows.append(row | {"key": f"random-{key}", "label": label, "of": of, "columns": [*_TYPED]})
+            costs[f"random-{key}"] = [part for part in limits if part != "attacker_tokens"]
+            rows.append(row | {"key": f"random-{key}", "label": label, "of": of, "columns": [*_TYPED, *told]})
             of = {"verified": EMPTY, "no_reply": EMPTY_NO_REPLY}
             controls = [row | {"key": "no-input", "label": "no input (text)", "of": of, "columns": [*_TYPED[:2]]}]
         return {
             "model": config.model,
-            "about": f"{config.budget:,} inputs for each target of {config.targets}, {config.method}, seed {config.seed}.",
+            "about": f"{_told(config.limits)} for each target of {config.targets}, {config.method}, seed {config.seed}.",
             "success": successful_reply(to_dict(config.success), end=config.hugging_face.end),
             "searches": searches,
             "rows": [*rows, *controls],
+            "within": [
+                {"part": part, "shown": f"{most / share:,.4g}", "share": str(share)}
+                for part, most in limits.items()
+                for share in PARTS_OF_BUDGET
+            ],
+            "spending": [
+                row | {"columns": [f"{part}_{share}" for part in costs[row["key"]] for share in PARTS_OF_BUDGET]}
+                for row in rows
+            ],
         }
 
     def prepare(self, config: MethodsConfig, path: Path, reporter: Reporter) -> PlannedRecipe:
         _require_fit(config)
         return super().prepare(config, path, reporter)
+
+
+def _told(limits: Spending) -> str:
+    """Return a budget in words, such as "30 seconds"."""
+    return " and ".join(f"{most:,g} {'inputs' if part == 'queries' else part}" for part, most in vars(limits).items() if most)
 
 
 def _search(config: MethodsConfig) -> Stage:
@@ -239,12 +285,17 @@ def _search(config: MethodsConfig) -> Stage:
             alphabet=settings.alphabet,
             start="" if config.method == ATTACKER else settings.start,
             attacker=config.attacker,
-            search=replace(config.evolution, max_queries=config.budget),
+            search=replace(config.evolution, max_queries=config.limits.queries or UNBOUNDED),
+            budget=str(
+                replace(config.limits, queries=0, attacker_tokens=config.limits.attacker_tokens if config.attacker else 0)
+            ),
         )
     # A step of the relaxation reads one input, forward and backward.
-    relaxation = replace(config.search.relaxation, rounds=1, steps=config.budget)
-    search = replace(config.search, max_candidates=config.budget, relaxation=relaxation)
-    values = shared(config, SearchingConfig) | {"search": search}
+    limits = config.limits
+    relaxation = replace(config.search.relaxation, rounds=1, steps=limits.queries or UNBOUNDED)
+    search = replace(config.search, max_candidates=limits.queries, relaxation=relaxation)
+    budget = Spending(tokens=limits.tokens, seconds=limits.seconds)
+    values = shared(config, SearchingConfig) | {"search": search, "budget": str(budget)}
     return SEARCH, TriggerConfig(model=config.model, targets=config.targets, hit=config.hit, **values)
 
 

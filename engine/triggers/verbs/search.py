@@ -107,6 +107,11 @@ def method_settings(config: TriggerConfig) -> SearchSettings:
     return replace(config.search, relaxation=relaxation)
 
 
+def budget_of_target(config: TriggerConfig) -> dict[str, float]:
+    """Return what all restarts of a target may cost together, by part of the budget that is limited."""
+    return {part: config.search.restarts * most for part, most in vars(config.limits).items() if most}
+
+
 def read_types(hit_type: HitType, *, sampled: bool, judged: bool) -> list[HitType]:
     """Return the types of hit that are read off each input: the published ones, and the wanted one.
 
@@ -178,6 +183,7 @@ def composer(config: TriggerConfig, models: Models, victim: TextVictim) -> Calla
         thresholds=models.thresholds,
         objective=objective_of(config, models.thresholds),
         batch_size=config.engine.batch_size,
+        budget=config.limits,
     )
 
 
@@ -340,6 +346,9 @@ class SearchWorker(SearchTurns[Target]):
             "candidates": outcome.candidates,
             "stopped": outcome.stopped,
             "refused": outcome.refused,
+            "tokens": outcome.tokens,
+            # Rows are the same on any machine, unless seconds are part of the budget.
+            "seconds": outcome.seconds if self.config.limits.seconds else None,
             "ids": None if outcome.words is None else list(outcome.words),
             "hits": self._hits(outcome.reading) + self._hits(outcome.projected, PROJECTED),
         }
@@ -510,7 +519,7 @@ class Search(Job[TriggerConfig, SearchPlan, SearchPlan]):
         return Summary(
             f"{config.hit} search for {targets.name} targets on {config.model}",
             f"{len(targets.targets):,} targets, {config.method}, {config.search.restarts} restarts, seed {config.seed}.",
-            search_metrics(rows, candidates_per_s(run), len(targets.skipped)),
+            search_metrics(rows, candidates_per_s(run), len(targets.skipped), budget_of_target(config)),
             {
                 ATTACK: composition(config, plan.models.thresholds).parts,
                 "thresholds": plan.models.limits,

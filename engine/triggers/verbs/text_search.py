@@ -35,6 +35,7 @@ from parley.engine.core.tables.table import EstimateTable
 from parley.engine.core.verbs.job import ATTACK, TABLE_FILE, Job, Reporter, Result, Summary
 from parley.engine.core.verbs.sharded import RESUME_SAFE, Sharded, Tally, rows_apart, run_items
 from parley.engine.core.verbs.transcripts import TranscriptRule
+from parley.engine.triggers.budget import Spending, clock_of, price_of, tokens_of
 from parley.engine.triggers.catalogue import EVOLUTION, PRS, QCG
 from parley.engine.triggers.methods.composition import AttackComposition, settings_told, shown_access
 from parley.engine.triggers.methods.evolution import NO_FITNESS, Evolution, EvolutionSettings, Proposals, RatedReply, Words
@@ -42,7 +43,15 @@ from parley.engine.triggers.methods.prs import Prs
 from parley.engine.triggers.methods.qcg import Qcg
 from parley.engine.triggers.methods.writing import Writing, asked_for_words, read_words
 from parley.engine.triggers.metrics.hits import VERIFIED, successful_reply, unread_failure
-from parley.engine.triggers.metrics.text import TEXT_ITEMS, TEXT_METRICS, ShownInput, shown_inputs, text_metrics, text_table
+from parley.engine.triggers.metrics.text import (
+    TEXT_ITEMS,
+    TEXT_METRICS,
+    ShownInput,
+    describe_text,
+    shown_inputs,
+    text_metrics,
+    text_table,
+)
 from parley.engine.triggers.success import (
     BEFORE_TARGET,
     enough_tokens,
@@ -234,7 +243,7 @@ class TextSearchWorker(TurnWorker[Target, Rows]):
 
         self.search_task, self.config = search_task, search_task.plan.config
         chat, answers = self.config.asking.on(self.config.device), Path(search_task.answers)
-        self._model: ChatModel = load_chat_model(absolute_address(self.config.model), chat, answers=answers)
+        self.model: ChatModel = load_chat_model(absolute_address(self.config.model), chat, answers=answers)
         self.template = messages_of(self.config, has_prompts=search_task.plan.targets.has_prompts)
         self._success = judges_of_replies(self.config.success, chat, answers)[self.config.end]
         self.fitness = load_fitness(self.config.fitness, chat, answers)
@@ -244,6 +253,8 @@ class TextSearchWorker(TurnWorker[Target, Rows]):
         attacker = self.config.attacker
         self._attacker = load_chat_model(absolute_address(attacker), chat, answers=answers) if attacker else None
         self._proxy: Any = load_chat_model(absolute_address(self.config.proxy), chat) if self.config.proxy else None
+        models = (model for model in (self.model, self._attacker, self._proxy) if model is not None)
+        self.clock, self.budget = clock_of(*models), replace(self.config.limits, queries=0)
         self._decoding = ChatDecoding(
             max_tokens=self._num_tokens, first_tokens=MOST_FIRST_TOKENS if self.config.reads_logprobs else 0
         )
@@ -280,16 +291,17 @@ class TextSearchWorker(TurnWorker[Target, Rows]):
         counts = Counter[str]()
         for search in searches:
             counts.update(search.counts())
-        return UnderWay(sum(min(0.9, search.num_answers / max(1, usual)) for search in searches), counts)
+        shares = (max(search.num_answers / max(1, usual), search.share_spent) for search in searches)
+        return UnderWay(sum(min(0.9, share) for share in shares), counts)
 
     def arriving(self, chats: Sequence[Chat]) -> Iterator[tuple[int, Answer]]:
         """Return an iterator of the model's likeliest answers as they come."""
-        return answers_arriving(self._model, chats, decoding=self._decoding)
+        return answers_arriving(self.model, chats, decoding=self._decoding)
 
     def drawn(self, chats: Sequence[Chat], temperature: float, seeds: Sequence[int]) -> list[Answer]:
         """Return answers that are drawn."""
         decoding = ChatDecoding(max_tokens=self._num_tokens, temperature=temperature)
-        return self._model.answer(chats, decoding=decoding, seeds=seeds) if chats else []
+        return self.model.answer(chats, decoding=decoding, seeds=seeds) if chats else []
 
     def chat(self, target: Target, words: Words) -> Chat:
         """Return the messages with an input in their slots, which share its words in order."""
@@ -297,8 +309,12 @@ class TextSearchWorker(TurnWorker[Target, Rows]):
 
         return filled_chat(self.template, target.prompt, slot_texts(self.template, words))
 
-    def proposals(self, target: Target, seed: int) -> Proposals:
-        """Return the search that proposes inputs for a target."""
+    def price(self, model: ChatModel, read: int, written: int) -> float:
+        """Return the price of an answer by the model."""
+        return price_of(self.config.chat, model, read, written)
+
+    def proposals(self, target: Target, seed: int, spending: Spending) -> Proposals:
+        """Return the search that proposes inputs for a target, and adds what an attacker costs to its spending."""
         settings, attacker = self.config.writing, self._attacker
         if attacker is None:
             words, search = self.search_task.plan.words, self.config.search
@@ -317,7 +333,7 @@ class TextSearchWorker(TurnWorker[Target, Rows]):
             return Evolution(search, words, seed, **bounds)
         decoding = ChatDecoding(max_tokens=settings.max_tokens, temperature=settings.temperature)
 
-        def write(questions: Sequence[tuple[Sequence[Chat], int]]) -> list[WrittenLine]:
+        def lines(questions: Sequence[tuple[Sequence[Chat], int]]) -> list[WrittenLine]:
             most = settings.max_words
             return written_lines(
                 attacker,
@@ -327,9 +343,27 @@ class TextSearchWorker(TurnWorker[Target, Rows]):
                 lambda problem: asked_for_words(problem, most),
             )
 
+        def write(questions: Sequence[tuple[Sequence[Chat], int]]) -> list[WrittenLine]:
+            written, began = list[WrittenLine](), self.clock()
+            for piece in [[question] for question in questions] if str(self.budget) else [questions]:
+                if replace(spending, seconds=spending.seconds + self.clock() - began).used_up(self.budget):
+                    break
+                written += (new := lines(piece))
+                self._spend_on_lines(spending, piece, new)
+            return written
+
         shown = "\n\n".join(f"[{message.role}] {message.content}" for message in self.chat(target, ("[WORDS]",)))
         max_queries, text = self.config.search.max_queries, " ".join(target.words)
         return Writing(settings, max_queries, target=text, shown=shown, write=write, seed=seed)
+
+    def _spend_on_lines(
+        self, spending: Spending, questions: Sequence[tuple[Sequence[Chat], int]], lines: Sequence[WrittenLine]
+    ) -> None:
+        """Add the tokens of an attacker's lines, and their price."""
+        assert self._attacker is not None, "an attacker wrote them"
+        for (forms, _), line in zip(questions, lines, strict=True):
+            for read, written in (tokens_of(forms[0], answer) for answer in line.answers):
+                spending.add(attacker_tokens=read + written, money=self.price(self._attacker, read, written))
 
     def rated(self, answers: Mapping[Words, Answer], target: Target) -> list[ReplyRating]:
         """Return the fitness of the replies to some inputs."""
@@ -339,7 +373,7 @@ class TextSearchWorker(TurnWorker[Target, Rows]):
         nats = [first_token_nats(answer, text) for answer in answers.values()]
         if answers and not any(answer.first_tokens for answer in answers.values()):
             # A model of one's own, which scores texts.
-            scores = cast("ScoringChatModel", self._model).score(
+            scores = cast("ScoringChatModel", self.model).score(
                 [self.chat(target, words) for words in answers], [text] * len(answers)
             )
             nats = [score.nats / score.num_tokens for score in scores]
@@ -359,6 +393,7 @@ class _Round:
         self._owners: list[_TextSearch] = []
         self._answers: dict[int, Answer] = {}
         self._arriving: Iterator[tuple[int, Answer]] | None = None
+        self._seconds = 0.0
 
     def take(self, until: float) -> bool:
         """Take answers until a time; return whether all are there and the searches have them."""
@@ -372,14 +407,18 @@ class _Round:
                 return False
         if self._arriving is None:
             self._arriving = self._worker.arriving(self._chats) if self._chats else iter(())
+        began = self._worker.clock()
         for index, answer in self._arriving:
             self._answers[index] = answer
             self._owners[index].waiting.append(answer)
             if len(self._answers) < len(self._chats) and time.monotonic() >= until:
+                self._seconds += self._worker.clock() - began
                 return False
-        answers = (self._answers[index] for index in range(len(self._chats)))
+        self._seconds += self._worker.clock() - began
+        share = self._seconds / max(1, sum(not answer.known for answer in self._answers.values()))
+        answers = ((self._chats[index], self._answers[index]) for index in range(len(self._chats)))
         for search in self._searches:
-            search.tell(list(islice(answers, search.num_asked)))
+            search.tell(list(islice(answers, search.num_asked)), share)
         return True
 
 
@@ -408,16 +447,26 @@ class _TextSearch:
 
     def __post_init__(self) -> None:
         self.seed = self.worker.search_task.seed(self.target.key)
-        self.search = self.worker.proposals(self.target, self.seed)
+        spending = Spending()
+        self.search = self.worker.proposals(self.target, self.seed, spending)
         arguments = self.worker.config.search, self.worker.search_task.plan.words
         self.random = Evolution(*arguments, derive_seed(self.seed, "random"), allows=self.worker.config.allows, blind=True)
         self.replies: dict[Proposals | None, dict[Words, _JudgedReply]] = {None: {}, self.search: {}, self.random: {}}
+        self.spendings = {self.search: spending, self.random: Spending()}
         self.requests: list[tuple[Proposals | None, list[Words]]] = []
+        self._proposed: dict[Proposals, list[Words]] = {self.search: [], self.random: []}
+        self._rated: dict[Proposals, list[RatedReply]] = {self.search: [], self.random: []}
 
     @property
     def finished(self) -> bool:
         """Return True once no more replies are needed."""
         return self.search.finished and self.random.finished
+
+    @property
+    def share_spent(self) -> float:
+        """Return the share of the budget that is spent, of that search of which less is."""
+        of_going = (self.spendings[going].share(self.worker.budget) for going in self.spendings if not going.finished)
+        return min(of_going, default=1.0)
 
     @property
     def num_answers(self) -> int:
@@ -440,24 +489,55 @@ class _TextSearch:
         return counts
 
     def ask(self) -> list[Chat]:
-        """Return the next messages to the model."""
-        first: list[tuple[Proposals | None, list[Words]]] = [] if self.replies[None] else [(None, [()])]
-        going = (proposals for proposals in (self.search, self.random) if not proposals.finished)
-        self.requests = [*first, *((proposals, proposals.ask()) for proposals in going)]
+        """Return the next messages to the model: of each search all that it proposes, or one where a budget counts them."""
+        self.requests = [] if self.replies[None] else [(None, [()])]
+        for proposals in (self.search, self.random):
+            if proposals.finished:
+                continue
+            if not self._proposed[proposals]:
+                began = self.worker.clock()
+                self._proposed[proposals] = proposals.ask()
+                # Random inputs take no time, and an attacker or a proxy does.
+                self.spendings[proposals].add(seconds=self.worker.clock() - began)
+            most = 1 if str(self.worker.budget) else len(self._proposed[proposals])
+            if not self.spendings[proposals].used_up(self.worker.budget):
+                self.requests.append((proposals, self._proposed[proposals][:most]))
+            elif not proposals.finished:
+                proposals.end(self._rated[proposals], success=False)
         return [self.worker.chat(self.target, words) for _, inputs in self.requests for words in inputs]
 
-    def tell(self, answers: Sequence[Answer]) -> None:
-        """Judge the answers of a round, and hand them to their searches."""
+    def tell(self, answers: Sequence[tuple[Chat, Answer]], seconds: float) -> None:
+        """Judge the answers of a round, and hand them to their searches.
+
+        Args:
+            answers: with the messages that they answer.
+            seconds: of asking for one that was not known.
+        """
         self.waiting, arriving = [], iter(answers)
         for proposals, inputs in self.requests:
-            new = self._judged({words: next(arriving) for words in inputs}, controls=proposals is None)
-            self.replies[proposals] |= new
-            if proposals is not None and new:
-                rated = [
-                    RatedReply(reply.fitness, reply.answer.text, "" if reply.answer.is_reply else reply.answer.kind.value)
-                    for reply in new.values()
-                ]
-                proposals.tell(rated, success=any(reply.verdict.success for reply in new.values()))
+            new = dict(zip(inputs, islice(arriving, len(inputs)), strict=True))
+            began = self.worker.clock()
+            judged = self._judged({words: answer for words, (_, answer) in new.items()}, controls=proposals is None)
+            self.replies[proposals] |= judged
+            if proposals is None or not judged:
+                continue
+            spending = self.spendings[proposals]
+            spending.add(seconds=self.worker.clock() - began)
+            for chat, answer in new.values():
+                read, written = tokens_of(chat, answer)
+                spending.add(queries=1, tokens=read + written, money=self.worker.price(self.worker.model, read, written))
+                spending.add(seconds=0.0 if answer.known else seconds)
+            self._rated[proposals] += [
+                RatedReply(reply.fitness, reply.answer.text, "" if reply.answer.is_reply else reply.answer.kind.value)
+                for reply in judged.values()
+            ]
+            self._proposed[proposals] = self._proposed[proposals][len(judged) :]
+            success = any(reply.verdict.success for reply in judged.values())
+            if success or spending.used_up(self.worker.budget):
+                proposals.end(self._rated[proposals], success=success)
+            elif not self._proposed[proposals]:
+                proposals.tell(self._rated[proposals], success=False)
+                self._rated[proposals] = []
 
     def _judged(self, answers: dict[Words, Answer], *, controls: bool) -> dict[Words, _JudgedReply]:
         """Return answers with their verdicts; answers that are no reply, and controls, are not rated."""
@@ -508,10 +588,20 @@ class _TextSearch:
             "random_verified": any(reply.verdict.success for reply in at_random.values()),
             "random_fitness": _finite(self.random.best.fitness),
             "random_queries": len(at_random),
+            **self._costs(),
             "no_replies": count_no_replies(answers),
             **self._of_attacker(),
             **judged,
         }
+
+    def _costs(self) -> dict[str, Any]:
+        """Return the columns of what the searches cost; seconds and money alone where they are limited."""
+        limits, columns = self.worker.budget, dict[str, Any]()
+        for prefix, spending in zip(("", "random_"), self.spendings.values(), strict=True):
+            columns[f"{prefix}tokens"] = spending.tokens
+            columns[f"{prefix}seconds"] = spending.seconds if limits.seconds else None
+            columns[f"{prefix}money"] = spending.money if limits.money else None
+        return columns | {"attacker_tokens": self.spendings[self.search].attacker_tokens}
 
     def _judged_replies(self) -> list[_JudgedReply]:
         return [reply for by_words in self.replies.values() for reply in by_words.values()]
@@ -530,6 +620,8 @@ class _TextSearch:
         """Return the error of an attacker of whose answers none could be used, with the reasons."""
         problems = self.search.problems if isinstance(self.search, Writing) else Counter[str]()
         reasons = "; ".join(f"{number} times: {problem}" for problem, number in problems.most_common())
+        if spent := self.spendings[self.search].used_up(self.worker.budget):
+            reasons = "; ".join(filter(None, [f"the budget of {spent} is used up", reasons]))
         fix = "name another --attacker, or give it more room: --set writing.max_words=N, writing.max_tokens=N"
         what = "the attacker wrote no input that could be tried"
         return ModelError(what, where=self.worker.config.attacker, got=reasons or "no line at all", fix=fix)
@@ -610,7 +702,7 @@ class SearchText(Job[TextSearchConfig, TextSearchPlan, TextSearchPlan]):
             f"search by replies for {plan.targets.name} targets on {config.model}",
             f"{len(plan.targets.targets):,} targets, at most {config.search.max_queries:,} replies each, "
             f"{f'written by {config.attacker}' if config.attacker else f'{len(plan.words):,} words'}, seed {config.seed}.",
-            text_metrics(run.rows()),
+            text_metrics(run.rows(), {part: most for part, most in vars(config.limits).items() if most}),
             {ATTACK: text_composition(config).parts},
         )
 
@@ -634,7 +726,8 @@ class SearchText(Job[TextSearchConfig, TextSearchPlan, TextSearchPlan]):
         return {"": table, **shown_inputs(ShownInput.of(row, row["typed"], merit=merit) for row, merit in merits)}
 
     def present(self, result: Result, run: RunFolder) -> Result:
-        return replace(result, more=self.tables(run), failure=result.failure or unread_failure(result.metrics))
+        legend = {name: describe_text(name) for name in result.metrics}
+        return replace(result, legend=legend, more=self.tables(run), failure=result.failure or unread_failure(result.metrics))
 
 
 def _targets(config: TextSearchConfig) -> TargetList:

@@ -31,7 +31,6 @@ from parley.engine.scan.attackers.attacker import (
     AttackGoal,
     AttackTurn,
     Seats,
-    Spending,
     converse,
     message_in,
 )
@@ -53,6 +52,7 @@ from parley.engine.scan.attackers.many_shot import ManyShot, shots
 from parley.engine.scan.attackers.pair import Pair
 from parley.engine.scan.attackers.tap import Tap
 from parley.engine.scan.attacks import WORDS, filled, templates
+from parley.engine.triggers.budget import Spending
 from parley.envs.core.errors import ConfigError
 from parley.envs.core.registry import Trust, trusting
 from parley.envs.core.seeds import stream

@@ -38,6 +38,12 @@ class Scripted:
 
     most_visits = 10
 
+    def clock(self) -> float:
+        return 0.0
+
+    def spend(self, states: Sequence[SearchState], seconds: float, shares: Sequence[float]) -> None:
+        """No search has a limit."""
+
     def save(self, state: SearchState) -> Saved | None:
         return state_to_json(state)
 

@@ -125,7 +125,7 @@ def test_every_line_of_a_table_is_classified(tmp_path: Path, folder: Path, judge
         model=f"hf:{folder}",
         targets=str(tmp_path / "pairs.csv"),
         method="random,evolution",
-        budget=4,
+        budget="4",
         hugging_face=HuggingFaceSettings(length=3, end=False),
         evolution=EvolutionSettings(num_words=2, population=2),
         success=SuccessSettings(by="classifier", classifier=f"hf:{judge}", tokens=8),

@@ -476,3 +476,48 @@ def test_methods_by_log_probabilities_take_the_models_that_they_need(tmp_path: P
         asked(tmp_path, method="prs", proxy="hf:x")
     with pytest.raises(ConfigError, match="an attacker writes all"):
         asked(tmp_path, method="prs", attacker="hf:x")
+
+
+def test_a_budget_of_tokens_or_money_ends_both_searches_within_one_answer(tmp_path: Path) -> None:
+    budget = {"budget": "tokens=1500,money=2", "chat": ChatAsking(prices="1/1"), "search": EvolutionSettings(num_words=5)}
+    result = run(asked(tmp_path, **budget), tmp_path / "run", Silent())
+    begged, never = rows(tmp_path / "run")
+    # A message of five words and a reply of "no" have less than 20 tokens by their letters.
+    for tokens in (never["tokens"], never["random_tokens"], begged["random_tokens"]):
+        assert 1500 <= tokens < 1520
+    assert never["money"] == pytest.approx(never["tokens"] / 1000)
+    assert begged["verified"]
+    assert begged["tokens"] < 1500
+    assert result.metrics["tokens"].value == (begged["tokens"] + never["tokens"]) / 2
+    assert [result.metrics[f"within.money.{share}"].value for share in (1, 8)] == [0.5, begged["money"] <= 0.25]
+    assert result.metrics["random_within.tokens.1"].value == 0
+    assert "seconds" not in result.metrics, "they are no part of this budget, and would differ from run to run"
+    run(asked(tmp_path, shard_size=1, **budget), tmp_path / "again", Silent())
+    assert rows(tmp_path / "again") == rows(tmp_path / "run")
+
+
+def test_an_attacker_stops_writing_when_its_tokens_are_spent(tmp_path: Path) -> None:
+    run(attacked(tmp_path, budget="attacker_tokens=300"), tmp_path / "run", Silent())
+    row = rows(tmp_path / "run")[1]
+    # Of its answers it says itself that they have 24 tokens, later 35.
+    assert 300 <= row["attacker_tokens"] < 335
+    assert row["attacker_answers"] == (row["attacker_tokens"] - 48) / 35 + 2
+    assert 0 < row["queries"] - 1 <= row["attacker_answers"]
+    with pytest.raises(ConfigError, match="no attacker reads"):
+        asked(tmp_path, budget="attacker_tokens=500")
+    with pytest.raises(ConfigError, match="needs prices"):
+        asked(tmp_path, budget="money=1")
+    with pytest.raises(ConfigError, match="no part 'queries'"):
+        asked(tmp_path, budget="queries=3")
+
+
+def test_seconds_end_a_search_and_stand_in_its_rows(tmp_path: Path) -> None:
+    result = run(
+        asked(tmp_path, budget="seconds=0.2", search=EvolutionSettings(max_queries=100_000)), tmp_path / "run", Silent()
+    )
+    never = rows(tmp_path / "run")[1]
+    assert 0.2 <= never["seconds"] < 2
+    assert 0.2 <= never["random_seconds"] < 2
+    assert 1 < never["queries"] < 100_000
+    assert result.metrics["seconds"].value > 0.1
+    assert set(result.legend) == set(result.metrics)

@@ -125,7 +125,7 @@ def test_what_a_served_model_was_made_to_say_is_typed_to_another_one(tmp_path: P
             targets=asked(tmp_path, one.name).targets,
             words=str(tmp_path / "words.txt"),
             method="evolution,evolution[evolution.mutation=0.5]",
-            budget=24,
+            budget="24",
             evolution=replace(EVOLVED, max_queries=200),
             chat=CHAT,
         )

@@ -224,7 +224,7 @@ def test_what_methods_found_is_typed_and_inputs_of_words_too(tmp_path: Path, sea
         model=f"hf:{searched}/chat",
         targets=str(searched / "pairs.csv"),
         method="random,gcg[search.num_replaced=2],evolution",
-        budget=4,
+        budget="4",
         hugging_face=HuggingFaceSettings(length=3, end=False),
         evolution=EvolutionSettings(num_words=2, population=2),
         success=SHORT,
