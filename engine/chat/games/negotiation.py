@@ -10,7 +10,8 @@ Two things differ: a recurrent agent predicts the partner's turns as well (one h
 split, 5.560 on own ones), and `<unk>` where a chat model spells a rare word.
 
 `selection_accuracy` is that of `parley train negotiator`: of dialogues that end in a deal or in no agreement, the share whose
-choice is the recorded one. The model chooses as it plays at temperature 0 (`policies/chat/negotiator.py`).
+choice is the recorded one, of a split's first `MOST_CHOICES` such dialogues. The model chooses as it plays at temperature 0
+(`policies/chat/negotiator.py`).
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ from parley.envs.negotiation.game import NegotiationGame
 from parley.policies.chat.model import Chat, ChatModel
 from parley.policies.chat.negotiator import ChatNegotiator, choice, choices, seat_moves
 
+MOST_CHOICES = 200
+"""Dialogues of a split whose choice is measured: every deal is scored, which takes a second and a half of a core."""
 _PARTS = {TRAIN: "train", VALIDATION: "val", TEST: "test"}
 
 
@@ -93,8 +96,8 @@ class RecordedNegotiations(ChatGame):
         return [seat_dialogue(record) for record in self.splits[_PARTS[split]][: limit or None]]
 
     def measure(self, load: Callable[[], ChatModel], dialogues: Sequence[NegotiationDialogue]) -> Mapping[str, Estimate]:
-        """Return how often the model chooses what was recorded."""
-        chosen = [dialogue for dialogue in dialogues if dialogue.selection is not None]
+        """Return how often the model chooses what was recorded, in the first dialogues."""
+        chosen = [dialogue for dialogue in dialogues if dialogue.selection is not None][:MOST_CHOICES]
         if not chosen:
             return {}
         domain = chosen[0].domain

@@ -140,10 +140,13 @@ COST_METRICS: dict[str, Metric] = {
     "sweeps": Metric("sweeps", NEITHER, "passes over the input, mean over restarts"),
     "candidates": Metric("candidates", NEITHER, "inputs that were tried, all targets together", "count"),
     TRIED: Metric("tried", NEITHER, "inputs whose losses were asked for, mean over targets"),
+}
+"""The metrics of a search beside its hit rates."""
+SPENT_METRICS = {
     TOKENS: Metric("tokens", NEITHER, "that the model read, as if each input were read by itself, mean over targets"),
     SECONDS: Metric("seconds", NEITHER, "of the model's work, mean over targets"),
 }
-"""The metrics of a search beside its hit rates."""
+"""What a search cost, as far as its rows say so."""
 VERIFIED, SAMPLED, REFUSED = "verified", "sampled", "refused"
 JUDGE_ANSWERS, JUDGE_UNPARSABLE, JUDGE_NO_REPLY = "judge_answers", "judge_unparsable", "judge_no_reply"
 JUDGE_METRICS = {
@@ -188,7 +191,7 @@ def describe(name: str) -> Metric:
         kind = name.removeprefix(LEAST_LOSS)
         meaning = f"share of all targets whose restart of least loss is a {kind} hit (He & Glass 2018)"
         return Metric(f"hits of least loss, {kind}", FOR_ADVERSARY, meaning, "share")
-    return COST_METRICS.get(name) or WITHIN_METRICS.get(name) or TYPED_METRICS[name]
+    return {**COST_METRICS, **SPENT_METRICS, **WITHIN_METRICS, **TYPED_METRICS}[name]
 
 
 def within_metrics(
@@ -323,7 +326,7 @@ def search_metrics(
         metrics |= no_reply_metrics(kinds_typed, np.ones(len(typed)), figures.units[typed])
         if len(figures[SAMPLED].rows):
             metrics[SAMPLED] = figures.estimate(SAMPLED)
-        metrics |= {name: figures.estimate(name) for name in within}
+        metrics |= {name: figures.estimate(name) for name in within if len(figures[name].rows)}
         if counts[JUDGE_ANSWERS]:
             metrics |= {name: count(counts[name], num_targets) for name in JUDGE_METRICS}
     costs = {
@@ -336,8 +339,8 @@ def search_metrics(
         "candidates": count(counts["candidates"], num_targets),
         TRIED: count(counts["candidates"] / max(1, num_targets), num_targets),
     }
-    costs |= {name: figures.estimate(name) for name in (TOKENS, SECONDS) if len(figures[name].rows)}
-    return metrics | {name: costs[name] for name in COST_METRICS if name in costs}
+    costs |= {name: figures.estimate(name) for name in SPENT_METRICS if len(figures[name].rows)}
+    return metrics | {name: costs[name] for name in (*COST_METRICS, *SPENT_METRICS) if name in costs}
 
 
 def _spent(row: Row, part: str) -> float | None:
@@ -371,7 +374,7 @@ def _target_metrics() -> dict[str, RowMetric]:
                 "count",
                 among=lambda row, part=part: _spent(row, part) is not None,  # type: ignore[misc]
             )
-            for part in (TOKENS, SECONDS)
+            for part in SPENT_METRICS
         },
         "sweeps": RowMetric(
             lambda row: sum(restart["sweeps"] for restart in row["restarts"]), "count", lambda row: len(row["restarts"])

@@ -265,15 +265,6 @@ _NOTE_TEXT = (
 )
 
 
-def describe_text(name: str) -> Metric:
-    """Return the title and the meaning of a metric of a search by replies."""
-    if metric := TEXT_METRICS.get(name):
-        return metric
-    part = name.removeprefix(RANDOM_INPUTS)
-    metric = WITHIN_METRICS.get(part) or Metric(part.replace("_", " "), NEITHER, f"{_COSTS[part]}, mean over targets")
-    return metric._replace(title=f"{metric.title}, random") if part != name else metric
-
-
 def text_metrics(rows: Sequence[Row], limits: Mapping[str, float] | None = None) -> dict[str, Estimate]:
     """Return `TEXT_METRICS`, costs and kinds of answers without a reply only where they occur, and the success by cost.
 
@@ -340,7 +331,16 @@ def text_figures(rows: Sequence[Row], config: Mapping[str, Any]) -> dict[str, It
     return {name: figures[name] for name in _COMPARED}
 
 
-TEXT_ITEMS = ItemMetrics("prompts", text_figures, TEXT_METRICS.__getitem__, prompt_of, target_task, unit_alone="targets")
+def describe_text(name: str) -> Metric:
+    """Return the title and the meaning of a metric of a search by replies."""
+    if metric := TEXT_METRICS.get(name):
+        return metric
+    part = name.removeprefix(RANDOM_INPUTS)
+    metric = WITHIN_METRICS.get(part) or Metric(part.replace("_", " "), NEITHER, f"{_COSTS[part]}, mean over targets")
+    return metric._replace(title=f"{metric.title}, random") if part != name else metric
+
+
+TEXT_ITEMS = ItemMetrics("prompts", text_figures, describe_text, prompt_of, target_task, unit_alone="targets")
 """Figures of single targets of a search by replies."""
 
 

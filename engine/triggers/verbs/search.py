@@ -37,11 +37,15 @@ from parley.engine.triggers.metrics.hits import (
     JUDGE_NO_REPLY,
     JUDGE_UNPARSABLE,
     LEAST_LOSS,
+    PARTS_OF_BUDGET,
     PROJECTED,
     REFUSED,
     SAMPLED,
+    SECONDS,
     TARGET_ITEMS,
+    TOKENS,
     VERIFIED,
+    WITHIN,
     describe,
     is_hit,
     kinds,
@@ -549,7 +553,9 @@ class Search(Job[TriggerConfig, SearchPlan, SearchPlan]):
         typed = [VERIFIED, REFUSED, NO_REPLY] if config.is_hugging_face and method.finds_words else []
         typed += [SAMPLED] if typed and config.success.samples else []
         typed += [JUDGE_ANSWERS, JUDGE_UNPARSABLE, JUDGE_NO_REPLY] if typed and config.success.judge else []
-        return [*(prefix + kind for prefix in (HIT_RATE, LEAST_LOSS) for kind in kinds), *typed, *COST_METRICS]
+        typed += [f"{WITHIN}{part}.{share}" for part in budget_of_target(config) for share in PARTS_OF_BUDGET] if typed else []
+        spent = [TOKENS, SECONDS] if config.limits.seconds else [TOKENS]
+        return [*(prefix + kind for prefix in (HIT_RATE, LEAST_LOSS) for kind in kinds), *typed, *COST_METRICS, *spent]
 
     def present(self, result: Result, run: RunFolder) -> Result:
         """Show the run with the meaning of its metrics, and the best typed inputs."""

@@ -35,7 +35,7 @@ def test_a_search_prints_its_metrics_and_resumes_by_its_folder(parley: Parley, m
     printed = json.loads(outcome.out)
     types = ["o-greedy"] + [f"{io}-sample-{kind}-k{k}" for io in ("o", "io") for kind in ("min", "avg") for k in (1, 2)]
     rates = [f"{prefix}.{kind}" for prefix in ("hit_rate", "least_loss") for kind in types]
-    assert list(printed["metrics"]) == rates + list(COST_METRICS)
+    assert list(printed["metrics"]) == [*rates, *COST_METRICS, "tokens"]
     assert all(set(parts) == {"value", "low", "high", "n"} for parts in printed["metrics"].values())
     assert "5 few" in outcome.err
     assert "1 targets of 'wishes' hold words outside the vocabulary (" in outcome.err

@@ -19,7 +19,8 @@ def restart(number: int = 0, loss: float = 1.0, hits: tuple[str, ...] = (), **ch
         "accepted": 2,
         "candidates": 100,
         "stopped": "converged",
-        **dict.fromkeys(("refused", "ids")),
+        **dict.fromkeys(("refused", "ids", "seconds")),
+        "tokens": 700,
         "hits": [{"type": kind, "hit": kind in hits} for kind in KINDS],
         **changes,
     }

@@ -43,10 +43,11 @@ def test_rates_are_over_targets_and_costs_over_restarts() -> None:
     ]
     found = search_metrics(rows, PACE, num_skipped=2)
     prefixes = ("hit_rate", "least_loss")
-    assert list(found) == [f"{prefix}.{kind}" for prefix in prefixes for kind in KINDS] + list(COST_METRICS)
+    assert list(found) == [f"{prefix}.{kind}" for prefix in prefixes for kind in KINDS] + [*COST_METRICS, "tokens"]
     assert found[f"hit_rate.{GREEDY}"] == rate(2, 3)
     assert found[f"hit_rate.{LIKELY}"] == rate(1, 3)
     assert found["loss"].value == 1.5
+    assert found["tokens"].value == 700 * 4 / 3
     assert found["candidates_per_s"] == PACE
     assert (found["targets"].value, found["skipped"].value, found["skipped"].n) == (3, 2, 5)
     assert (found["restarts"].value, found["candidates"].value) == (4, 350)
@@ -139,3 +140,16 @@ def test_published_figures_follow_the_corpus_and_the_attention() -> None:
     assert len(tables) == 6
     assert all(set(lists) == set(LISTS) for lists in tables.values())
     assert tables["opensubtitles attention"]["mal"]["o-sample-avg-k2"] == 0.882
+
+
+def test_success_is_told_by_parts_of_what_a_target_may_cost() -> None:
+    costs = {"a": (1, True), "b": (25, True), "c": (60, True), "d": (100, False), "e": (103, True)}
+    rows = [
+        searched(key, restart(candidates=tried, tokens=7 * tried), verified=success) for key, (tried, success) in costs.items()
+    ]
+    found = search_metrics(rows, PACE, num_skipped=0, limits={"queries": 100, "tokens": 700, "seconds": 9})
+    for part in ("queries", "tokens"):
+        # The last step of "e" was begun within the budget.
+        assert [found[f"within.{part}.{share}"].value for share in (8, 4, 2, 1)] == [0.2, 0.4, 0.4, 0.8]
+    assert found["within.queries.1"] == found["verified"]
+    assert not any("seconds" in name for name in found), "rows do not say them"

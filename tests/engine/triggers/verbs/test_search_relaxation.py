@@ -49,9 +49,9 @@ def test_one_hot_inputs_of_malicious_targets_are_drawn_to_words_as_weakly_as_in_
 ) -> None:
     relax, weights = relaxation.relax, set()
 
-    def heard(victim: Any, tasks: Any, settings: RelaxationSettings, objective: Any) -> Any:
+    def heard(victim: Any, tasks: Any, settings: RelaxationSettings, *rest: Any) -> Any:
         weights.add(settings.l1_weight)
-        return relax(victim, tasks, settings, objective)
+        return relax(victim, tasks, settings, *rest)
 
     monkeypatch.setattr(relaxation, "relax", heard)
     config = replace(asked, targets=targets or asked.targets, limit=1, method="relaxation", hit="o-greedy")

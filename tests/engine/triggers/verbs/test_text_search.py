@@ -479,7 +479,8 @@ def test_methods_by_log_probabilities_take_the_models_that_they_need(tmp_path: P
 
 
 def test_a_budget_of_tokens_or_money_ends_both_searches_within_one_answer(tmp_path: Path) -> None:
-    budget = {"budget": "tokens=1500,money=2", "chat": ChatAsking(prices="1/1"), "search": EvolutionSettings(num_words=5)}
+    budget: dict[str, Any] = {"budget": "tokens=1500,money=2", "chat": ChatAsking(prices="1/1")}
+    budget |= {"search": EvolutionSettings(num_words=5, max_queries=1000)}
     result = run(asked(tmp_path, **budget), tmp_path / "run", Silent())
     begged, never = rows(tmp_path / "run")
     # A message of five words and a reply of "no" have less than 20 tokens by their letters.
