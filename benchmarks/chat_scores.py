@@ -16,6 +16,7 @@ import torch
 
 from benchmarks.measure import BenchmarkOptions, Clock, Result, run
 from benchmarks.plain_chat import smollm2
+from benchmarks.plain_gcg import plain_layers
 from parley.engine.chat.games.negotiation import seat_dialogue
 from parley.envs.negotiation.corpora.catalogue import find_negotiations
 from parley.policies.chat.local import LocalChatModel, load_local
@@ -67,7 +68,7 @@ def measure(options: Options) -> Result:
         model.answer([dialogue.moves[-1][0]], decoding=ChatDecoding(max_tokens=1))
         with warm.running():
             scores["warm"] += [score.nats for score in model.score(asked, answers)]
-        with plain.running():
+        with plain.running(), plain_layers(model.model):
             scores["plain"] += score_plainly(model, dialogue.question, answers, options.at_once)
     nats = {name: torch.tensor(values) for name, values in scores.items()}
     return Result(

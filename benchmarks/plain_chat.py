@@ -15,6 +15,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from benchmarks.plain_gcg import plain_layers
 from parley.engine.chat.rl.runner import LearningPlayer, RecordedChatModel
 from parley.envs.core.errors import ConfigError
 from parley.envs.core.seeds import derive_seed, stream
@@ -120,26 +121,31 @@ class Drawn:
 @torch.inference_mode()
 def play_turn_by_turn(sides: TwoSides, game: SecretGame, num: int, decoding: ChatDecoding) -> None:
     """Play the first dialogues of a game, one after the other."""
+    with plain_layers(sides.base.model):
+        for row in range(num):
+            _play(sides, game, row, decoding)
+
+
+def _play(sides: TwoSides, game: SecretGame, row: int, decoding: ChatDecoding) -> None:
     tokenizer, model = sides.base.tokenizer, sides.base.model
     ends = sorted(ends_of(tokenizer, model))
-    for row in range(num):
-        while (side := game.side_to_move(row)) is not None:
-            view = game.view(row, side)
-            sides.base._peft.set_adapter(sides.adapters[side])
-            ids = tokenizer(write_prompt(tokenizer, talk(view)), add_special_tokens=False, return_tensors="pt").input_ids
-            seed = int(view.generator().integers(SEEDS))
-            drawn = [Drawn(decoding.temperature, seed)] if decoding.temperature else []
-            written = model.generate(
-                input_ids=ids,
-                attention_mask=torch.ones_like(ids),
-                max_new_tokens=decoding.max_tokens,
-                do_sample=False,
-                repetition_penalty=1.0,
-                logits_processor=drawn,
-                eos_token_id=ends,
-                pad_token_id=ends[0],
-            )
-            game.say(row, tokenizer.decode(written[0, ids.shape[1] :], skip_special_tokens=True))
+    while (side := game.side_to_move(row)) is not None:
+        view = game.view(row, side)
+        sides.base._peft.set_adapter(sides.adapters[side])
+        ids = tokenizer(write_prompt(tokenizer, talk(view)), add_special_tokens=False, return_tensors="pt").input_ids
+        seed = int(view.generator().integers(SEEDS))
+        drawn = [Drawn(decoding.temperature, seed)] if decoding.temperature else []
+        written = model.generate(
+            input_ids=ids,
+            attention_mask=torch.ones_like(ids),
+            max_new_tokens=decoding.max_tokens,
+            do_sample=False,
+            repetition_penalty=1.0,
+            logits_processor=drawn,
+            eos_token_id=ends,
+            pad_token_id=ends[0],
+        )
+        game.say(row, tokenizer.decode(written[0, ids.shape[1] :], skip_special_tokens=True))
 
 
 def learn_padded(
@@ -160,25 +166,36 @@ def learn_padded(
         kl_weight: of the KL.
         at_once: conversations of a batch.
     """
+    num_own = sum(sum(own) for _, own, _ in played)
+    batches = [played[start : start + at_once] for start in range(0, len(played), at_once)]
+    with plain_layers(sides.base.model):
+        return sum(_learn(sides, adapter, batch, temperature, kl_weight, num_own) for batch in batches)
+
+
+def _learn(
+    sides: TwoSides,
+    adapter: str,
+    batch: Sequence[tuple[Sequence[int], Sequence[bool], float]],
+    temperature: float,
+    kl_weight: float,
+    num_own: int,
+) -> float:
+    """Add the gradient of a batch, and return its loss."""
     model, peft = sides.base.model, sides.base._peft
-    num_own, total = sum(sum(own) for _, own, _ in played), 0.0
-    for start in range(0, len(played), at_once):
-        batch = played[start : start + at_once]
-        width = max(len(tokens) for tokens, _, _ in batch)
-        tokens_ST, mask_ST, own_ST = (torch.zeros(len(batch), width, dtype=torch.long) for _ in range(3))
-        for row, (tokens, own, _) in enumerate(batch):
-            tokens_ST[row, : len(tokens)], own_ST[row, : len(own)] = torch.tensor(tokens), torch.tensor(own).long()
-            mask_ST[row, : len(tokens)] = 1
-        advantages_S1 = torch.tensor([advantage for _, _, advantage in batch])[:, None]
-        with peft.disable_adapter(), torch.no_grad():
-            start_STV = model(input_ids=tokens_ST, attention_mask=mask_ST, use_cache=False).logits[:, :-1]
-            start_STV = (start_STV / temperature).log_softmax(-1)
-        peft.set_adapter(adapter)
-        now_STV = model(input_ids=tokens_ST, attention_mask=mask_ST, use_cache=False).logits[:, :-1]
-        now_STV = (now_STV / temperature).log_softmax(-1)
-        said_ST = now_STV.gather(2, tokens_ST[:, 1:, None])[..., 0]
-        kl_ST = (now_STV.exp() * (now_STV - start_STV)).sum(-1)
-        loss = ((kl_weight * kl_ST - advantages_S1 * said_ST) * own_ST[:, 1:]).sum() / num_own
-        loss.backward()
-        total += loss.item()
-    return total
+    width = max(len(tokens) for tokens, _, _ in batch)
+    tokens_ST, mask_ST, own_ST = (torch.zeros(len(batch), width, dtype=torch.long) for _ in range(3))
+    for row, (tokens, own, _) in enumerate(batch):
+        tokens_ST[row, : len(tokens)], own_ST[row, : len(own)] = torch.tensor(tokens), torch.tensor(own).long()
+        mask_ST[row, : len(tokens)] = 1
+    advantages_S1 = torch.tensor([advantage for _, _, advantage in batch])[:, None]
+    with peft.disable_adapter(), torch.no_grad():
+        start_STV = model(input_ids=tokens_ST, attention_mask=mask_ST, use_cache=False).logits[:, :-1]
+        start_STV = (start_STV / temperature).log_softmax(-1)
+    peft.set_adapter(adapter)
+    now_STV = model(input_ids=tokens_ST, attention_mask=mask_ST, use_cache=False).logits[:, :-1]
+    now_STV = (now_STV / temperature).log_softmax(-1)
+    said_ST = now_STV.gather(2, tokens_ST[:, 1:, None])[..., 0]
+    kl_ST = (now_STV.exp() * (now_STV - start_STV)).sum(-1)
+    loss = ((kl_weight * kl_ST - advantages_S1 * said_ST) * own_ST[:, 1:]).sum() / num_own
+    loss.backward()
+    return float(loss)

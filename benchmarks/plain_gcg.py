@@ -9,12 +9,28 @@ position, of which those of the reply are copied out and compared with it. The g
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, one_hot
+
+from parley.policies.core.layers import LinearOfNewSizes
+
+
+@contextmanager
+def plain_layers(model: nn.Module) -> Iterator[None]:
+    """Let the model's layers multiply as torch does, which transformers leaves it to, within a block."""
+    changed = [module for module in model.modules() if type(module) is LinearOfNewSizes]
+    for module in changed:
+        module.__class__ = nn.Linear  # type: ignore[assignment]  # the class that it was read with
+    try:
+        yield
+    finally:
+        for module in changed:
+            module.__class__ = LinearOfNewSizes
 
 
 class PlainGcg:
@@ -41,14 +57,16 @@ class PlainGcg:
     def slopes(self, words_N: Tensor) -> Tensor:
         """Return the gradient (N, V) in the one-hot input."""
         picked_1NV = one_hot(words_N, len(self.embedding_VE)).float()[None].requires_grad_()
-        loss = self._losses(picked_1NV @ self.embedding_VE)
-        (slope_1NV,) = torch.autograd.grad(loss.sum(), picked_1NV)
+        with plain_layers(self.model):
+            loss = self._losses(picked_1NV @ self.embedding_VE)
+            (slope_1NV,) = torch.autograd.grad(loss.sum(), picked_1NV)
         return slope_1NV[0]
 
     @torch.no_grad()
     def losses(self, tried_GN: Tensor) -> Tensor:
         """Return the mean nats (G,) of a word of the reply after each candidate."""
-        return self._losses(self.embedding_VE[tried_GN])
+        with plain_layers(self.model):
+            return self._losses(self.embedding_VE[tried_GN])
 
     def _losses(self, embedded_GNE: Tensor) -> Tensor:
         from transformers import DynamicCache

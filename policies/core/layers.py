@@ -324,7 +324,8 @@ def _is_large(rows: Tensor, width: int) -> bool:
 class _Dense(torch.autograd.Function):
     @staticmethod
     def forward(ctx, rows: Tensor, weight_JI: Tensor, bias_J: Tensor | None) -> Tensor:  # type: ignore[no-untyped-def]  # torch has no type for ctx
-        ctx.save_for_backward(rows, weight_JI)
+        # A frozen weight needs no rows, which are most of what a reading keeps.
+        ctx.save_for_backward(rows if ctx.needs_input_grad[1] else None, weight_JI)
         product: Tensor = torch.ops.mkldnn._linear_pointwise(rows, weight_JI, bias_J, "none", [], "")
         return product
 
@@ -335,7 +336,7 @@ class _Dense(torch.autograd.Function):
         grad_nJ = grad.reshape(-1, grad.shape[-1])
         needs_grad = ctx.needs_input_grad
         return (
-            product(grad_nJ, weight_JI.t()).view_as(rows) if needs_grad[0] else None,
+            product(grad_nJ, weight_JI.t()).view(*grad.shape[:-1], -1) if needs_grad[0] else None,
             outer_sum(grad_nJ, rows.reshape(-1, rows.shape[-1])) if needs_grad[1] else None,
             grad_nJ.sum(0) if needs_grad[2] else None,
         )
@@ -640,3 +641,19 @@ def recur_packed(gates_S4H: Tensor, weight_4HH: Tensor, counts: list[int]) -> tu
     with torch.autocast(weight_4HH.device.type, enabled=False):
         states: tuple[Tensor, Tensor] = _LstmRecurrence.apply(gates_S4H, weight_4HH, counts, dtype)
         return states
+
+
+class LinearOfNewSizes(nn.Linear):
+    """torch's linear layer, by `dense_of_new_sizes`."""
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """Return the output of torch's layer."""
+        return dense_of_new_sizes(rows, self.weight, self.bias)
+
+
+def multiply_fast(model: nn.Module) -> None:
+    """Let torch's linear layers of a model form their products by the fastest kernels; derived layers stay as they are."""
+    if not is_mkl_whole():
+        for module in model.modules():
+            if type(module) is nn.Linear:
+                module.__class__ = LinearOfNewSizes

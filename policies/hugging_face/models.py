@@ -31,6 +31,7 @@ from parley.policies.chat.addresses import GGUF
 from parley.policies.chat.model import Chat
 from parley.policies.chat.settings import WeightSettings
 from parley.policies.chat.templates import options_of, prints_date, say_once, use_options
+from parley.policies.core.layers import multiply_fast
 from parley.policies.core.responder import model_inside
 from parley.policies.hugging_face.gguf import (
     ADAPTER,
@@ -462,6 +463,7 @@ def read_pretrained(
         )
     if isinstance(head := model.get_output_embeddings(), nn.Linear):
         head.register_forward_pre_hook(contiguous_inputs)
+    multiply_fast(model)
     return tokenizer, model
 
 

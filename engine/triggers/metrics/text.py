@@ -272,9 +272,9 @@ def text_metrics(rows: Sequence[Row], limits: Mapping[str, float] | None = None)
         rows: of a search.
         limits: what the search for a target may cost, by part of a budget.
     """
-    done, found = finished(rows), within_metrics(limits or {}, _spent, itemgetter(VERIFIED))
+    done, searched = finished(rows), within_metrics(limits or {}, _spent, itemgetter(VERIFIED))
     at_random = within_metrics(limits or {}, partial(_spent, prefix=RANDOM_INPUTS), itemgetter(RANDOM))
-    within = found | {f"{RANDOM_INPUTS}{name}": metric for name, metric in at_random.items()}
+    within = searched | {f"{RANDOM_INPUTS}{name}": metric for name, metric in at_random.items()}
     figures = RowFigures({**_ROW_METRICS, **within}, done, prompt_of)
     figures.units = units_of(figures.units)
     metrics = {name: figures.estimate(name) for name in (VERIFIED, RANDOM, EMPTY, SAMPLED)}

@@ -214,18 +214,18 @@ class SearchMethods(SearchRecipe):
             label = f"{line.label} ({_access(line.method).name.lower()})"
             row: dict[str, Any] = {"key": key, "label": label, "stage": line.folder}
             of_attacker = ["attacker_tokens"] if line.method == ATTACKER else []
-            told = ["tokens", *(part for part in ("seconds", "money") if part in limits)]
+            columns = ["tokens", *(part for part in ("seconds", "money") if part in limits)]
             costs[key] = [part for part in limits if part != "attacker_tokens" or of_attacker]
             if line.method not in TEXT_METHODS:
                 of = {"verified": VERIFIED, "no_reply": NO_REPLY, "tried": TRIED, "hit": config.hit, "inputs": ""}
-                rows.append(row | {"of": of, "columns": [*_TYPED, *told, "claimed", "loss", *replies]})
+                rows.append(row | {"of": of, "columns": [*_TYPED, *columns, "claimed", "loss", *replies]})
                 continue
             of = {"verified": VERIFIED, "no_reply": FOUND_NO_REPLY, "tried": TRIED, "inputs": ""}
-            rows.append(row | {"of": of, "columns": [*_TYPED, *told, *of_attacker, *replies]})
+            rows.append(row | {"of": of, "columns": [*_TYPED, *columns, *of_attacker, *replies]})
             of = {"verified": RANDOM, "no_reply": RANDOM_NO_REPLY, "tried": RANDOM_QUERIES, "inputs": RANDOM_INPUTS}
             label = f"random words, {line.label} (text)"
             costs[f"random-{key}"] = [part for part in limits if part != "attacker_tokens"]
-            rows.append(row | {"key": f"random-{key}", "label": label, "of": of, "columns": [*_TYPED, *told]})
+            rows.append(row | {"key": f"random-{key}", "label": label, "of": of, "columns": [*_TYPED, *columns]})
             of = {"verified": EMPTY, "no_reply": EMPTY_NO_REPLY}
             controls = [row | {"key": "no-input", "label": "no input (text)", "of": of, "columns": [*_TYPED[:2]]}]
         return {

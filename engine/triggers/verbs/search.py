@@ -159,7 +159,7 @@ def composition(config: TriggerConfig, thresholds: Thresholds) -> AttackComposit
     return AttackComposition(
         victim=config.model,
         shows=shown_access(config.model),
-        method=repr(method),
+        method=repr(method) + f", budget {config.budget}" * bool(config.budget),
         reads=method.access,
         objective=f"{objective_of(config, thresholds)!r}, until {config.hit}{judged}",
         prompts=f"{config.targets}: {inputs}",

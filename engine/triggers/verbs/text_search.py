@@ -122,7 +122,7 @@ def text_composition(config: TextSearchConfig) -> AttackComposition:
     return AttackComposition(
         victim=config.model,
         shows=shown_access(config.model, config.asking, by_messages=True),
-        method=method_text,
+        method=method_text + f", budget {config.budget}" * bool(config.budget),
         reads=Access.FIRST_TOKENS if config.reads_logprobs else Access.TEXT,
         objective=f"fitness {settings_told(replace(config.fitness, by=config.fitness_by), 'by')}, until a success",
         prompts=f"{config.targets}: {', '.join(f'{name}={value}' for name, value in parts.items() if value and value != ANY)}",

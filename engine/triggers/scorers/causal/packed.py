@@ -34,7 +34,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad, scaled_dot_product_attention
 
-from parley.policies.core.layers import Weight, dense, is_mkl_whole
+from parley.policies.core.layers import LinearOfNewSizes, Weight, dense, is_mkl_whole
 from parley.policies.hugging_face.caches import AttentionKind, attending
 
 if TYPE_CHECKING:
@@ -385,8 +385,9 @@ class CausalReader:
 
     def __init__(self, model: Any, *, rough: bool = False) -> None:
         self.model, self.rough = model, rough
-        # Of exactly this class: others, adapters for example, do more than multiply; so do those that a device map has spread.
-        dense = [module for module in model.modules() if type(module) is nn.Linear and "forward" not in vars(module)]
+        # Of exactly these classes: others, such as adapters, do more than multiply; so do those that a device map has spread.
+        kinds = (nn.Linear, LinearOfNewSizes)
+        dense = [module for module in model.modules() if type(module) in kinds and "forward" not in vars(module)]
         self._forwards = dict[nn.Linear, Callable[[Tensor], Tensor]]()
         if not is_mkl_whole():
             self._forwards |= {module: partial(_forward, module) for module in dense}

@@ -49,6 +49,7 @@ from parley.engine.triggers.scorers.causal.packed import (
 from parley.engine.triggers.scorers.lstm.scorer import require_bfloat16
 from parley.engine.triggers.scorers.scorer import BestInput, require_numbers
 from parley.envs.core.errors import ConfigError
+from parley.policies.core.layers import LinearOfNewSizes
 
 if TYPE_CHECKING:
     from parley.engine.triggers.scorers.causal.scorer import CausalScorer
@@ -523,7 +524,7 @@ def rough_reader(model: Any) -> CausalReader:
     where, fix = "search.screening", "leave out search.screening"
     if model.dtype != torch.float32:
         raise ConfigError("only models in float32 are screened in bfloat16", where=where, got=str(model.dtype), fix=fix)
-    if sum(type(module) is nn.Linear for module in model.modules()) < 2:
+    if sum(type(module) in (nn.Linear, LinearOfNewSizes) for module in model.modules()) < 2:
         what = "only the products of torch's linear layers are formed in bfloat16, and the model has others"
         raise ConfigError(what, where=where, got=type(model).__name__, fix=fix)
     if len(set((getattr(model, "hf_device_map", None) or {}).values())) > 1:
