@@ -198,4 +198,4 @@ def _learn(
     kl_ST = (now_STV.exp() * (now_STV - start_STV)).sum(-1)
     loss = ((kl_weight * kl_ST - advantages_S1 * said_ST) * own_ST[:, 1:]).sum() / num_own
     loss.backward()
-    return float(loss)
+    return loss.item()
