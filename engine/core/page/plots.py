@@ -143,8 +143,7 @@ def budget(
         if ticks[-1] >= _MANY and ticks[0] > 0:
             axes.set_xscale("log", base=2)
         axes.set_xticks(ticks[:: math.ceil(len(ticks) / _MOST_TICKS)], minor=False)
-        digits = ",.0f" if ticks[-1] >= _MOST_TICKS or all(float(tick).is_integer() for tick in ticks) else ".3g"
-        axes.xaxis.set_major_formatter(lambda budget, _: f"{budget:{digits}}")
+        axes.xaxis.set_major_formatter(lambda budget, _: f"{budget:,.0f}" if budget >= _MANY else f"{budget:.3g}")
         axes.xaxis.set_minor_locator(NullLocator())
         axes.set(xlabel=short(x_label), ylabel=short(y_label))
         axes.margins(x=0.04)

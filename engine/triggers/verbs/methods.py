@@ -235,7 +235,11 @@ class SearchMethods(SearchRecipe):
             "searches": searches,
             "rows": [*rows, *controls],
             "within": [
-                {"part": part, "shown": f"{most / share:,.4g}", "share": str(share)}
+                {
+                    "part": part,
+                    "shown": f"{most / share:,.0f}" if most >= 1000 * share else f"{most / share:.3g}",
+                    "share": str(share),
+                }
                 for part, most in limits.items()
                 for share in PARTS_OF_BUDGET
             ],
@@ -252,7 +256,7 @@ class SearchMethods(SearchRecipe):
 
 def _told(limits: Spending) -> str:
     """Return a budget in words, such as "30 seconds"."""
-    return " and ".join(f"{most:,g} {'inputs' if part == 'queries' else part}" for part, most in vars(limits).items() if most)
+    return " and ".join(f"{most:,} {'inputs' if part == 'queries' else part}" for part, most in vars(limits).items() if most)
 
 
 def _search(config: MethodsConfig) -> Stage:
