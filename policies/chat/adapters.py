@@ -95,18 +95,21 @@ class SharedBase:
         """
         from peft.tuners.tuners_utils import BaseTunerLayer
 
-        if name:
+        layers, wanted = [layer for layer in self.model.modules() if isinstance(layer, BaseTunerLayer)], [name] if name else []
+
+        def others() -> list[list[str]]:
+            active = ([] if layer.disable_adapters else list(layer.active_adapters) for layer in layers)
+            return [adapters for adapters in active if adapters != wanted]
+
+        # peft goes through all weights to switch, so one that is on stays on.
+        if others() and name:
             self._peft.base_model.enable_adapter_layers()
             self._peft.set_adapter(name)
-        elif self._peft is not None:
+        elif others():
             self._peft.base_model.disable_adapter_layers()
-        for layer in self.model.modules():
-            if not isinstance(layer, BaseTunerLayer):
-                continue
-            active = [] if layer.disable_adapters else list(layer.active_adapters)
-            if active != ([name] if name else []):
-                got = f"{active}, wanted {name or 'none'}"
-                raise CheckpointError("a layer of the base reads with another adapter", where=self.name, got=got)
+        if active := others():
+            got = f"{active[0]}, wanted {name or 'none'}"
+            raise CheckpointError("a layer of the base reads with another adapter", where=self.name, got=got)
         yield
 
     def write(self, name: str, folder: Path) -> None:
