@@ -78,6 +78,8 @@ def read_budget(text: str, where: str, parts: Collection[str] = BUDGET) -> Spend
     Raises:
         ConfigError: it cannot be read, or another part is named.
     """
+    if not isinstance(text, str):
+        raise ConfigError("a budget is text", where=where, got=repr(text), fix=f'"{text}", or "seconds=30"')
     budget = Spending()
     for entry in filter(None, (f"queries={text}" if text.isdecimal() else text).replace(" ", "").split(",")):
         part, _, number = entry.partition("=")

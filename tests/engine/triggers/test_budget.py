@@ -58,7 +58,10 @@ def test_a_budget_that_cannot_be_read_is_refused(text: str, what: str) -> None:
         read_budget(text, "--budget")
 
 
-def test_a_part_that_is_not_counted_there_is_refused() -> None:
+def test_a_part_that_is_not_counted_there_and_a_number_are_refused() -> None:
+    with pytest.raises(ConfigError, match="a budget is text") as refused:
+        read_budget(40, "--budget")  # type: ignore[arg-type]  # as people write it in Python
+    assert refused.value.fix == '"40", or "seconds=30"'
     with pytest.raises(ConfigError, match="no part 'money'"):
         read_budget("money=3", "--budget", ("tokens", "seconds"))
 

@@ -59,7 +59,7 @@ def searches(tmp_path_factory: pytest.TempPathFactory, folder: Path) -> dict[str
         UniversalConfig(**asked | few | {"targets": str(path / "the.csv")}, num_random=1), path / "universal", Silent()
     )
     SEARCH_TEXT.run(TextSearchConfig(**asked, **words, search=evolved), path / "text", Silent())
-    several = {"method": ",".join(LINES), "budget": 6, "evolution": replace(evolved, max_queries=200)}
+    several = {"method": ",".join(LINES), "budget": "6", "evolution": replace(evolved, max_queries=200)}
     SEARCH_METHODS.run(MethodsConfig(**asked, **words, **few, **several), path / "methods", Silent())
     return {name: path / name for name in ("universal", "text", "methods")}
 
