@@ -6,8 +6,8 @@ seats of its game, because the system message tells it which seat it has; an ada
 the adapter alone, as safetensors, beside the digest of its base. So `hf:RUN` is a model in every other verb, and many runs need
 one copy of the base on the disk.
 
-Measured on held-out dialogues, before and after: perplexity per word, and how often a negotiator's choice is right. Whether a
-seat is played better, the game's own verbs tell.
+Measured on held-out dialogues: perplexity per word, and how often a negotiator's choice is right; of the base on the test split
+alone, because learning waits for it. Whether a seat is played better, the game's own verbs tell.
 """
 
 from __future__ import annotations
@@ -67,6 +67,7 @@ LEARNED = {
     for split in (TEST, VALIDATION)
     for name, metric in _MEASURES.items()
     for when in ("", BEFORE)
+    if split == TEST or not when
 }
 
 
@@ -191,9 +192,9 @@ class TrainChat(Job[TrainChatConfig, ChatTraining, Summary]):
 
         def measure(predictor: ChatPredictor, play: Callable[[], ChatModel], when: str) -> None:
             reporter.stage(f"measuring {'the base' if when else 'the adapter'}", 0, "")
-            for split, lessons in prepared.measured.items():
+            for split in (TEST,) if when else prepared.measured:
                 dialogues = prepared.dialogues[split]
-                figures = perplexities(predictor, lessons, sum(one.num_words for one in dialogues))
+                figures = perplexities(predictor, prepared.measured[split], sum(one.num_words for one in dialogues))
                 figures |= prepared.game.measure(play, dialogues)
                 metrics.update({f"{split}_{name}{when}": figure for name, figure in figures.items()})
 

@@ -20,6 +20,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import islice, pairwise
 from math import inf
 from pathlib import Path
@@ -253,8 +254,9 @@ class TextSearchWorker(TurnWorker[Target, Rows]):
         attacker = self.config.attacker
         self._attacker = load_chat_model(absolute_address(attacker), chat, answers=answers) if attacker else None
         self._proxy: Any = load_chat_model(absolute_address(self.config.proxy), chat) if self.config.proxy else None
-        models = (model for model in (self.model, self._attacker, self._proxy) if model is not None)
+        models = filter(None, (self.model, self._attacker, self._proxy))
         self.clock, self.budget = clock_of(*models), replace(self.config.limits, queries=0)
+        self.price = partial(price_of, self.config.chat)
         self._decoding = ChatDecoding(
             max_tokens=self._num_tokens, first_tokens=MOST_FIRST_TOKENS if self.config.reads_logprobs else 0
         )
@@ -308,10 +310,6 @@ class TextSearchWorker(TurnWorker[Target, Rows]):
         from parley.policies.chat.templates import filled_chat
 
         return filled_chat(self.template, target.prompt, slot_texts(self.template, words))
-
-    def price(self, model: ChatModel, read: int, written: int) -> float:
-        """Return the price of an answer by the model."""
-        return price_of(self.config.chat, model, read, written)
 
     def proposals(self, target: Target, seed: int, spending: Spending) -> Proposals:
         """Return the search that proposes inputs for a target, and adds what an attacker costs to its spending."""
