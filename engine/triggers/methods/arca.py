@@ -41,6 +41,11 @@ class Arca(Gcg):
         """Return the size of the list plus the number of inputs that slopes are taken at."""
         return self.candidates + min(self.candidates, self.goal.num_searchable)
 
+    @property
+    def first_visit(self) -> int:
+        """Return the readings of a search's first visit."""
+        return self.tried + (GRADIENT - 1) * self.candidates
+
     def beside(self, state: GcgState) -> int:
         """Return the readings of the gradients alone: the inputs that they are taken at count as tried."""
         return (GRADIENT - 1) * self.candidates

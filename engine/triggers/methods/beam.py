@@ -70,7 +70,10 @@ class Beam(WordMethod[BeamState]):
             self.keep(state, next(filter(self.ends, state.beam), state.beam[0]))
             still = state.unmoved == self.victim.input_length
             ahead = len(state.beam) * min(self.candidates, self.goal.num_searchable)
-            self.visited(state, tried=tried, moved=bool(new), converged=still, ahead=ahead, beside=beside)
+            next_beside = GRADIENT * len(state.beam)
+            self.visited(
+                state, tried=tried, moved=bool(new), converged=still, ahead=ahead, beside=beside, beside_ahead=next_beside
+            )
 
     def _choose(self, state: BeamState) -> tuple[list[BestInput], list[Tensor]]:
         """Return the inputs that stay in the beam, and those that join it."""
@@ -124,6 +127,11 @@ class Beast(WordMethod[BeastState]):
             drawn, beams = (drawn - 1, beams) if drawn > beams else (drawn, beams - 1)
         bound._num_drawn, bound._num_kept = drawn, beams
         return bound
+
+    @property
+    def first_visit(self) -> int:
+        """Return the readings of a whole input."""
+        return _cost(self.victim.input_length, self._num_drawn, self._num_kept)
 
     def begin(self, task: Task, incumbent: BestInput) -> BeastState:
         return BeastState(task=task, best=incumbent)

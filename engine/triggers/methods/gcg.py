@@ -65,12 +65,17 @@ class Gcg(WordMethod[GcgState]):
             if self.settings.momentum:
                 state.past = [state.current, *state.past][: ceil(log(LEAST_WEIGHT) / log(self.settings.momentum))]
             self.keep(state, incumbent)
-            self.visited(state, tried=self.tried, moved=True, beside=beside)
+            self.visited(state, tried=self.tried, moved=True, beside=beside, beside_ahead=self.beside(state))
 
     @property
     def tried(self) -> int:
         """Return the number of inputs that a visit costs."""
         return self.candidates
+
+    @property
+    def first_visit(self) -> int:
+        """Return the readings of a search's first visit."""
+        return self.tried + GRADIENT
 
     def beside(self, state: GcgState) -> int:
         """Return the readings that slopes of a visit cost beside its candidates."""

@@ -45,6 +45,11 @@ class RandomSearch(WordMethod[SearchState]):
 
     access = Access.SCORES
 
+    @property
+    def first_visit(self) -> int:
+        """Return the readings of a search's first visit."""
+        return self.candidates
+
     def begin(self, task: Task, incumbent: BestInput) -> SearchState:
         return SearchState(task, incumbent)
 

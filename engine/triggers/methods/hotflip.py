@@ -85,7 +85,21 @@ class HotFlip(WordMethod[HotFlipState]):
             for incumbent in state.beam:
                 self.keep(state, incumbent)
             moved = state.best is not before
-            self.visited(state, tried=len(inputs), moved=moved, converged=not inputs, ahead=self._width, beside=beside)
+            next_beside, over = GRADIENT * len(state.beam), not inputs
+            self.visited(
+                state,
+                tried=len(inputs),
+                moved=moved,
+                converged=over,
+                ahead=self._width,
+                beside=beside,
+                beside_ahead=next_beside,
+            )
+
+    @property
+    def first_visit(self) -> int:
+        """Return the readings of a search's first visit."""
+        return self._width + GRADIENT
 
     @property
     def _width(self) -> int:

@@ -20,6 +20,7 @@ from typing import Any, ClassVar, Generic, Self
 import torch
 from torch import Tensor
 
+from parley.engine.triggers.budget import GRADIENT
 from parley.engine.triggers.methods.goal import Goal
 from parley.engine.triggers.methods.settings import CANDIDATES, SearchSettings
 from parley.engine.triggers.scorers.scorer import BestInput, Scorer, Victim, to_beat
@@ -240,11 +241,16 @@ class WordMethod(Method, Generic[StateT]):
             self._require_tokens(state.task)
         return states
 
+    @property
+    def first_visit(self) -> int:
+        """Return the readings of a search's first visit, those of its gradients among them."""
+        return self.candidates + GRADIENT
+
     def _require_tokens(self, task: Task) -> None:
         """Raise ConfigError if the tokens of the budget do not pay for a first visit."""
-        visit = (self.candidates if "candidates" in self.uses else 1) * self.goal.num_read(task.target)
+        visit = self.first_visit * self.goal.num_read(task.target)
         if 0 < self.goal.budget.tokens < visit:
-            fix = f"allow {visit:,} tokens at least, or fewer search.candidates, which are {self.candidates}"
+            fix = f"allow {visit:,} tokens at least" + ", or fewer search.candidates" * ("candidates" in self.uses)
             got = f"{self.goal.budget.tokens:,} tokens"
             raise ConfigError(f"a visit of {type(self).__name__} costs {visit:,} tokens", where="budget", got=got, fix=fix)
 
@@ -281,6 +287,7 @@ class WordMethod(Method, Generic[StateT]):
         converged: bool = False,
         ahead: int | None = None,
         beside: int = 0,
+        beside_ahead: int | None = None,
     ) -> None:
         """Record a visit, and end the search if it was the last.
 
@@ -291,8 +298,10 @@ class WordMethod(Method, Generic[StateT]):
             converged: True if no further visit could move it.
             ahead: candidates of the next visit; as many as of this one when None.
             beside: readings beside the candidates: `GRADIENT` for each input whose gradient was taken.
+            beside_ahead: those of the next visit; as many as of this one when None.
         """
         ahead = tried if ahead is None else ahead
+        readings = ahead + (beside if beside_ahead is None else beside_ahead)
         num_read, most_tokens = self.goal.num_read(state.task.target), self.goal.budget.tokens or math.inf
         state.visits += 1
         state.candidates += tried
@@ -308,7 +317,7 @@ class WordMethod(Method, Generic[StateT]):
         elif (
             state.visits == self.most_visits
             or state.candidates + ahead > most
-            or state.tokens + (ahead + beside) * num_read > most_tokens
+            or state.tokens + readings * num_read > most_tokens
         ):
             state.stopped = "limit"
         if state.finished or state.visits % length == 0:

@@ -58,6 +58,11 @@ class Pez(WordMethod[PezState]):
         """Return the limit of visits; a visit is one candidate, so a limit of candidates replaces it."""
         return self.settings.max_candidates or super().most_visits
 
+    @property
+    def first_visit(self) -> int:
+        """Return the readings of a search's first visit."""
+        return GRADIENT
+
     def begin(self, task: Task, incumbent: BestInput) -> PezState:
         soft_NE = self.victim.embedding_VE[incumbent.words].detach().float().clone()
         mean_NE, square_NE, steps = torch.zeros_like(soft_NE), torch.zeros_like(soft_NE), torch.zeros(())

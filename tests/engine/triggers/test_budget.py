@@ -73,13 +73,29 @@ def test_models_on_the_cpu_are_timed_by_its_seconds_and_others_by_the_wall() -> 
     assert clock_of(here, served) is clock_of(served) is clock_on("cuda") is time.perf_counter
 
 
-@pytest.mark.parametrize("method", [name for name in WORD_METHODS if name != "beast"])
+@pytest.mark.parametrize("method", WORD_METHODS)
 def test_a_restart_ends_before_its_tokens_are_exceeded_whatever_its_company(method: str) -> None:
     budget = Spending(tokens=1000)
     found = outcomes(make_method(method, SETTINGS), budget)
     assert found == outcomes(make_method(method, SETTINGS), budget, batch_size=1)
     for key, outcome in found.items():
-        assert outcome.stopped == "converged" or 1000 - 16 * READ[key] < outcome.tokens <= 1000, (key, outcome.tokens)
+        most_ahead = 32 * READ[key]
+        assert outcome.stopped == "converged" or 1000 - most_ahead < outcome.tokens <= 1000, (key, outcome.tokens)
+
+
+@pytest.mark.parametrize(("method", "momentum"), [*((name, 0.0) for name in WORD_METHODS), ("gcg", 0.6)])
+def test_no_budget_is_exceeded_and_one_that_pays_for_no_visit_is_refused(method: str, momentum: float) -> None:
+    fits, settings = 0, replace(SETTINGS, momentum=momentum)
+    for tokens in range(5, 400, 3):
+        try:
+            ended = outcomes(make_method(method, settings), Spending(tokens=tokens))
+        except ConfigError:
+            assert not fits, "a larger budget pays for what a smaller one pays for"
+            continue
+        fits += 1
+        assert max(outcome.tokens for outcome in ended.values()) <= tokens
+        assert all(outcome.visits for outcome in ended.values())
+    assert fits
 
 
 def test_tokens_are_readings_of_candidates_and_thrice_those_of_gradients() -> None:
@@ -90,8 +106,8 @@ def test_tokens_are_readings_of_candidates_and_thrice_those_of_gradients() -> No
 
 
 def test_a_first_visit_that_costs_more_than_all_is_refused() -> None:
-    with pytest.raises(ConfigError, match="a visit of GibbsEnum costs 32 tokens"):
-        outcomes(make_method("gibbs-enum", SETTINGS), Spending(tokens=31))
+    with pytest.raises(ConfigError, match="a visit of GibbsEnum costs 56 tokens"):
+        outcomes(make_method("gibbs-enum", SETTINGS), Spending(tokens=55))
 
 
 def test_a_continuous_input_has_as_many_steps_as_its_tokens_and_seconds_pay_for() -> None:
