@@ -4,19 +4,14 @@ LSTM: the equations are those of `torch.nn.LSTM` (gates in the order input, forg
 interchangeable and a test holds the two equal. The caller forms the input products of all steps at once, and the backward
 pass forms the weight gradient in one product over all steps.
 
-Dropout: on a CPU torch draws each value of a mask by itself: on an Intel Xeon with AVX-512 (family 6, model 106) 14 ns a value,
-a tenth of a learner's update in reinforcement learning. Here 64 random bits decide four values, in 1 ns each.
+Dropout: on a CPU torch draws each value of a mask by itself. Here 64 random bits decide four values.
 
 bfloat16: its gain depends on the processor and on the sizes of a network, so it is measured at first use and kept in the cache
-folder. On an AMD EPYC with avx512_bf16 and without AMX, one thread, a training step took this share of float32's time: 0.39 to
-0.41 (seq2seq and language models, small and he2018), 0.51 to 0.59 (VHRED small), 0.85 (negotiators of the published size), 0.65
-(pointer-generator, small), and at the demo's sizes 0.65 to 0.82. Four measurements of each differed by 0.04 at most.
+folder.
 
-Products: on a CPU torch hands products in float32 to MKL, which uses only part of the vectors of other makers' processors;
-oneDNN, which torch brings too, uses all. On an AMD EPYC with AVX-512 (family 26), one thread, 100 rows with a weight of 1,200 x
-2,400 took 5.7 ms by MKL and 2.5 ms by oneDNN, both in float32 with the same sums up to rounding, and 1.3 ms in bfloat16. On its
-maker's processors MKL is the faster one for many rows (`is_mkl_whole`): with it, `python -m benchmarks.chat_triggers --quick`
-reports 1.7 to 1.8 x on an Intel Xeon with AVX-512 (family 6, model 106), and 1.5 x by oneDNN.
+Products: on a CPU torch hands products in float32 to MKL, which uses only part of the vectors of some makers' processors;
+oneDNN, which torch brings too, uses all. On its maker's processors MKL is the faster one for many rows (`is_mkl_whole`).
+docs/scaling.md has figures of all three.
 
 Shapes: B rows or texts, T steps or tokens of the longest, S steps of all rows, of different lengths, N tokens of all, H hidden
 units, n rows, I width of a factor, J width of the product.
@@ -33,7 +28,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -178,9 +173,7 @@ def total_share(
 ) -> float:
     """Return the total time of different runs as a share of that of as many others, by turns; the first pair is not counted.
 
-    For work whose sizes change from one run to the next, so that making kernels counts: with AMX oneDNN makes one for each size
-    of a product, in about a millisecond. On an Intel Xeon (Sapphire Rapids), one thread, steps of small SMN, DAM and MRFN on
-    batches that were not met before took 1.3 to 1.5 times as long in bfloat16 as in float32, a batch met again 0.8 to 0.95.
+    It is for work whose sizes change from one run to the next, so that making kernels counts.
     """
     seconds = [0.0, 0.0]
     for turn, runs in enumerate(zip(ours, theirs, strict=True)):
@@ -358,11 +351,12 @@ def dense_of_new_sizes(rows: Tensor, weight_JI: Tensor, bias_J: Tensor | None = 
     return (dense if _is_large(rows, len(weight_JI)) else linear)(rows, weight_JI, bias_J)
 
 
-def rectified(rows: Tensor, weight_JI: Tensor, bias_J: Tensor) -> Tensor:
-    """Return the positive part of `dense`; in one pass without gradients."""
+def activated(rows: Tensor, weight_JI: Tensor, bias_J: Tensor, activation: Literal["relu", "gelu"]) -> Tensor:
+    """Return an activation of `dense`; in one pass without gradients."""
     if torch.is_grad_enabled() or not _is_for_onednn(rows):
-        return torch.relu(dense(rows, weight_JI, bias_J))
-    output: Tensor = torch.ops.mkldnn._linear_pointwise(rows, weight_JI, bias_J, "relu", [], "")
+        output: Tensor = getattr(F, activation)(dense(rows, weight_JI, bias_J))
+        return output
+    output = torch.ops.mkldnn._linear_pointwise(rows, weight_JI, bias_J, activation, [], "none")
     return output
 
 
@@ -402,11 +396,7 @@ class Linear(nn.Linear):
 
 
 def tanh_(values: Tensor) -> Tensor:
-    """Set values to their hyperbolic tangent in place, exact to 2e-7, by the faster way.
-
-    torch leaves it to MKL, which on an Intel Xeon (family 6, model 106) takes .4 to .5 ns a value, the logistic function 1.4 to
-    1.7. On an AMD EPYC (family 26) the logistic function takes a fifth of MKL's time.
-    """
+    """Set values to their hyperbolic tangent in place, exact to 2e-7, by the faster way: MKL's, or the logistic function."""
     if values.is_cuda or is_mkl_whole() or values.numel() < FEW_VALUES:
         return values.tanh_()
     return torch.add(_MINUS_ONE, values.mul_(2).sigmoid_(), alpha=2, out=values)

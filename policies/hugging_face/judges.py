@@ -57,17 +57,7 @@ class ReplyClassifier:
 
 
 def load_reply_classifier(folder: Path, label: str = "", device: str = "cpu") -> ReplyClassifier:
-    """Return the classifier of a folder of `save_pretrained`; nothing is downloaded, no code in it is run.
-
-    Args:
-        folder: model and tokenizer, weights as safetensors.
-        label: see `ReplyClassifier`.
-        device: torch device.
-
-    Raises:
-        ConfigError: transformers is not installed, or the classifier has no such label.
-        CheckpointError: the folder holds no classifier.
-    """
+    """Return the classifier of a folder; arguments and errors are those of `ReplyClassifier` and `read_pretrained`."""
     tokenizer, model = read_pretrained(folder, lambda config: "AutoModelForSequenceClassification")
     return ReplyClassifier(model.to(device), tokenizer, label)
 
@@ -135,18 +125,7 @@ class SafetyModel:
 
 
 def load_safety_model(folder: Path, guideline: str = "", question: str = "", device: str = "cpu") -> SafetyModel:
-    """Return the safety model of a folder of `save_pretrained`; nothing is downloaded, no code in it is run.
-
-    Args:
-        folder: model and tokenizer, weights as safetensors.
-        guideline: see `SafetyModel`.
-        question: see `SafetyModel`.
-        device: torch device.
-
-    Raises:
-        ConfigError: transformers is not installed, or the template takes no conversation.
-        CheckpointError: the folder holds no causal model.
-    """
+    """Return the safety model of a folder; arguments and errors are those of `SafetyModel` and `read_pretrained`."""
     tokenizer, model = read_pretrained(folder, lambda config: "AutoModelForCausalLM")
     return SafetyModel(model.to(device), tokenizer, guideline, question)
 
@@ -199,17 +178,7 @@ class Entailment:
 
 
 def load_entailment(folder: Path, device: str = "cpu", batch_size: int = 64) -> Entailment:
-    """Return the entailment model of a folder of `save_pretrained`; nothing is downloaded, no code in it is run.
-
-    Args:
-        folder: model and tokenizer, weights as safetensors.
-        device: torch device.
-        batch_size: pairs that are read side by side.
-
-    Raises:
-        ConfigError: transformers is not installed.
-        CheckpointError: the folder holds no such model, or it has no label of entailment.
-    """
+    """Return the entailment model of a folder; arguments and errors are those of `Entailment` and `read_pretrained`."""
     tokenizer, model = read_pretrained(folder, lambda config: "AutoModelForSequenceClassification")
     return Entailment(model.to(device), tokenizer, batch_size)
 

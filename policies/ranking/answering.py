@@ -99,17 +99,7 @@ def encoder_kind(folder: Path) -> Literal["", "ranker", "classifier"]:
 
 
 def load_encoder_responder(folder: Path, replies: Sequence[Turn], device: str = "cpu") -> RetrievalResponder | LabelResponder:
-    """Return the encoder of a folder as a response model.
-
-    Args:
-        folder: of which `encoder_kind` is not empty.
-        replies: that a ranker answers with.
-        device: torch device.
-
-    Raises:
-        ConfigError: transformers is not installed.
-        CheckpointError: the model cannot be read.
-    """
+    """Return the encoder of a folder, one that has an `encoder_kind`, as a response model; raises as `read_pretrained`."""
     if encoder_kind(folder) == "ranker":
         return RetrievalResponder(load_hugging_face_ranker(folder, device), replies)
     tokenizer, model = read_pretrained(folder, lambda config: "AutoModelForSequenceClassification")

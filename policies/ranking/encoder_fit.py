@@ -156,10 +156,6 @@ class EncoderFit(FittingLoop[EncoderLearner, EncoderFitConfig, MatcherFitness, M
     def epoch(self, number: int, loss: float, figures: MatcherFitness, seconds: float, best: bool) -> MatcherEpoch:
         return MatcherEpoch(number, self._stage, self._rate, loss, figures, seconds, best)
 
-    def take_back(self, *, at_end: bool) -> None:
-        if self.config.keep == "best":
-            super().take_back(at_end=at_end)
-
 
 def bi_encoder_loss(ranker: Any, groups: Sequence[CandidateGroup], config: EncoderFitConfig) -> Tensor:
     """Return the contrastive loss of each right reply of some groups among all replies of the batch (P,)."""

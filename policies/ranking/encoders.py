@@ -3,8 +3,9 @@
 The context is its turns as people write them, one a line. A context longer than a model reads loses its oldest turns, whole
 ones; a cross-encoder leaves room for a reply of usual length, so that the candidates of a context are read behind the same
 turns. Encoders are trained on cut texts: a newest turn that is too long alone loses its beginning, and a reply its end.
-Nothing is padded: texts are read side by side only if they have equally many tokens, and on a CPU one by one, which costs
-nothing there and makes a score the same to the last digit in any batch.
+Nothing is padded, nothing is read twice, and a score is the same to the last digit in any batch. On a CPU transformers of
+BERT's kind read blocks of texts (`PackedTransformer`), other models text by text; elsewhere texts of equally many tokens are
+read side by side.
 
 Tokenizers of decoders often put nothing between two texts, so that a model reads them as one. Rerankers of that kind come
 with a chat template whose roles are `query` and `document`, as sentence-transformers 6.2 reads them; without one they are
@@ -24,8 +25,9 @@ import logging
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import chain, groupby, pairwise
+from itertools import chain, groupby
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -44,7 +46,9 @@ from parley.policies.ranking.sentence_modules import (
     LAYERS,
     TOKENS,
     VECTOR,
+    PackedTransformer,
     Pooling,
+    Read,
     SentenceModule,
     StaticWords,
     activation_named,
@@ -55,8 +59,6 @@ from parley.policies.ranking.sentence_modules import (
 
 logger = logging.getLogger(__name__)
 
-Read = dict[str, list[int]]
-"""A tokenizer's result for one text: token ids and their companions."""
 _PROBES = ("alpha", "bravo", "charlie")
 
 
@@ -74,12 +76,11 @@ class PairTemplate:
     def __init__(self, tokenizer: Any, prompt: str = "") -> None:
         self._tokenizer, self._prompt = tokenizer, prompt
         self._in_parts = False
+        self._in_parts = not self._writes_both()
         if not self._writes_both():
-            self._in_parts = True
-            if not self._writes_both():
-                fix = "give the folder a chat template that writes the roles query and document, or name another ranker"
-                where = tokenizer.name_or_path or None
-                raise CheckpointError("the chat template writes no pair of query and document", where=where, fix=fix)
+            fix = "give the folder a chat template that writes the roles query and document, or name another ranker"
+            where = tokenizer.name_or_path or None
+            raise CheckpointError("the chat template writes no pair of query and document", where=where, fix=fix)
 
     def text(self, context: str, reply: str) -> str:
         """Return the text of a pair."""
@@ -92,14 +93,6 @@ class PairTemplate:
     def tokens(self, context: str, reply: str) -> Read:
         """Return the tokens of a pair; the template writes all marks."""
         return dict(self._tokenizer(self.text(context, reply), add_special_tokens=False, verbose=False))
-
-    def read(self, context: str, reply: str, longest: float) -> Read:
-        """Return the tokens of a pair; the context loses its beginning if there are too many."""
-        read = self.tokens(context, reply)
-        while (excess := len(read["input_ids"]) - longest) > 0 and context:
-            context = without_first_tokens(self._tokenizer, context, int(excess))
-            read = self.tokens(context, reply)
-        return read
 
     def _writes_both(self) -> bool:
         first, second, third = _PROBES
@@ -118,14 +111,14 @@ def require_separator(tokenizer: Any) -> None:
         CheckpointError: it puts nothing between two texts.
     """
     first, second = _PROBES[:2]
-    alone = [tokenizer(text, add_special_tokens=False)["input_ids"] for text in (first, second)]
+    both = [number for text in (first, second) for number in tokenizer(text, add_special_tokens=False)["input_ids"]]
     pair = tokenizer(first, second)
-    has_one_type = len({*(pair.get("token_type_ids") or [0])}) == 1
-    if has_one_type and _stand_together(pair["input_ids"], *alone):
+    ids, has_one_type = pair["input_ids"], len({*(pair.get("token_type_ids") or [0])}) == 1
+    if has_one_type and any(ids[start : start + len(both)] == both for start in range(len(ids) - len(both) + 1)):
         raise CheckpointError(
             "the tokenizer puts nothing between a context and a reply, so the model would read them as one text",
             where=tokenizer.name_or_path or None,
-            got=repr(tokenizer.decode(pair["input_ids"])),
+            got=repr(tokenizer.decode(ids)),
             fix="name a folder with a chat template for the roles query and document (chat_template.jinja), or another ranker",
         )
 
@@ -134,12 +127,6 @@ def without_first_tokens(tokenizer: Any, text: str, num: int) -> str:
     """Return a text without its first tokens, so many and at least one character."""
     spans = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)["offset_mapping"]
     return text[max(1, *(end for _, end in spans[:num])) if len(spans) > num else len(text) :]
-
-
-def _stand_together(pair: list[int], first: list[int], second: list[int]) -> bool:
-    """Return whether the tokens of two texts follow each other directly in a pair."""
-    both = [*first, *second]
-    return any(pair[start : start + len(both)] == both for start in range(len(pair) - len(both) + 1))
 
 
 _SIDE_BY_SIDE = 64
@@ -151,17 +138,14 @@ _text = lru_cache(maxsize=16 * _NUM_KEPT)(detokenise)
 
 
 class _Cut(NamedTuple):
-    """The part of a pair that a cross-encoder reads.
-
-    Args:
-        context: the newest turns, of which the tokenizer may have to cut the beginning.
-        reply: its first words.
-        num_unread: turns that are not read, or not whole.
-    """
+    """The part of a pair that a cross-encoder reads."""
 
     context: Context
+    """The newest turns, of which the tokenizer may have to cut the beginning."""
     reply: Utterance
+    """Its first words."""
     num_unread: int
+    """Turns that are not read, or not whole."""
 
 
 class CrossEncoder(LimitedRanker):
@@ -214,9 +198,8 @@ class CrossEncoder(LimitedRanker):
     @torch.inference_mode()
     def score_all(self, pairs: Sequence[Pair]) -> list[np.ndarray]:
         """Return the logit of a right reply behind the activation; of two logits, the difference."""
-        scores = self._logits(pairs, self._activation).cpu().numpy()
-        edges = np.cumsum([0, *(len(candidates) for _, candidates in pairs)])
-        return [scores[start:end] for start, end in pairwise(edges)]
+        scores_P = self._logits(pairs, self._activation).cpu()
+        return [scores.numpy() for scores in scores_P.split([len(candidates) for _, candidates in pairs])]
 
     def learned_scores(self, pairs: Sequence[Pair]) -> list[Tensor]:
         """Return the log-odds of each pair's candidates (C,) float64, with gradients."""
@@ -226,12 +209,19 @@ class CrossEncoder(LimitedRanker):
     def _logits(self, pairs: Sequence[Pair], activation: torch.nn.Module, together: int = 0) -> Tensor:
         """Return the scores of all candidates in a row (P,) float64; `together` as of `_alike`."""
         rows = [self._read(context, reply) for context, candidates in pairs for reply in candidates]
-        blocks, scores = list[int](), [torch.zeros(0, dtype=torch.float64, device=self.model.device)]
-        for block, read in _alike(rows, self.model.device, together):
-            logits_BK = activation(self.model(**read).logits.double())
-            scores.append(logits_BK[:, -1] - logits_BK[:, 0] if logits_BK.shape[1] == 2 else logits_BK[:, 0])
-            blocks += block
-        return torch.cat(scores)[torch.from_numpy(np.argsort(blocks))]
+        if not rows:
+            return torch.zeros(0, dtype=torch.float64, device=self.model.device)
+        index_of: dict[tuple[int, ...], int] = {}
+        indices = [index_of.setdefault(tuple(chain(*row.values())), len(index_of)) for row in rows]
+        distinct = list(dict(zip(indices, rows, strict=True)).values())
+        if PackedTransformer.fits(self.model):
+            logits_NK = PackedTransformer(self.model).logits(distinct)
+        else:
+            blocks = [(block, self.model(**read).logits) for block, read in _alike(distinct, self.model.device, together)]
+            order = torch.tensor([index for block, _ in blocks for index in block]).argsort()
+            logits_NK = torch.cat([logits_BK for _, logits_BK in blocks])[order]
+        logits_PK = activation(logits_NK.double())[indices]
+        return logits_PK[:, -1] - logits_PK[:, 0] if logits_PK.shape[1] == 2 else logits_PK[:, 0]
 
     def unread(self, context: Context, candidates: Sequence[Utterance]) -> Unread:
         """Return how many turns are left out or cut for some candidate, and how many replies lose their end."""
@@ -243,16 +233,15 @@ class CrossEncoder(LimitedRanker):
         """Return the tokens of a pair."""
         cut = self._cut(context, reply)
         text, answer = context_text(cut.context), detokenise(cut.reply)
-        if self._template is not None:
-            return self._template.read(text, answer, self._longest)
-        if not self._prompt or not cut.num_unread:
+        if self._template is None and not (self._prompt and cut.num_unread):
             limit = {"truncation": "only_first", "max_length": int(self._longest)} if cut.num_unread else {}
             return self._pair(text, answer, **limit)
         # The beginning of the context is cut off, not the prompt.
-        read = self._pair(text, answer)
+        tokens = self._pair if self._template is None else self._template.tokens
+        read = tokens(text, answer)
         while (excess := len(read["input_ids"]) - self._longest) > 0 and text:
             text = without_first_tokens(self._tokenizer, text, int(excess))
-            read = self._pair(text, answer)
+            read = tokens(text, answer)
         return read
 
     def _pair(self, text: str, answer: str, **limit: Any) -> Read:
@@ -278,18 +267,6 @@ class CrossEncoder(LimitedRanker):
 
     def _count(self, text: str) -> int:
         return len(self._tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
-
-
-class _ContextText(NamedTuple):
-    """The part of a context that a bi-encoder reads.
-
-    Args:
-        text: of the newest turns, which the tokenizer may have to cut.
-        num_unread: turns that are not read, or not whole.
-    """
-
-    text: str
-    num_unread: int
 
 
 class BiEncoder(LimitedRanker):
@@ -335,7 +312,7 @@ class BiEncoder(LimitedRanker):
 
     def score_all(self, pairs: Sequence[Pair]) -> list[np.ndarray]:
         """Return products of the context's and the candidates' vectors, or cosines; a text that comes twice is read once."""
-        context_texts = [self._read_context(context).text for context, _ in pairs]
+        context_texts = [self._read_context(context)[0] for context, _ in pairs]
         self._keep(context_texts)
         replied = [[self._prompts[1] + _text(reply) for reply in candidates] for _, candidates in pairs]
         texts = list(dict.fromkeys(chain.from_iterable(replied)))
@@ -348,7 +325,7 @@ class BiEncoder(LimitedRanker):
     def unread(self, context: Context, candidates: Sequence[Utterance]) -> Unread:
         """Return how many turns are left out or cut, and how many replies lose their end."""
         shortened = sum(self._size_of_reply(reply) > self._longest for reply in candidates)
-        return Unread(self._read_context(context).num_unread, shortened)
+        return Unread(self._read_context(context)[1], shortened)
 
     def cosines(self, text: str, texts: Sequence[str]) -> list[float]:
         """Return the cosines of a text and each of some others, whatever the model compares by."""
@@ -362,7 +339,7 @@ class BiEncoder(LimitedRanker):
         The gradient in the token embeddings, as in GASLITE (Ben-Tov & Sharif 2024, arXiv 2412.20953). A word may have several
         tokens: the one that enters is the mean of its tokens' embeddings, at every position of the word that leaves.
         """
-        read_context, pieces = self._read_context(context).text, list(written(reply))
+        read_context, pieces = self._read_context(context)[0], list(written(reply))
         self._keep([read_context])
         layer, embedded = self.model.get_input_embeddings(), dict[str, Tensor]()
 
@@ -375,7 +352,9 @@ class BiEncoder(LimitedRanker):
         spans_L: Any = row.pop("offset_mapping")
         read = {name: torch.tensor([ids], device=self.model.device) for name, ids in row.items()}
         with torch.enable_grad(), layer.register_forward_hook(follow):
-            score = (self._pooled(read, self._prompt_tokens(self._prompts[1]))[0] * self._kept[read_context].clone()).sum()
+            score = (
+                self._pooled(self.model(**read), self._prompt_tokens(self._prompts[1]))[0] * self._kept[read_context].clone()
+            ).sum()
             (gradient_1LD,) = torch.autograd.grad(score, embedded["vectors_1LD"])
         with torch.no_grad():
             entering_WD = self._embedded(words)
@@ -418,15 +397,15 @@ class BiEncoder(LimitedRanker):
         read = self._tokenizer([f" {word}" for word in words], add_special_tokens=False)["input_ids"]
         return torch.stack([layer(torch.tensor(ids, device=device)).mean(0) for ids in read])
 
-    def _newest(self, context: Context) -> _ContextText:
-        """Return the text of as many of the newest turns as fit, and how many turns are not read whole."""
+    def _newest(self, context: Context) -> tuple[str, int]:
+        """Return the text of as many of the newest turns as fit, which may have to be cut, and how many are not read whole."""
 
         def text(turns: Context) -> str:
             return self._prompts[0] + context_text(turns)
 
         start = first_read(context, lambda turns: self._size(text(turns)) <= self._longest)
         newest_text = text(context[start:])
-        return _ContextText(newest_text, start + (self._size(newest_text) > self._longest))
+        return newest_text, start + (self._size(newest_text) > self._longest)
 
     def _size(self, text: str) -> int:
         if self._longest == math.inf:
@@ -461,9 +440,8 @@ class BiEncoder(LimitedRanker):
         ids = self._tokenizer(prompt)["input_ids"]
         return len(ids) - (ids[-1] in self._tokenizer.all_special_ids)
 
-    def _pooled(self, read: dict[str, Tensor], num_prompt: int) -> Tensor:
-        """Return the vectors (B, E) float64 of texts of equally long prompts, on the CPU."""
-        out = self.model(**read)
+    def _pooled(self, out: Any, num_prompt: int) -> Tensor:
+        """Return the vectors (B, E) float64 of a model's output of texts of equally long prompts, on the CPU."""
         features: dict[str, Any] = {TOKENS: out.last_hidden_state.double()}
         if getattr(self.model.config, "output_hidden_states", False):
             features[LAYERS] = out.hidden_states
@@ -479,7 +457,7 @@ class BiEncoder(LimitedRanker):
 
     def learned_vectors(self, contexts: Sequence[Context], replies: Sequence[Utterance]) -> tuple[Tensor, Tensor]:
         """Return the vectors of contexts (B, E) and of replies (R, E), float64, with gradients."""
-        questions = [self._read_context(context).text for context in contexts]
+        questions = [self._read_context(context)[0] for context in contexts]
         replied = [self._prompts[1] + _text(reply) for reply in replies]
         of_contexts, of_replies = (
             self._encoded(list(dict.fromkeys(texts)), cut, prompt, _SIDE_BY_SIDE)
@@ -494,9 +472,15 @@ class BiEncoder(LimitedRanker):
     def _encoded(self, texts: Sequence[str], cut: str, prompt: str, together: int = 0) -> dict[str, Tensor]:
         """Return the vector of each text; `together` as of `_alike`."""
         rows, num_prompt = [self._read(text, cut, prompt) for text in texts], self._prompt_tokens(prompt)
+        outputs: Iterator[tuple[list[int], Any]]
+        if PackedTransformer.fits(self.model):
+            packed = PackedTransformer(self.model).states(rows)
+            outputs = ((block, SimpleNamespace(last_hidden_state=states_BTE)) for block, states_BTE in packed)
+        else:
+            outputs = ((block, self.model(**read)) for block, read in _alike(rows, self.model.device, together))
         vectors: dict[str, Tensor] = {}
-        for block, read in _alike(rows, self.model.device, together):
-            vectors |= {texts[row]: vector_E for row, vector_E in zip(block, self._pooled(read, num_prompt), strict=True)}
+        for block, out in outputs:
+            vectors |= {texts[row]: vector_E for row, vector_E in zip(block, self._pooled(out, num_prompt), strict=True)}
         return vectors
 
 
@@ -513,12 +497,9 @@ def context_text(context: Context) -> str:
 
 
 def _alike(rows: Sequence[Read], device: torch.device, together: int = 0) -> Iterator[tuple[list[int], dict[str, Tensor]]]:
-    """Yield texts of equally many tokens, side by side: their rows, and the model's arguments.
+    """Yield at most `together` texts of equally many tokens: their rows, and arguments of a model on a device.
 
-    Args:
-        rows: the texts.
-        device: of the model.
-        together: texts that are read at once at most; 0 for one on a CPU, `_SIDE_BY_SIDE` elsewhere.
+    0 stands for one text on a CPU, and for `_SIDE_BY_SIDE` elsewhere.
     """
     together = together or (1 if device.type == "cpu" else _SIDE_BY_SIDE)
     order = sorted(range(len(rows)), key=lambda i: len(rows[i]["input_ids"]))
@@ -564,8 +545,7 @@ def load_hugging_face_ranker(folder: Path, device: str = "cpu") -> CrossEncoder 
 
     Raises:
         ConfigError: transformers is not installed.
-        CheckpointError: there is no such folder, or it holds no ranker, one that wants code of its own to be run, one whose
-            parts are not known here, or not all weights.
+        CheckpointError: it holds no ranker, one whose parts are not known here, or one that `read_pretrained` refuses.
     """
     folder = model_inside(folder)
     modules = _modules(folder)
@@ -709,13 +689,12 @@ def _lower_case(tokenizer: Any, reads: Mapping[str, Any], folder: Path) -> None:
     """Make a tokenizer lower-case texts first, if the folder asks for it."""
     if not reads.get("do_lower_case"):
         return
-    from tokenizers.normalizers import Lowercase
-    from tokenizers.normalizers import Sequence as Normalizers
+    from tokenizers import normalizers
 
     if not tokenizer.is_fast:
         _refuse(folder, "do_lower_case with a slow tokenizer", "a folder with a tokenizer.json")
     inner = tokenizer.backend_tokenizer
-    inner.normalizer = Lowercase() if inner.normalizer is None else Normalizers([Lowercase(), inner.normalizer])
+    inner.normalizer = normalizers.Sequence([normalizers.Lowercase(), *filter(None, [inner.normalizer])])
 
 
 def _static_tokenizer(folder: Path) -> Any:

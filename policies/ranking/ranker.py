@@ -3,16 +3,6 @@
 Evaluation, attacks and training against them know rankers by this protocol alone. `policies/ranking/rankers.py` loads them by
 name; a user's own is `path/file.py:Name` and needs `score` only.
 
-    Ranker               the protocol
-    BatchRanker          a ranker that reads many contexts side by side
-    SlopedRanker         a ranker that can be attacked by its gradient
-    VocabularyRanker     a SlopedRanker whose whole vocabulary can be searched
-    LimitedRanker        a ranker that reads a limited length, and tells what it leaves out
-    outcomes_of          scores of many pairs; of each pair without scores the reason
-    scores_of            the same, but a pair without scores is an error
-    compared_outcomes    `outcomes_of` on a scale on which differences mean as much anywhere
-    compared_scores      `scores_of` on that scale
-
 Trivial rankers are baselines that a model must beat: longest and shortest because length alone tells many corpora's
 positives; overlap because accuracy follows it (Li et al. 2019, equation 1); a ranker without its context because wrong
 candidates may betray themselves.
@@ -86,14 +76,10 @@ class BatchRanker(Ranker, Protocol):
 
 
 class Unread(NamedTuple):
-    """The numbers of turns and candidates that a ranker does not read whole.
-
-    Args:
-        turns: that are not read, or not whole; the oldest ones are left out first.
-        replies: candidates that are not read whole.
-    """
+    """The numbers of turns and candidates that a ranker does not read whole."""
 
     turns: int = 0
+    """Not read, or not whole; the oldest ones are left out first."""
     replies: int = 0
 
     def __str__(self) -> str:

@@ -1,6 +1,6 @@
-"""Modules of sentence-transformers behind a transformer: from the states of tokens to one vector, as their folders define them.
+"""A transformer of BERT's kind without padding, and the modules of sentence-transformers that make a vector of its states.
 
-They compute the same as sentence-transformers 6.2, in float64, of texts without padding. A module changes a dictionary of
+Modules compute the same as sentence-transformers 6.2, in float64, of texts without padding. A module changes a dictionary of
 tensors, with the library's names: `token_embeddings` (B, T, E), `sentence_embedding` (B, E), and with hidden states of all
 layers `all_layer_embeddings`, each (B, T, E).
 
@@ -11,12 +11,16 @@ layers `all_layer_embeddings`, each (B, T, E).
     StaticWords            a table of word vectors in the place of a transformer (`StaticEmbedding`)
 
 Dropout does nothing here. `encoders.py` refuses all other modules by name.
+
+Shapes: N texts, B of equally many tokens, T tokens of a text, S of a block of texts, E entries of a state, I of a state between
+two products, H heads, D entries of a head, K logits.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -26,7 +30,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from parley.envs.core.errors import CheckpointError
+from parley.policies.core.layers import activated, dense, dense_onto
 
+Read = dict[str, list[int]]
+"""A tokenizer's result for one text: token ids and their companions."""
 TOKENS, VECTOR, LAYERS = "token_embeddings", "sentence_embedding", "all_layer_embeddings"
 Features = dict[str, Any]
 SentenceModule = Callable[[Features, int], None]
@@ -165,6 +172,105 @@ class StaticWords(nn.Module):
     def forward(self, input_ids: Tensor, **_: Tensor) -> SimpleNamespace:
         """Look the words up."""
         return SimpleNamespace(last_hidden_state=self.table(input_ids))
+
+
+_BERTS = ("Bert", "Roberta", "XLMRoberta", "Camembert", "Electra")
+_BLOCK_TOKENS = 2048
+"""Tokens that are read at once."""
+
+
+class PackedTransformer:
+    """A transformer of BERT's kind over texts of any lengths, one behind the other; not differentiable.
+
+    Products and norms read a block of texts at once, attention reads each text. oneDNN sums a row in the same order beside any
+    others, so a text has the same digits in any block. A classifier reads the first token alone: of its last layer nothing else
+    is computed, and q (W x) is (q W) x, so that no key or value is made.
+
+    Args:
+        model: of transformers, one that `fits`.
+    """
+
+    def __init__(self, model: Any) -> None:
+        self._model, self._heads = model, model.config.num_attention_heads
+        self._embeddings, self._layers = model.base_model.embeddings, model.base_model.encoder.layer
+
+    @staticmethod
+    def fits(model: Any) -> bool:
+        """Return whether a model is of this kind, on a CPU, and neither learns nor gives the states of all layers."""
+        kind = type(model).__name__.removesuffix("ForSequenceClassification").removesuffix("Model")
+        if kind not in _BERTS or not type(model).__module__.startswith("transformers.") or model.device.type != "cpu":
+            return False
+        config, is_learning = model.config, torch.is_grad_enabled() or model.training
+        is_plain = config.hidden_act == "gelu" and not hasattr(model.base_model, "embeddings_project")
+        return is_plain and not (is_learning or config.output_hidden_states or getattr(config, "is_decoder", False))
+
+    def states(self, rows: Sequence[Read], leave: int = 0) -> Iterator[tuple[list[int], Tensor]]:
+        """Yield texts of equally many tokens: their indices, and the states of their tokens (B, T, E).
+
+        Args:
+            rows: the texts.
+            leave: layers that are not computed, the last ones.
+        """
+        lengths, blocks = [len(row["input_ids"]) for row in rows], list[list[int]]()
+        for index in sorted(range(len(rows)), key=lengths.__getitem__):
+            # The last text of a block has most tokens.
+            if not blocks or (len(blocks[-1]) + 1) * lengths[index] > _BLOCK_TOKENS:
+                blocks.append([])
+            blocks[-1].append(index)
+        for block in blocks:
+            texts = [{name: torch.tensor([ids]) for name, ids in rows[i].items() if name != "attention_mask"} for i in block]
+            states_SE = torch.cat([self._embeddings(**text)[0] for text in texts])
+            # oneDNN makes a kernel for each new number of rows.
+            grain = max(16, 1 << len(states_SE).bit_length() >> 5)
+            states_SE = F.pad(states_SE, (0, 0, 0, -len(states_SE) % grain))
+            alike = [list(indices) for _, indices in groupby(block, key=lengths.__getitem__)]
+            shapes = [(len(indices), lengths[indices[0]]) for indices in alike]
+            for layer in self._layers[: len(self._layers) - leave]:
+                states_SE = self._finished(layer, states_SE, self._attended(layer.attention.self, states_SE, shapes))
+            yield from zip(alike, _texts(states_SE, shapes), strict=True)
+
+    def logits(self, rows: Sequence[Read]) -> Tensor:
+        """Return the logits of a classifier (N, K)."""
+        logits: dict[int, Tensor] = {}
+        for indices, states_BTE in self.states(rows, leave=1):
+            logits |= {index: self._logits(states_TE) for index, states_TE in zip(indices, states_BTE, strict=True)}
+        return torch.cat([logits[index] for index in range(len(rows))])
+
+    def _attended(self, attention: Any, states_SE: Tensor, shapes: Sequence[tuple[int, int]]) -> Tensor:
+        """Return the values that each token attends to in its text, zeros behind the last text."""
+        layers, mixed_SE = (attention.query, attention.key, attention.value), torch.zeros_like(states_SE)
+        of_tokens = [dense(states_SE, layer.weight, layer.bias) for layer in layers]
+        for mixed, *parts in zip(*(_texts(tokens, shapes, self._heads) for tokens in (mixed_SE, *of_tokens)), strict=True):
+            mixed.copy_(F.scaled_dot_product_attention(*parts))
+        return mixed_SE
+
+    def _finished(self, layer: Any, states_SE: Tensor, mixed_SE: Tensor) -> Tensor:
+        """Return the states behind a layer, of those before it and its attention."""
+        attention, inner, outer = layer.attention.output, layer.intermediate.dense, layer.output
+        states_SE = attention.LayerNorm(dense_onto(states_SE, mixed_SE, attention.dense.weight, attention.dense.bias))
+        inner_SI = activated(states_SE, inner.weight, inner.bias, "gelu")
+        finished_SE: Tensor = outer.LayerNorm(dense_onto(states_SE, inner_SI, outer.dense.weight, outer.dense.bias))
+        return finished_SE
+
+    def _logits(self, states_TE: Tensor) -> Tensor:
+        """Return the logits (1, K) of a text from the states before the last layer."""
+        first_1E, attention = states_TE[:1], self._layers[-1].attention.self
+        key_HDE, value_HDE = (part.weight.unflatten(0, (self._heads, -1)) for part in (attention.key, attention.value))
+        query_H1D = F.linear(first_1E, attention.query.weight, attention.query.bias).view(self._heads, 1, -1)
+        shares_HT = ((query_H1D @ key_HDE)[:, 0] @ states_TE.T * query_H1D.shape[2] ** -0.5).softmax(1)
+        mixed_1E = ((shares_HT @ states_TE)[:, None] @ value_HDE.mT).view(1, -1) + attention.value.bias
+        first_11E = self._finished(self._layers[-1], first_1E, mixed_1E)[None]
+        pooler = getattr(self._model.base_model, "pooler", None)
+        logits_1K: Tensor = self._model.classifier(first_11E if pooler is None else pooler(first_11E))
+        return logits_1K
+
+
+def _texts(tokens_SE: Tensor, shapes: Sequence[tuple[int, int]], heads: int = 0) -> list[Tensor]:
+    """Return views of texts of equally many tokens (B, T, E), or of their heads (B, H, T, D)."""
+    sizes = [num * length for num, length in shapes]
+    parts = tokens_SE[: sum(sizes)].split(sizes)
+    texts = [part.unflatten(0, shape) for part, shape in zip(parts, shapes, strict=True)]
+    return [text.unflatten(2, (heads, -1)).transpose(1, 2) for text in texts] if heads else texts
 
 
 def read_module(kind: str, folder: Path) -> SentenceModule | None:

@@ -166,12 +166,7 @@ def language_model(name: str, corpus: str, device: str, batch_size: int) -> Like
 
 
 def entailment_model(config: AuditConfig) -> Entailment | None:
-    """Return the model that tells whether utterances follow from each other; None where nothing is named.
-
-    Raises:
-        ConfigError: transformers is not installed.
-        CheckpointError: there is no such model.
-    """
+    """Return the model that tells whether utterances follow from each other; None where nothing is named."""
     if not config.entailment:
         return None
     from parley.policies.hugging_face.judges import load_entailment

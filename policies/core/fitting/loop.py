@@ -232,8 +232,9 @@ class FittingLoop(ABC, Generic[ModelT, RecipeT, FiguresT, EpochT]):
         return True
 
     def take_back(self, *, at_end: bool) -> None:
-        """Restore the best weights, before the rate falls and at the end."""
-        self.model.load_state_dict(self._best)
+        """Restore the best weights, before the rate falls and at the end, if the recipe keeps them."""
+        if getattr(self.config, "keep", "best") == "best":
+            self.model.load_state_dict(self._best)
 
     def dropout_seed(self, epoch: int, batch: int) -> int | None:
         """Return torch's seed before a batch, epochs counted from 0 and batches from 1; None leaves it as it is."""
@@ -502,7 +503,3 @@ class Fit(FittingLoop[Predictor[Any], FitConfig, float, Epoch], Generic[BatchT])
         for group in self._optimiser.param_groups:
             group["lr"] = rate
         return rate
-
-    def take_back(self, *, at_end: bool) -> None:
-        if self.config.keep == "best":
-            super().take_back(at_end=at_end)

@@ -281,12 +281,8 @@ def classifier(name: str, device: str) -> Callable[[], Judge]:
     """Return a maker of judges that share the model of a folder and its earlier scores.
 
     Args:
-        name: a folder as `save_pretrained` wrote it, or its URI; nothing is downloaded from a hub.
+        name: a folder as `save_pretrained` wrote it, or its URI; raises as `load_hugging_face_ranker`.
         device: torch device.
-
-    Raises:
-        ConfigError: transformers is not installed.
-        CheckpointError: the folder holds no classifier.
     """
     from parley.policies.ranking.encoders import load_hugging_face_ranker
 

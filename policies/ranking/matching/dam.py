@@ -31,7 +31,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from parley.envs.corpora.pairs.vocabulary import PairVocabulary
-from parley.policies.core.layers import Linear, dense, dense_onto, products_onto, rectified, scaled_products
+from parley.policies.core.layers import Linear, activated, dense, dense_onto, products_onto, scaled_products
 from parley.policies.ranking.matching.batches import Block, Padded, at, buckets, with_zero
 from parley.policies.ranking.matching.matcher import BARRED, Matcher
 from parley.policies.ranking.matching.settings import DamSizes
@@ -57,7 +57,7 @@ class AttentiveBlock(nn.Module):
     def forward(self, sums_WE: Tensor) -> Tensor:
         """Return the block's output for sums of words and the words they attend to."""
         mixed_WE = self.first_norm(sums_WE)
-        inner_WE = rectified(mixed_WE, self.inner.weight, self.inner.bias)
+        inner_WE = activated(mixed_WE, self.inner.weight, self.inner.bias, "relu")
         return self.second_norm(dense_onto(mixed_WE, inner_WE, self.outer.weight, self.outer.bias))
 
 

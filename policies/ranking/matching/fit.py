@@ -290,10 +290,6 @@ class MatcherFit(FittingLoop[Matcher, MatcherFitConfig, MatcherFitness, MatcherE
     def epoch(self, number: int, loss: float, figures: MatcherFitness, seconds: float, best: bool) -> MatcherEpoch:
         return MatcherEpoch(number, self._stage, self._rate, loss, figures, seconds, best)
 
-    def take_back(self, *, at_end: bool) -> None:
-        if self.config.keep == "best":
-            super().take_back(at_end=at_end)
-
     def _set_rate(self, steps: int) -> None:
         config = self.config
         self._rate = config.learning_rate * config.decay ** (steps // config.decay_steps if config.decay_steps else 0)

@@ -16,13 +16,13 @@ from parley.policies.core.layers import (
     Adder,
     Linear,
     Weight,
+    activated,
     blocks,
     dense_of_new_sizes,
     dense_onto,
     outer_sum,
     product,
     products_onto,
-    rectified,
     scaled_products,
     tanh_,
 )
@@ -135,17 +135,24 @@ def test_what_is_formed_in_one_pass_is_the_sum_or_the_positive_part(is_cast: boo
     def formed() -> list[Tensor]:
         with torch.autocast("cpu", torch.bfloat16, enabled=is_cast):
             return [
-                rectified(rows, layer.weight, layer.bias),
+                activated(rows, layer.weight, layer.bias, "relu"),
+                activated(rows, layer.weight, layer.bias, "gelu"),
                 dense_onto(values, rows, layer.weight, layer.bias),
                 products_onto(values, rows, others),
                 scaled_products(rows, others, 0.5),
             ]
 
     product_ = torch.nn.functional.linear(rows, layer.weight, layer.bias)
-    right = [product_.relu(), values + product_, values + rows @ others, 0.5 * (rows @ others)]
+    right = [
+        product_.relu(),
+        torch.nn.functional.gelu(product_),
+        values + product_,
+        values + rows @ others,
+        0.5 * (rows @ others),
+    ]
     with torch.no_grad():
         told = formed()
-    assert [each.dtype for each in told[1:3]] == [torch.float32] * 2, "sums are as exact as what is added to"
+    assert [each.dtype for each in told[2:4]] == [torch.float32] * 2, "sums are as exact as what is added to"
     error = 0.2 if is_cast else 1e-5
     for mine, learning, exact in zip(told, formed(), right, strict=True):
         assert mine.dtype == learning.dtype

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,9 +18,10 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import AutoModel, AutoTokenizer, PreTrainedTokenizerFast
 
+from parley.engine.ranking.verbs.worker import _scores
 from parley.envs.core.errors import CheckpointError
 from parley.envs.corpora.pairs.turns import Utterance
-from parley.envs.ranking.groups import Context
+from parley.envs.ranking.groups import CandidateGroup, CandidateKind, Context
 from parley.policies.generation.judges.judge import JudgeSettings
 from parley.policies.generation.judges.prompted import judge_maker
 from parley.policies.hugging_face.tokens import longest_input
@@ -102,16 +104,17 @@ def test_weights_that_are_missing_or_could_run_code_are_refused(tmp_path: Path) 
 
 def read_by(ranker: CrossEncoder, context: Context, reply: Utterance) -> str:
     """What the model is given for a pair, as its tokenizer spells it."""
-    given: list[list[int]] = []
-    inner = ranker.model.forward
-
-    def forward(input_ids: torch.Tensor, **kwargs: Any) -> Any:
-        given.append(input_ids[0].tolist())
-        return inner(input_ids=input_ids, **kwargs)
-
-    ranker.model.forward = forward
+    given = texts_read(ranker.model)
     ranker.score(context, [reply])
     return str(ranker._tokenizer.decode(given[0]))
+
+
+def texts_read(model: Any) -> list[list[int]]:
+    """The tokens of each text that the model reads from now on."""
+    given: list[list[int]] = []
+    layer = model.get_input_embeddings()
+    layer.register_forward_pre_hook(lambda _, inputs: given.extend(inputs[0].tolist()))
+    return given
 
 
 @pytest.mark.parametrize(
@@ -241,20 +244,51 @@ def test_positions_that_begin_behind_the_padding_are_not_counted() -> None:
 
 def test_contexts_that_are_asked_about_again_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("parley.policies.ranking.encoders._NUM_KEPT", 2)
-    model, calls = bert(), []
-    inner = model.forward
-    model.forward = lambda **read: calls.append(read["input_ids"].shape[1] - 2) or inner(**read)
-    ranker = BiEncoder(model, tokenizer())
+    model = bert()
+    calls, ranker = texts_read(model), BiEncoder(model, tokenizer())
     contexts: list[Context] = [(("it",) * size,) for size in (5, 6, 7)]
     first = [ranker.score(context, [("on",)]).tolist() for context in (contexts[0], contexts[0], contexts[1])]
-    assert calls == [5, 1, 6]
+    assert sizes(calls) == [5, 1, 6]
     together = ranker.score_all([(context, [("on",)]) for context in contexts])
     assert [scores.tolist() for scores in together[:2]] == first[1:]
-    assert calls[3:] == [7]
+    assert sizes(calls[3:]) == [7]
     assert len(ranker._kept) == 3
     ranker.forget()
     assert ranker.score(contexts[0], [("on",)]).tolist() == first[0]
-    assert calls[4:] == [5, 1]
+    assert sizes(calls[4:]) == [5, 1]
+
+
+def sizes(texts: list[list[int]]) -> list[int]:
+    return [len(ids) - 2 for ids in texts]
+
+
+def groups_of(*contexts: Context) -> list[CandidateGroup]:
+    labels, kinds = (True, False, False, False), (CandidateKind.POSITIVE, *[CandidateKind.RANDOM] * 3)
+    return [
+        CandidateGroup(str(number), context, tuple(REPLIES), labels, kinds, (True,) * 4)
+        for number, context in enumerate(contexts)
+    ]
+
+
+@pytest.mark.parametrize("kind", ["bi-encoder", "cross-encoder"])
+def test_each_text_of_a_shard_is_read_once_by_whatever_rules(kind: str) -> None:
+    plain = groups_of(CONTEXT, (("off",),), CONTEXT)
+    # A rule that rewrites one reply of each group, alike, and one that rewrites contexts.
+    rewritten = [replace(group, candidates=(("now", "not"), *group.candidates[1:])) for group in plain]
+    other = [replace(group, context=(("black",),)) for group in plain]
+    views = [{"": a, "replies": b, "contexts": c} for a, b, c in zip(plain, rewritten, other, strict=True)]
+    ranker: Any = BiEncoder(bert(), tokenizer()) if kind == "bi-encoder" else CrossEncoder(bert(1), tokenizer())
+    given = texts_read(ranker.model)
+    scores = _scores(ranker, views)
+    contexts = {group.context for view in views for group in view.values()}
+    replies = {words for view in views for group in view.values() for words in group.candidates}
+    pairs = {(group.context, words) for view in views for group in view.values() for words in group.candidates}
+    assert len(contexts) < 9
+    assert len(pairs) < 36
+    assert len(given) == (len(contexts) + len(replies) if kind == "bi-encoder" else len(pairs))
+    for view, of_view in zip(views, scores, strict=True):
+        for rule, group in view.items():
+            np.testing.assert_array_equal(of_view[rule], ranker.score(group.context, group.candidates))
 
 
 @pytest.mark.parametrize("prompt", ["", "not now "])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,15 @@ import pytest
 pytest.importorskip("transformers", reason="the extra hugging-face is not installed")
 
 import torch
+import transformers
 
 from parley.envs.core.errors import CheckpointError
 from parley.envs.corpora.pairs.turns import Utterance
 from parley.envs.ranking.groups import Context
+from parley.policies.ranking import sentence_modules
 from parley.policies.ranking.encoders import BiEncoder, CrossEncoder, load_hugging_face_ranker, without_first_tokens
 from parley.policies.ranking.rankers import load_ranker
+from parley.policies.ranking.sentence_modules import PackedTransformer, StaticWords
 from tests.policies.ranking.folders import (
     PAIR_TEMPLATE,
     Behind,
@@ -355,3 +359,60 @@ def test_the_encoder_of_t5_is_read_alone(tmp_path: Path) -> None:
         first, second = (model(**tokenizer()(text, return_tensors="pt")).last_hidden_state[0].mean(0) for text in texts)
     (score,) = load_ranker(f"hf:{folder}").score(CONTEXT, REPLIES[:1])
     assert score == pytest.approx(float(first @ second), rel=1e-5)
+
+
+KINDS = ("Bert", "Roberta", "XLMRoberta", "Camembert", "Electra")
+
+
+def network(name: str, **settings: Any) -> Any:
+    """A network of three layers and large random weights."""
+    sizes = {"hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 48}
+    kind = name.removesuffix("ForSequenceClassification").removesuffix("Model")
+    config = getattr(transformers, f"{kind}Config")(
+        **{"vocab_size": 50, **sizes, "max_position_embeddings": 64, "pad_token_id": 1, "num_labels": 2, **settings}
+    )
+    if kind == "Electra":
+        config.embedding_size = settings.get("embedding_size", 32)
+    model, generator = getattr(transformers, name)(config), torch.Generator().manual_seed(3)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.normal_(0, 0.5, generator=generator)
+    return model.eval()
+
+
+def drawn_rows(lengths: Sequence[int]) -> list[dict[str, list[int]]]:
+    draws = np.random.default_rng(5)
+    # Some texts hold the token that others are padded with, which moves positions of RoBERTa's kin.
+    return [{"input_ids": draws.integers(0, 50, size=length).tolist(), "attention_mask": [1] * length} for length in lengths]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@torch.inference_mode()
+def test_texts_in_blocks_have_the_states_and_logits_that_each_has_alone(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sentence_modules, "_BLOCK_TOKENS", 70)
+    rows = drawn_rows([2, 40, 9, 9, 23, 40, 9, 60, 2, 31])
+    base, classifier = network(f"{kind}Model"), network(f"{kind}ForSequenceClassification")
+    assert PackedTransformer.fits(base)
+    assert PackedTransformer.fits(classifier)
+    states = {i: of for block, of_block in PackedTransformer(base).states(rows) for i, of in zip(block, of_block, strict=True)}
+    logits_NK = PackedTransformer(classifier).logits(rows)
+    assert len(states) == len(logits_NK) == len(rows)
+    for index, row in enumerate(rows):
+        alone = {name: torch.tensor([ids]) for name, ids in row.items()}
+        torch.testing.assert_close(states[index], base(**alone).last_hidden_state[0], rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(logits_NK[index], classifier(**alone).logits[0], rtol=1e-5, atol=1e-5)
+        assert PackedTransformer(classifier).logits([row])[0].equal(logits_NK[index]), "a block changes no digit"
+
+
+def test_models_that_learn_or_differ_are_read_by_transformers() -> None:
+    model = network("BertModel")
+    assert not PackedTransformer.fits(model), "gradients are wanted"
+    with torch.no_grad():
+        assert PackedTransformer.fits(model)
+        assert not PackedTransformer.fits(network("BertModel").train())
+        assert not PackedTransformer.fits(network("BertModel", output_hidden_states=True))
+        assert not PackedTransformer.fits(network("BertModel", hidden_act="relu"))
+        assert not PackedTransformer.fits(network("BertModel", is_decoder=True))
+        assert not PackedTransformer.fits(network("ElectraModel", embedding_size=16))
+        assert not PackedTransformer.fits(network("DistilBertModel", dim=32, n_heads=4, n_layers=1, hidden_dim=48))
+        assert not PackedTransformer.fits(StaticWords({"embedding.weight": torch.ones(3, 4)}))
