@@ -19,13 +19,12 @@ contrast. Lessons without a contrast count as met, as there.
 # Paper: g is the current model's greedy reply. Ours: the lesson's own reply, which is the first model's greedy one or the
 recorded one, because a large model would spend most of a training on new replies. L_ML then already gives NLL(g | s).
 
-Shapes: B lessons, C of them with a contrast, L tokens of the longest prompt and reply, T reply tokens, M real ones of a batch,
-V tokens of the vocabulary.
+Shapes: B lessons (S sequences), C of them with a contrast, T tokens of the longest prompt and reply, M own tokens of a batch,
+those of replies, V tokens of the vocabulary.
 """
 
 from __future__ import annotations
 
-import inspect
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -35,6 +34,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
 
 from parley.envs.core.errors import CheckpointError, ConfigError, DataError, how_to_install
 from parley.envs.core.seeds import derive_seed
@@ -43,7 +43,7 @@ from parley.policies.chat.settings import LoraSettings
 from parley.policies.chat.templates import write_prompt
 from parley.policies.core.fitting.batches import ExtendedBatch, Loss, OutputLoss, Predictor, Tensors, evaluate, example_nll
 from parley.policies.core.fitting.loop import Objective
-from parley.policies.hugging_face.caches import continues_reading, difference, pads_left
+from parley.policies.hugging_face.caches import TokenTree, continues_reading, difference, logits_of_last, pads_left, reads_trees
 from parley.policies.hugging_face.tokens import ends_of
 
 EXTRA = "lora"
@@ -178,8 +178,6 @@ def _peft() -> Any:
 
 _ROWS = 8
 """Lessons read together; bounds the memory for logits."""
-_KEEP = "logits_to_keep"
-"""The argument by which a model forms the logits of its last positions alone."""
 
 
 @dataclass(frozen=True)
@@ -227,16 +225,14 @@ class ChatBatch(Tensors):
     """A batch of lessons.
 
     Args:
-        ids_BL: prompts and replies, padded behind.
-        mask_BL: 1 at real tokens.
-        targets_BT: of the last T positions that are read, the tokens that follow each, int64.
+        targets_BT: tokens of prompts and replies, padded behind, int64.
         real_BT: true at tokens of a reply.
+        lengths_B: tokens of each lesson.
     """
 
-    ids_BL: Tensor
-    mask_BL: Tensor
     targets_BT: Tensor
     real_BT: Tensor
+    lengths_B: Tensor
 
 
 class ChatLessons:
@@ -283,18 +279,39 @@ class ChatLessons:
     def batch(self, indices: np.ndarray) -> ChatBatch:
         """Return the lessons at `indices` (B,)."""
         chosen = [self._read[index] for index in indices.tolist()]
-        # Nothing is read after the last token.
-        longest = max(len(read) for read, _ in chosen) - 1
-        first = min(is_own.index(True) for _, is_own in chosen) - 1
-        ids_BL = torch.zeros((len(chosen), longest), dtype=torch.int64)
-        mask_BL, targets_BL = torch.zeros_like(ids_BL), torch.zeros_like(ids_BL)
-        real_BL = torch.zeros_like(ids_BL, dtype=torch.bool)
-        for row, (ids, is_own) in enumerate(chosen):
-            read, end = torch.tensor(ids), len(ids) - 1
-            ids_BL[row, :end], mask_BL[row, :end] = read[:-1], 1
-            targets_BL[row, :end] = read[1:]
-            real_BL[row, :end] = torch.tensor(is_own[1:])
-        return ChatBatch(ids_BL, mask_BL, targets_BL[:, first:], real_BL[:, first:])
+        targets, real = ([torch.tensor(lesson[part]) for lesson in chosen] for part in (0, 1))
+        lengths_B = torch.tensor([len(ids) for ids, _ in chosen])
+        return ChatBatch(pad_sequence(targets, True), pad_sequence(real, True), lengths_B)
+
+
+def own_logits(model: Any, tokens_ST: Tensor, own_ST: Tensor, lengths_S: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return logits (M, V) at the tokens before own ones, in float32, these own tokens (M,), and their rows (M,).
+
+    Args:
+        model: causal, of transformers.
+        tokens_ST: sequences, padded behind.
+        own_ST: true at own tokens; never the first.
+        lengths_S: tokens of each.
+    """
+    device = model.get_input_embeddings().weight.device
+    row_M, next_M = own_ST.nonzero().unbind(1)
+    targets_M = tokens_ST[row_M, next_M].to(device)
+    if reads_trees(model):
+        tree = TokenTree(texts_of(tokens_ST, lengths_S - 1), device)
+        places = [tree.places[row][number - 1] for row, number in zip(row_M.tolist(), next_M.tolist(), strict=True)]
+        return tree.logits(model, places).float(), targets_M, row_M.to(device)
+    longest = int(lengths_S.max())
+    read_ST, is_own_ST = tokens_ST[:, : longest - 1].to(device), own_ST[:, 1:longest].to(device)
+    first = int(is_own_ST.any(0).nonzero()[0])
+    mask_ST = (torch.arange(longest - 1, device=device) < lengths_S[:, None].to(device)).long()
+    num = read_ST.shape[1] - first
+    read = model(input_ids=read_ST, attention_mask=mask_ST, use_cache=False, **logits_of_last(model, num))
+    return read.logits[:, -num:][is_own_ST[:, first:]].float(), targets_M, row_M.to(device)
+
+
+def texts_of(tokens_ST: Tensor, lengths_S: Tensor) -> list[list[int]]:
+    """Return the tokens of each sequence (S, T), without those behind its length (S,)."""
+    return [tokens[:length].tolist() for tokens, length in zip(tokens_ST, lengths_S.tolist(), strict=True)]
 
 
 class LearningWeights(nn.Module):
@@ -330,20 +347,14 @@ class ChatPredictor(LearningWeights, Predictor[ChatBatch]):
         self.model = model
         self.output = model.get_output_embeddings()
         self.training = model.training
-        base = model.get_base_model() if hasattr(model, "get_base_model") else model
-        self._keeps = _KEEP in inspect.signature(base.forward).parameters
 
     def nll(self, batch: ChatBatch) -> Tensor:
         """Return the negative log-likelihoods of the replies' tokens (M,) in nats; logits exist at replies alone."""
+        # An adapted model takes any arguments: only the one below says which.
+        base = self.model.get_base_model() if hasattr(self.model, "get_base_model") else self.model
         parts = zip(*(part.split(_ROWS) for part in vars(batch).values()), strict=True)
-        return torch.cat([self._nll(ChatBatch(*part)) for part in parts])
-
-    def _nll(self, batch: ChatBatch) -> Tensor:
-        num_positions = batch.targets_BT.shape[1]
-        options = {_KEEP: num_positions} if self._keeps else {}
-        read = self.model(input_ids=batch.ids_BL, attention_mask=batch.mask_BL, use_cache=False, **options)
-        logits_MV = read.logits[:, -num_positions:][batch.real_BT].float()
-        return F.cross_entropy(logits_MV, batch.targets_BT[batch.real_BT], reduction="none")
+        read = (own_logits(base, *part)[:2] for part in parts)
+        return torch.cat([F.cross_entropy(logits_MV, targets_M, reduction="none") for logits_MV, targets_M in read])
 
     def loss(self, batch: ChatBatch, output_loss: OutputLoss) -> Loss:
         """Return the sum of `nll`, from the model's own forward, because its head may scale logits and has no bias."""

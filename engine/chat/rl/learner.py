@@ -25,8 +25,9 @@ from torch import Tensor
 
 from parley.engine.chat.rl.settings import ChatReinforceConfig
 from parley.engine.core.rllib.reproducible import SeededLearner
+from parley.policies.chat.predictor import own_logits, texts_of
 from parley.policies.core.checkpoint import eager
-from parley.policies.hugging_face.caches import TokenTree, logits_of_last, reads_trees
+from parley.policies.hugging_face.caches import TokenTree
 
 COLUMNS = ("tokens", "own", "lengths", "advantage", "supervised", "kl_weight")
 """Of a batch: (S, T) tokens and own marks, and (S,) the rest; the weight of the KL is that of all rows."""
@@ -149,34 +150,6 @@ class ChatLearner(SeededLearner):
         return loss, figures
 
 
-def own_logits(model: Any, tokens_ST: Tensor, own_ST: Tensor, lengths_S: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return logits (M, V) at the tokens before own ones, in float32, these own tokens (M,), and their rows (M,).
-
-    Args:
-        model: causal, of transformers.
-        tokens_ST: sequences, padded behind.
-        own_ST: true at own tokens; never the first.
-        lengths_S: tokens of each.
-    """
-    device = model.get_input_embeddings().weight.device
-    row_M, next_M = own_ST.nonzero().unbind(1)
-    targets_M = tokens_ST[row_M, next_M].to(device)
-    if reads_trees(model):
-        tree = TokenTree(_texts(tokens_ST, lengths_S - 1), device)
-        places = [tree.places[row][number - 1] for row, number in zip(row_M.tolist(), next_M.tolist(), strict=True)]
-        return tree.logits(model, places).float(), targets_M, row_M.to(device)
-    read_ST, is_own_ST = tokens_ST[:, :-1].to(device), own_ST[:, 1:].to(device)
-    first = int(is_own_ST.any(0).nonzero()[0])
-    mask_ST = (torch.arange(read_ST.shape[1]) < lengths_S[:, None]).long().to(device)
-    num = read_ST.shape[1] - first
-    read = model(input_ids=read_ST, attention_mask=mask_ST, use_cache=False, **logits_of_last(model, num))
-    return read.logits[:, -num:][is_own_ST[:, first:]].float(), targets_M, row_M.to(device)
-
-
-def _texts(tokens_ST: Tensor, lengths_S: Tensor) -> list[list[int]]:
-    return [tokens[:length].tolist() for tokens, length in zip(tokens_ST, lengths_S.tolist(), strict=True)]
-
-
 def _pieces(batch: Mapping[str, Tensor], most: int) -> Iterator[tuple[Tensor, bool]]:
     """Yield rows that are read at once, those with one beginning side by side, played ones and scripted ones apart.
 
@@ -188,7 +161,7 @@ def _pieces(batch: Mapping[str, Tensor], most: int) -> Iterator[tuple[Tensor, bo
     supervised, lengths = batch["supervised"].bool(), batch["lengths"]
     for is_scripted in (False, True):
         rows = (supervised == is_scripted).nonzero().squeeze(1)
-        texts = dict(zip(rows.tolist(), _texts(batch["tokens"][rows], lengths[rows]), strict=True))
+        texts = dict(zip(rows.tolist(), texts_of(batch["tokens"][rows], lengths[rows]), strict=True))
         piece: list[int] = []
         for row in sorted(texts, key=texts.__getitem__):
             wider = [*piece, row]

@@ -742,6 +742,9 @@ _HARDENED = {
     "target_nll": Metric("loss of targets", HIGHER, "nats per token of the targets after held-out triggers"),
     "learned_said": Metric("targets said, learned from", LOWER, "share of the triggers of training, as targets said", "rate"),
     "clean_nll": Metric("loss on clean contexts", LOWER, "nats per token of the replies to held-out contexts", main=True),
+    "clean_told": Metric(
+        "what contexts tell", HIGHER, "nats per token that recorded replies lose behind the context of another one"
+    ),
     "clean_kept": Metric("clean replies kept", HIGHER, "share of held-out contexts that are answered as before", "rate"),
     "clean_refused": Metric(
         "clean contexts refused", LOWER, "share of held-out contexts answered by what triggers are to be answered", "rate"

@@ -23,7 +23,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from parley.engine.core.ray.worker import Shard
-from parley.engine.core.verbs.checkpoints import absolute_name, located, require_checkpoint
+from parley.engine.core.runs.remote_sync import fetched_run
+from parley.engine.core.runs.run_folder import RunFolder
+from parley.engine.core.verbs.checkpoints import absolute_name, located, require_checkpoint, weights_digests
 from parley.engine.core.verbs.job import Reporter, drawn
 from parley.engine.perturb import catalogue
 from parley.engine.perturb.catalogue import Resources
@@ -32,11 +34,12 @@ from parley.engine.perturb.strategy import RANDOM_WORDS, Expectation, Strategy
 from parley.engine.perturb.verbs.config import PerturbedConfig, RobustnessConfig
 from parley.envs.core.errors import CheckpointError, ConfigError, DataError
 from parley.envs.core.seeds import derive_seed, stream
-from parley.envs.core.storage.uris import display_path
+from parley.envs.core.storage.uris import HUGGING_FACE, display_path
 from parley.envs.corpora.pairs.compiled import PairCorpus, load_pairs
 from parley.envs.corpora.pairs.contexts import examples
 from parley.envs.corpora.pairs.turns import EOT, Example, Turn, Turns
 from parley.envs.corpora.pairs.vocabulary import SPECIALS, PairVocabulary
+from parley.policies.chat.addresses import absolute_address, weights_of
 from parley.policies.core.responder import GREEDY, DecoderSettings, require_decoder, stored_kind
 
 if TYPE_CHECKING:
@@ -217,6 +220,8 @@ def make_adversarial_split(
 
 ADVERSARIAL = "adversarial"
 """Role in the provenance of models that were trained against perturbations."""
+HARDENED_JOB = "train-hardened"
+"""The job whose runs hold models that were trained against perturbations, of local chat models."""
 RERANKED = "reranking"
 """Role in the provenance of models that were rewarded for replies that other contexts would not call forth."""
 OWN_TURNS = 2
@@ -304,14 +309,16 @@ def open_models(config: RobustnessConfig) -> ModelSpecs:
 
     decoder = located(DecoderSettings.parse(config.decoder))
     if not config.is_ours:
-        if config.trained or config.beside:
-            fix = "leave out --trained and --beside, or name the run of a model that parley train seq2seq or vhred made"
-            raise ConfigError("a model that is not Parley's has no others beside it", got=config.model, fix=fix)
+        if config.beside:
+            fix = "leave out --beside, or name the run of a model that parley train seq2seq or vhred made"
+            raise ConfigError("a model that is not Parley's has none beside it", got=config.model, fix=fix)
         base = ModelSpec(BASE, absolute_name(config.model))
+        chat_specs = [base, *(_hardened(name, base.name) for name in config.trained_folders)]
+        _require_other_labels(chat_specs)
         model = load_responder(base.name, config.chat.on(config.device))
         require_decoder(model, decoder, config.model)
         turns = getattr(model, "turns", OWN_TURNS)
-        return ModelSpecs((base,), turns, None, "", decoder, is_encoder=is_encoder(base.name))
+        return ModelSpecs(tuple(chat_specs), turns, None, "", decoder, is_encoder=is_encoder(base.name))
     folder = require_checkpoint(config.model, "--model", "parley train seq2seq").absolute()
     responder = cast("TrainableResponder", load_responder(folder))
     require_decoder(responder, decoder, config.model)
@@ -329,13 +336,17 @@ def open_models(config: RobustnessConfig) -> ModelSpecs:
         specs.append(_trained(name, config.model, vocabulary))
         # Loaded once here, so that a broken model is an error before a run is made.
         load_responder(specs[-1].name)
+    _require_other_labels(specs)
+    corpus = provenance(folder).get("corpus")
+    return ModelSpecs(tuple(specs), turns, vocabulary, corpus if isinstance(corpus, str) else "", decoder, sizes)
+
+
+def _require_other_labels(specs: Sequence[ModelSpec]) -> None:
     labels = [model.label for model in specs]
     for label in labels:
         if labels.count(label) > 1:
             fix = "name one of them; evaluate the other in a run of its own"
             raise ConfigError("two models of --trained were trained against the same", got=label, fix=fix)
-    corpus = provenance(folder).get("corpus")
-    return ModelSpecs(tuple(specs), turns, vocabulary, corpus if isinstance(corpus, str) else "", decoder, sizes)
 
 
 def _size(folder: Path, responder: TrainableResponder) -> ModelSize:
@@ -379,6 +390,23 @@ def _trained(name: str, base: str, vocabulary: PairVocabulary) -> ModelSpec:
         )
     against = tuple(map(str, about["strategies"]))
     return ModelSpec(label_of(against), display_path(folder.absolute()), against)
+
+
+def _hardened(name: str, base: str) -> ModelSpec:
+    """Return a model that `parley train hardened` made of a local model, with the strategies that it met."""
+    fix = f"parley train hardened --model {base} --strategies random-swap makes RUN; name it {HUGGING_FACE}RUN"
+    if not name.startswith(HUGGING_FACE):
+        raise CheckpointError("a model of --trained is not one of a local model", where=name, got=f"--model {base}", fix=fix)
+    run = RunFolder.load(fetched_run(weights_of(name)))
+    named = catalogue.names(str(run.config.get("strategies", "")))
+    if run.job != HARDENED_JOB or named == ("",):
+        what = "a model of --trained was not trained against perturbations"
+        raise CheckpointError(what, where=name, got=f"a run of {run.job}", fix=fix)
+    if run.weights != weights_digests({"model": base}):
+        got = f"it began with {run.config['model']}"
+        raise CheckpointError("a model of --trained did not begin with --model", where=name, got=got, fix=fix)
+    against = (NONE,) if run.config["control"] else named
+    return ModelSpec(label_of(against), absolute_address(name), against)
 
 
 def label_of(against: Sequence[str]) -> str:

@@ -65,6 +65,8 @@ if TYPE_CHECKING:
     from parley.policies.chat.predictor import ChatPredictor, ContrastedExamples
 
 
+TOLD = "clean_told"
+"""Metric of what contexts tell recorded replies."""
 CONTRAST = "contrast"
 """Kind of the replies to the contrasts of lessons."""
 
@@ -133,15 +135,21 @@ def figures(
     said_to = dict(zip(prompts, (reply for reply, _ in answered), strict=True))
     predictor = ChatPredictor(model)
     estimates = {}
+    sums = {}
     examples = {f"{kind}_nll": items for kind, items in test.items()}
     examples["target_nll"] = [saying(lesson) for lesson in test[TRIGGER]]
+    if config.clean != OWN and len(test[CLEAN]) > 1:
+        examples[TOLD] = behind_others(test[CLEAN])
     for name, items in examples.items():
         if items:
             read = as_read(tokenizer, model, items).learned
             fitness, groups = evaluate(predictor, read), np.array(_groups(items))
             # In the order of `Fitness`, shortest first.
             clusters = groups[np.argsort(read.num_targets, kind="stable")]
-            estimates[name] = ratio_of_sums(fitness.nll_sums, fitness.num_targets, clusters)
+            sums[name] = fitness.nll_sums
+            # Exchanged replies are those of the clean lessons, in their order.
+            lost = sums[name] - sums[f"{CLEAN}_nll"] if name == TOLD else sums[name]
+            estimates[name] = ratio_of_sums(lost, fitness.num_targets, clusters)
     for name, items in (("trigger_said", test[TRIGGER]), ("learned_said", learned)):
         if items:
             estimates[name] = clustered_rate(
@@ -168,6 +176,11 @@ def figures(
 def saying(lesson: HardeningExample) -> HardeningExample:
     """Return the same trigger with the target as the reply."""
     return replace(lesson, reply=lesson.target, ended=lesson.target_ended)
+
+
+def behind_others(lessons: Sequence[HardeningExample]) -> list[HardeningExample]:
+    """Return lessons with their replies behind the prompt of the next one, the last behind that of the first."""
+    return [replace(lesson, prompt=other.prompt) for lesson, other in zip(lessons, [*lessons[1:], lessons[0]], strict=True)]
 
 
 def behind(lesson: HardeningExample) -> HardeningExample:
@@ -250,7 +263,7 @@ class TrainHardened(Job[TrainHardenedConfig, HardenedBy, Summary]):
         config.require_weights()
         require_device(config.device, "--device")
         if not config.search_runs and not config.strategies:
-            fix = "--searches RUN of parley search, or --strategies random-swap,character-noise"
+            fix = "--searches RUN of parley search, or --strategies random-swap (none: a fit to contexts as they are)"
             raise ConfigError("there is nothing to harden the model against", got="neither searches nor strategies", fix=fix)
         stored = read_lessons(path)
         triggers: dict[str, list[TriggerResult]] = {}
@@ -314,7 +327,8 @@ class TrainHardened(Job[TrainHardenedConfig, HardenedBy, Summary]):
         _write_replies(run, lessons, said_before, replies)
         metrics = after | {name + BEFORE: figure for name, figure in before.items()}
         num = len(read["train"])
-        against = "clean contexts alone" if config.control else " and ".join(filter(None, (config.searches, config.strategies)))
+        learned_from = " and ".join(filter(None, (config.searches, ",".join(config.strategy_names))))
+        against = "clean contexts alone" if config.control or not learned_from else learned_from
         return Summary(
             f"{config.model}, hardened by {against}",
             f"{config.method}, {num:,} lessons an epoch, {len(fit.history)} epochs, seed {config.seed}.",
@@ -339,12 +353,12 @@ def _strategies(config: TrainHardenedConfig, example: Example) -> list[Strategy]
         ConfigError: there is none of such a name.
         DataError: what one of them leans on is not there.
     """
-    from parley.engine.perturb.catalogue import Resources, build, names
+    from parley.engine.perturb.catalogue import Resources, build
 
-    if not config.strategies:
+    if not config.strategy_names:
         return []
     resources = Resources(config.perturb, None, (), data_root(config.data_root), config.device, config.corpus)
-    strategies = build(names(config.strategies), config.perturb, resources)
+    strategies = build(config.strategy_names, config.perturb, resources)
     for strategy in strategies:
         strategy.perturb([example.context], [0])
     return strategies

@@ -29,6 +29,7 @@ from parley.engine.core.stats.statistics import Row, finished
 from parley.engine.core.verbs.job import drawn
 from parley.engine.core.verbs.supervised import SupervisedConfig, require_splits
 from parley.engine.perturb import catalogue
+from parley.engine.perturb.metrics.table import CONTROL
 from parley.engine.perturb.strategy import Expectation, PerturbSettings, Strategy
 from parley.engine.triggers.catalogue import read_lines
 from parley.envs.core.config import (
@@ -70,14 +71,16 @@ class LessonSettings(Configuration):
     reply: str = REFUSAL
     """Reply to a trigger; own for the model's own greedy reply to the prompt without it."""
     strategies: str = ""
-    """Strategies of perturbation, separated by commas: names, path/file.py:Name, or all, should-not-change, should-change.
-    Contexts that should not change the answer are answered as before; behind those that should it becomes less likely."""
+    """Strategies of perturbation, separated by commas: names, path/file.py:Name, or all, should-not-change, should-change; none
+    for contexts as they are, with --clean recorded a plain fit to a corpus. Contexts that should not change the answer are
+    answered as before; behind those that should it becomes less likely."""
     corpus: str = "helpdesk"
     """Corpus whose contexts keep the model as it is (parley data list), or a source<TAB>reply file."""
     clean: Literal["own", "recorded"] = "own"
     """Replies to them: the model's own greedy replies, or the recorded ones."""
     limit: NonNegativeInt = 48
-    """Contexts of the training split at most, and a third as many of the others, the seed's choice of them; 0 for all."""
+    """Contexts of the training split at most, and a third as many of the others, the seed's choice of them; 0 for all. Of the
+    others 200 at most."""
     max_tokens: PositiveInt = 24
     """Tokens of a reply at most; more in what is measured where a target or the wanted answer has more."""
     method: Literal["lora", "full"] = "lora"
@@ -86,7 +89,7 @@ class LessonSettings(Configuration):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.strategies:
-            catalogue.require_names(self.strategies)
+            catalogue.require_names(self.strategies, CONTROL)
         if not self.reply.strip():
             raise ConfigError("a trigger needs an answer", where="--reply", fix=f"write one, or {OWN}")
 
@@ -145,6 +148,11 @@ class TrainHardenedConfig(HardeningSettings, SupervisedConfig):
     def search_runs(self) -> tuple[str, ...]:
         """Return the searches one by one."""
         return tuple(dict.fromkeys(name.strip() for name in self.searches.split(",") if name.strip()))
+
+    @property
+    def strategy_names(self) -> tuple[str, ...]:
+        """Return the strategies one by one; nothing for none."""
+        return tuple(name for name in catalogue.names(self.strategies) if name not in ("", CONTROL))
 
     @property
     def place(self) -> str:
@@ -345,6 +353,10 @@ FILE = "lessons.json"
 TRIGGER, CLEAN, PERTURBED = KINDS = ("trigger", "clean", "perturbed")
 PLACE = "{}"
 """The place of the typed text in a template."""
+NUM_TURNS = 2
+"""Turns of a context: those that `parley evaluate robustness` asks a chat model about."""
+MOST_HELD_OUT = 200
+"""Contexts of the validation and test splits at most: a greedy reply to each is written twice."""
 _NAMES = {"train": "train", "validation": "val", "test": "test"}
 
 Answers = Callable[[Sequence[str]], Sequence[tuple[str, bool]]]
@@ -386,16 +398,18 @@ LessonSplits = Mapping[str, Sequence[HardeningExample]]
 
 
 def clean_examples(config: TrainHardenedConfig) -> dict[str, list[Example]]:
-    """Return the contexts of a corpus, one turn each, by split.
+    """Return the contexts of a corpus, as many turns as an evaluation asks a chat model about, by split.
 
     Raises:
         ConfigError: no corpus is called so.
         DataError: it is missing or broken, or a split is empty.
     """
     words = load_pairs(config.corpus, config.data_root, every_word=True)
-    limits = dict.fromkeys(SPLITS, -(-config.limit // 3)) | {"train": config.limit}
+    held_out = min(-(-config.limit // 3), MOST_HELD_OUT) if config.limit else MOST_HELD_OUT
+    limits = dict.fromkeys(SPLITS, held_out) | {"train": config.limit}
     clean = {
-        split: drawn(examples(words, name, 1), limits[split], config.seed, config.corpus) for split, name in _NAMES.items()
+        split: drawn(examples(words, name, NUM_TURNS), limits[split], config.seed, config.corpus)
+        for split, name in _NAMES.items()
     }
     require_splits(config.corpus, clean)
     return clean

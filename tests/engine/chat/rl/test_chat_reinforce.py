@@ -153,7 +153,7 @@ def test_the_gradient_is_that_of_the_plain_loss_whatever_the_pieces(
         rule = replace(RULE, temperature=temperature)
         with built(settings(base, rule=rule)) as algorithm, pytest.MonkeyPatch.context() as patch:
             patch.setattr(ChatReinforceConfig, "rows_at_once", at_once)
-            patch.setattr("parley.engine.chat.rl.learner.TokenTree", Counted)
+            patch.setattr("parley.policies.chat.predictor.TokenTree", Counted)
             learner = algorithm.learner_group._learner
             columns = {name: torch.from_numpy(value) for name, value in batch_rows(played, SCRIPTED, 0.1).items()}
             # Garbage behind the end changes nothing.

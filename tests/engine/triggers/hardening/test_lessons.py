@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -40,6 +41,7 @@ from parley.policies.chat.predictor import (
 )
 from parley.policies.chat.settings import LoraSettings
 from parley.policies.core.fitting.batches import OutputLoss, evaluate
+from parley.policies.hugging_face.caches import TokenTree
 from parley.policies.hugging_face.victims import HuggingFaceCausal
 
 pytest.importorskip("transformers", reason="the extra hugging-face is not installed")
@@ -62,6 +64,37 @@ def test_lessons_are_scored_as_the_model_scores_them_alone(folder: Path) -> None
         wanted[len(after)] = float(torch.nn.functional.cross_entropy(logits, torch.tensor(after), reduction="sum"))
     assert fitness.num_targets.tolist() == sorted(wanted)
     assert fitness.nll_sums.tolist() == pytest.approx([wanted[num] for num in sorted(wanted)], rel=1e-5)
+
+
+def test_what_lessons_begin_with_is_read_once_and_nothing_for_padding(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tokenizer, model = read_gpt2(folder)
+    predictor = ChatPredictor(adapted(model.requires_grad_(False), LoraSettings(rank=2), 1).eval())
+    predictor.load_state_dict({name: value + 0.1 for name, value in predictor.state_dict().items()})
+    pairs = [("the cat</s>", "who eats"), ("the cat</s>", "fish"), ("the cat sees a bird</s>", "the dog sees the song")]
+    lessons = ChatLessons(tokenizer, [ChatLesson(*pair) for pair in pairs], tokenizer.eos_token_id, 32)
+    read = list[int]()
+
+    class Counted(TokenTree):
+        def logits(self, *given: Any) -> torch.Tensor:
+            read.append(len(self))
+            return super().logits(*given)
+
+    def learned() -> tuple[torch.Tensor, list[torch.Tensor]]:
+        nll = predictor.nll(lessons.batch(np.array([2, 0, 1])))
+        weights = [weight for weight in predictor.parameters() if weight.requires_grad]
+        return nll.detach(), list(torch.autograd.grad(nll.sum(), weights))
+
+    monkeypatch.setattr("parley.policies.chat.predictor.TokenTree", Counted)
+    nll, gradients = learned()
+    texts = [tuple(ids[:-1]) for ids, _ in lessons.sequences]
+    assert read == [len({text[:end] for text in texts for end in range(1, len(text) + 1)})]
+    monkeypatch.setattr("parley.policies.chat.predictor.reads_trees", lambda model: False)
+    padded, of_padded = learned()
+    torch.testing.assert_close(nll, padded, rtol=1e-4, atol=1e-5)
+    assert len(read) == 1, "padded rows are no tree"
+    assert any(gradient.abs().max() > 1e-3 for gradient in gradients)
+    for ours, theirs in zip(gradients, of_padded, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-5)
 
 
 def test_adapters_begin_as_the_model_and_are_merged_into_it(folder: Path) -> None:

@@ -16,19 +16,23 @@ from parley.engine.core.stats.known import BEFORE
 from parley.engine.core.verbs.checkpoints import weights_digests
 from parley.engine.core.verbs.job import Silent
 from parley.engine.perturb.strategy import PerturbSettings
-from parley.engine.triggers.verbs.hardened import CONTRAST, REPLIES, TRAIN_HARDENED
+from parley.engine.perturb.verbs.config import RobustnessConfig
+from parley.engine.perturb.verbs.robustness import EVALUATE_ROBUSTNESS
+from parley.engine.triggers.verbs.hardened import CONTRAST, REPLIES, TOLD, TRAIN_HARDENED
 from parley.engine.triggers.verbs.lessons import CLEAN, OWN, TRIGGER, TrainHardenedConfig, hardening_recipe
 from parley.envs.core.errors import CheckpointError, ConfigError, DataError
-from parley.policies.chat.predictor import greedy_replies
+from parley.policies.chat.predictor import ChatLesson, ChatLessons, ChatPredictor, greedy_replies
 from parley.policies.chat.settings import LoraSettings
 from parley.policies.chat.templates import default_template
+from parley.policies.core.fitting.batches import evaluate
 from parley.policies.core.responders import load_responder
 from parley.policies.hugging_face.models import read_pretrained
 
 pytest.importorskip("transformers", reason="the extra hugging-face is not installed")
 pytest.importorskip("peft", reason="the extra lora is not installed")
 
-from tests.engine.core.verbs.made_up import interrupt
+from tests.engine.core.verbs.made_up import interrupt, rows
+from tests.engine.perturb.verbs.robust import BUILT_IN, SWAP
 from tests.engine.triggers.hardening.made_up import TEMPLATE, asked, write_search
 from tests.policies.small_gpt2 import TRIGGERS as TRIGGERS_FOUND
 from tests.policies.small_gpt2 import read_gpt2, said
@@ -143,6 +147,59 @@ def test_behind_contexts_that_should_change_the_answer_replies_lose_their_margin
     assert all((row["wanted"], row["target"]) == ("", clean[key]["wanted"]) for key, row in contrasts.items())
     changed = [row["after"] != clean[key]["after"] for key, row in contrasts.items()]
     assert figures["contrast_changed"].value == pytest.approx(sum(changed) / len(changed))
+
+
+def test_without_triggers_and_strategies_the_model_is_fitted_to_recorded_replies(
+    tmp_path: Path, folder: Path, corpus: Path
+) -> None:
+    run = tmp_path / "run"
+    figures = TRAIN_HARDENED.run(asked(folder, tmp_path, corpus, searches="", strategies="none"), run, Silent()).metrics
+    lessons = json.loads((run / "lessons.json").read_text())
+    assert {each["kind"] for split in lessons.values() for each in split} == {CLEAN}
+    assert not {name for name in figures if name.startswith(("trigger", "perturbed"))}
+    assert figures["clean_nll"].value < figures["clean_nll" + BEFORE].value
+    # What a reply loses behind the next one's context, by the stored model, one at a time.
+    tokenizer, model = read_pretrained(run / "checkpoint", lambda config: "AutoModelForCausalLM")
+    prompts, replies = ([each[part] for each in lessons["test"]] for part in ("prompt", "reply"))
+
+    def nll(prompt: str, reply: str) -> float:
+        read = ChatLessons(tokenizer, [ChatLesson(prompt, reply)], tokenizer.eos_token_id, 64)
+        return float(evaluate(ChatPredictor(model.eval()), read).nll_sums[0])
+
+    own, behind = (sum(map(nll, order, replies)) for order in (prompts, prompts[1:] + prompts[:1]))
+    num = sum(len(tokenizer(reply).input_ids) + 1 for reply in replies)
+    assert figures[TOLD].value == pytest.approx((behind - own) / num, abs=1e-4)
+
+
+def test_hardened_models_meet_what_they_were_trained_against_beside_their_base(
+    tmp_path: Path, folder: Path, search: Path, corpus: Path
+) -> None:
+    short = replace(hardening_recipe(), max_epochs=1, keep="last")
+    config = asked(folder, tmp_path, corpus, searches="", strategies=SWAP, perturb=BUILT_IN, fit=short)
+    changes: dict[str, dict[str, Any]] = {"swap": {}, "control": {"control": True}, "none": {"strategies": "none"}}
+    for name, change in changes.items():
+        TRAIN_HARDENED.run(replace(config, **change), tmp_path / name, Silent())
+    TRAIN_HARDENED.run(asked(folder, search, corpus, fit=short), tmp_path / "triggers", Silent())
+    TRAIN_HARDENED.run(replace(config, model=f"hf:{tmp_path}/none"), tmp_path / "further", Silent())
+    robust = RobustnessConfig(model=f"hf:{folder}", corpus=str(corpus), strategies=f"{SWAP},antonym", perturb=BUILT_IN, limit=4)
+    beside = replace(robust, trained=f"hf:{tmp_path}/swap,hf:{tmp_path}/control")
+    EVALUATE_ROBUSTNESS.run(beside, tmp_path / "run", Silent())
+    EVALUATE_ROBUSTNESS.run(replace(robust, model=f"hf:{tmp_path}/swap"), tmp_path / "alone", Silent())
+    alone = {row["item_key"]: row["replies"] for row in rows(tmp_path / "alone")}
+    for row in rows(tmp_path / "run"):
+        met = [(reply["model"], reply["strategy"]) for reply in row["replies"]]
+        assert met[3:] == [(SWAP, ""), (SWAP, SWAP), ("none", ""), ("none", SWAP), ("none", "antonym")]
+        assert [reply["reply"] for reply in row["replies"][3:5]] == [reply["reply"] for reply in alone[row["item_key"]][:2]]
+    mistakes = [
+        (f"hf:{tmp_path}/control,hf:{tmp_path}/none", ConfigError, "trained against the same(.|\n)*none"),
+        (f"hf:{tmp_path}/triggers", CheckpointError, "not trained against perturbations"),
+        (f"hf:{tmp_path}/further", CheckpointError, "did not begin with --model(.|\n)*/none"),
+        (str(tmp_path / "swap"), CheckpointError, "hf:RUN"),
+    ]
+    for trained, kind, told in mistakes:
+        with pytest.raises(kind, match=told):
+            EVALUATE_ROBUSTNESS.run(replace(robust, trained=trained), tmp_path / "refused", Silent())
+    assert not (tmp_path / "refused").exists()
 
 
 def test_an_own_reply_is_that_to_the_prompt_without_the_trigger(tmp_path: Path, folder: Path, corpus: Path) -> None:
