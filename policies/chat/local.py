@@ -193,6 +193,16 @@ class LocalChatModel(ArrivingChatModel):
         if decoding.temperature > 0 and len(seeds) != len(chats):
             raise ConfigError("one seed a chat is needed to draw answers", where=self.name, got=f"{len(seeds)} seeds")
         questions = [(self.prompts.prompt(chat), seed) for chat, seed in zip(chats, seeds or [0] * len(chats), strict=True)]
+        yield from self._arriving(questions, decoding)
+
+    def continuing(self, prompts: Sequence[str], max_tokens: int) -> Iterator[tuple[int, Answer]]:
+        """Yield the likeliest answers behind prompts with their special tokens spelled out, each with its place, as they arrive."""
+        ids = [self.tokenizer(prompt, add_special_tokens=False).input_ids for prompt in prompts]
+        return self._arriving(
+            [(ChatPrompt(each, False), 0) for each in ids], ChatDecoding(temperature=0, max_tokens=max_tokens)
+        )
+
+    def _arriving(self, questions: list[tuple[ChatPrompt, int]], decoding: ChatDecoding) -> Iterator[tuple[int, Answer]]:
         # Padding at the left moves positions, which not every model accepts.
         if len(questions) > 1 and self._at_once > 1 and not pads_left(self.model):
             self._at_once = 1

@@ -26,7 +26,7 @@ those of replies, V tokens of the vocabulary.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -43,8 +43,7 @@ from parley.policies.chat.settings import LoraSettings
 from parley.policies.chat.templates import write_prompt
 from parley.policies.core.fitting.batches import ExtendedBatch, Loss, OutputLoss, Predictor, Tensors, evaluate, example_nll
 from parley.policies.core.fitting.loop import Objective
-from parley.policies.hugging_face.caches import TokenTree, continues_reading, difference, logits_of_last, pads_left, reads_trees
-from parley.policies.hugging_face.tokens import ends_of
+from parley.policies.hugging_face.caches import TokenTree, difference, logits_of_last, reads_trees
 
 EXTRA = "lora"
 """The optional extra of this package."""
@@ -360,59 +359,6 @@ class ChatPredictor(LearningWeights, Predictor[ChatBatch]):
         """Return the sum of `nll`, from the model's own forward, because its head may scale logits and has no bias."""
         nll = self.nll(batch).sum()
         return Loss(nll, nll)
-
-
-@torch.inference_mode()
-def greedy_replies(
-    model: Any,
-    tokenizer: Any,
-    prompts: Sequence[str],
-    max_tokens: int,
-    *,
-    batch_size: int = 1,
-    advance: Callable[[int], None] = lambda done: None,
-) -> list[tuple[str, bool]]:
-    """Return the greedy replies to prompts.
-
-    Args:
-        model: in evaluation mode.
-        tokenizer: of the model.
-        prompts: as in `ChatLesson`.
-        max_tokens: of a reply.
-        batch_size: prompts of like length answered side by side, padded at the left; 1 pads none. Replies are equal up to the
-            rounding of sums.
-        advance: is told how many prompts have been answered.
-
-    Returns:
-        The text of each, without special tokens, and whether the model came to its end.
-    """
-    from transformers import GenerationConfig
-
-    ends = list(ends_of(tokenizer, model))
-    config = GenerationConfig(
-        do_sample=False,
-        max_new_tokens=max_tokens,
-        eos_token_id=ends,
-        pad_token_id=ends[0],
-        repetition_penalty=1.0,
-        use_cache=continues_reading(model),
-    )
-    ids = [tokenizer(prompt, add_special_tokens=False).input_ids for prompt in prompts]
-    batch_size = batch_size if batch_size == 1 or pads_left(model) else 1
-    order = sorted(range(len(prompts)), key=lambda row: len(ids[row]))
-    replies: dict[int, tuple[str, bool]] = {}
-    for start in range(0, len(order), batch_size):
-        rows = order[start : start + batch_size]
-        longest = max(len(ids[row]) for row in rows)
-        ids_BL = torch.tensor([[ends[0]] * (longest - len(ids[row])) + ids[row] for row in rows], device=model.device)
-        mask_BL = torch.tensor([[0] * (longest - len(ids[row])) + [1] * len(ids[row]) for row in rows], device=model.device)
-        said_BT = model.generate(ids_BL, attention_mask=mask_BL, generation_config=config)[:, longest:].tolist()
-        for row, tokens in zip(rows, said_BT, strict=True):
-            # A reply that ends early is filled up with ends.
-            length = next((position for position, token in enumerate(tokens) if token in ends), len(tokens))
-            replies[row] = tokenizer.decode(tokens[:length], skip_special_tokens=True), length < len(tokens)
-        advance(len(replies))
-    return [replies[row] for row in range(len(prompts))]
 
 
 _ROWS_CONTRASTS = 128

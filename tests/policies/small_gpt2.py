@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from parley.policies.chat.predictor import greedy_replies
+from parley.policies.chat.local import LocalChatModel
 from parley.policies.hugging_face.models import read_pretrained
 
 WORDS = (
@@ -58,6 +59,15 @@ def write_pairs(folder: Path) -> Path:
     for name, part in (("train", lines[:15]), ("val", lines[15:21]), ("test", lines[21:])):
         (folder / f"{name}.tsv").write_text("\n".join(part) + "\n")
     return folder
+
+
+def greedy_replies(
+    model: Any, tokenizer: Any, prompts: Sequence[str], most: int, batch_size: int = 1
+) -> list[tuple[str, bool]]:
+    """What a model says behind prompts, and whether it came to its end, so many prompts at once."""
+    chat_model = LocalChatModel("gpt2", model, tokenizer, batch_size, parts_thinking=False)
+    answers = dict(chat_model.continuing(prompts, most))
+    return [(answers[row].text, answers[row].finish_reason == "stop") for row in range(len(prompts))]
 
 
 def said(folder: Path, texts: tuple[str, ...], template: str = f"{{}}{EOS}") -> list[str]:

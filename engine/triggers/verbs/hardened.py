@@ -90,13 +90,17 @@ def answered_by(
     model: Any, tokenizer: Any, config: TrainHardenedConfig, reporter: Reporter, title: str, num_tokens: int = 0
 ) -> Callable[[Sequence[str]], list[tuple[str, bool]]]:
     """Return a function that gives the model's likeliest replies to prompts, and whether each ended."""
-    from parley.policies.chat.predictor import greedy_replies
+    from parley.policies.chat.local import LocalChatModel
 
-    most = max(config.max_tokens, num_tokens)
+    chat_model = LocalChatModel(config.model, model, tokenizer, config.batch_size, parts_thinking=False)
 
     def answered(prompts: Sequence[str]) -> list[tuple[str, bool]]:
         reporter.stage(title, len(prompts), "prompts")
-        return greedy_replies(model, tokenizer, prompts, most, batch_size=config.batch_size, advance=reporter.advance)
+        answers: dict[int, tuple[str, bool]] = {}
+        for index, answer in chat_model.continuing(prompts, max(config.max_tokens, num_tokens)):
+            answers[index] = answer.text, answer.finish_reason == "stop"
+            reporter.advance(len(answers))
+        return [answers[index] for index in range(len(prompts))]
 
     return answered
 

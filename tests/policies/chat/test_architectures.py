@@ -16,7 +16,6 @@ from parley.engine.triggers.scorers.scorer import PlainScorer
 from parley.envs.corpora.pairs.tokens import tokenise
 from parley.policies.chat.local import LocalChatModel, load_local
 from parley.policies.chat.model import Chat, ChatDecoding, Message
-from parley.policies.chat.predictor import greedy_replies
 from parley.policies.chat.settings import DEFAULT, MAX_REPLY_TOKENS
 from parley.policies.core.responder import DecoderSettings
 from parley.policies.hugging_face.caches import TokenTree, continues_reading, pads_left, reads_trees
@@ -24,6 +23,7 @@ from parley.policies.hugging_face.judges import HuggingFaceInputModel, reply_nat
 from parley.policies.hugging_face.responder import HuggingFaceResponder
 from parley.policies.hugging_face.victims import HuggingFaceCausal
 from tests.policies.chat.architectures import CONFIGS, SHARING, WITHOUT_CACHE, drawn_model
+from tests.policies.small_gpt2 import greedy_replies
 
 CHATS: list[Chat] = [
     (Message("user", "hello there"),),

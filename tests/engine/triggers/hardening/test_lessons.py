@@ -36,7 +36,6 @@ from parley.policies.chat.predictor import (
     adapted,
     contrasted,
     gaps,
-    greedy_replies,
     merged,
 )
 from parley.policies.chat.settings import LoraSettings
@@ -47,7 +46,7 @@ from parley.policies.hugging_face.victims import HuggingFaceCausal
 pytest.importorskip("transformers", reason="the extra hugging-face is not installed")
 pytest.importorskip("peft", reason="the extra lora is not installed")
 
-from tests.policies.small_gpt2 import EOS, read_gpt2
+from tests.policies.small_gpt2 import EOS, greedy_replies, read_gpt2
 from tests.policies.small_gpt2 import TRIGGERS as TRIGGERS_FOUND
 
 
@@ -156,10 +155,8 @@ def test_a_margin_is_what_its_formula_says(folder: Path) -> None:
 def test_replies_do_not_depend_on_what_is_answered_beside_them(folder: Path) -> None:
     tokenizer, model = read_gpt2(folder)
     prompts = [f"{text}{EOS}" for text in (*TRIGGERS_FOUND, "who", "the cat sees the dog now then")]
-    told: list[int] = []
-    together = greedy_replies(model, tokenizer, prompts, 4, batch_size=4, advance=told.append)
+    together = greedy_replies(model, tokenizer, prompts, 4, batch_size=4)
     assert together == greedy_replies(model, tokenizer, prompts, 4)
-    assert told[-1] == len(prompts)
     # Any end that the model names ends a reply.
     first, last = together[0][0].split()[0], together[0][0].split()[-1]
     model.generation_config.eos_token_id = [1, tokenizer.convert_tokens_to_ids(last)]

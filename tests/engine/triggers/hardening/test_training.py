@@ -21,7 +21,7 @@ from parley.engine.perturb.verbs.robustness import EVALUATE_ROBUSTNESS
 from parley.engine.triggers.verbs.hardened import CONTRAST, REPLIES, TOLD, TRAIN_HARDENED
 from parley.engine.triggers.verbs.lessons import CLEAN, OWN, TRIGGER, TrainHardenedConfig, hardening_recipe
 from parley.envs.core.errors import CheckpointError, ConfigError, DataError
-from parley.policies.chat.predictor import ChatLesson, ChatLessons, ChatPredictor, greedy_replies
+from parley.policies.chat.predictor import ChatLesson, ChatLessons, ChatPredictor
 from parley.policies.chat.settings import LoraSettings
 from parley.policies.chat.templates import default_template
 from parley.policies.core.fitting.batches import evaluate
@@ -35,7 +35,7 @@ from tests.engine.core.verbs.made_up import interrupt, rows
 from tests.engine.perturb.verbs.robust import BUILT_IN, SWAP
 from tests.engine.triggers.hardening.made_up import TEMPLATE, asked, write_search
 from tests.policies.small_gpt2 import TRIGGERS as TRIGGERS_FOUND
-from tests.policies.small_gpt2 import read_gpt2, said
+from tests.policies.small_gpt2 import greedy_replies, read_gpt2, said
 from tests.real_models import smollm2
 
 
