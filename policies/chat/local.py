@@ -196,7 +196,7 @@ class LocalChatModel(ArrivingChatModel):
         yield from self._arriving(questions, decoding)
 
     def continuing(self, prompts: Sequence[str], max_tokens: int) -> Iterator[tuple[int, Answer]]:
-        """Yield the likeliest answers behind prompts with their special tokens spelled out, each with its place, as they arrive."""
+        """Yield the likeliest answers behind prompts whose special tokens are spelled out, each with its place."""
         ids = [self.tokenizer(prompt, add_special_tokens=False).input_ids for prompt in prompts]
         return self._arriving(
             [(ChatPrompt(each, False), 0) for each in ids], ChatDecoding(temperature=0, max_tokens=max_tokens)

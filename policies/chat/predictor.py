@@ -55,13 +55,18 @@ _ROUNDING, _ROUNDING_HALF = 1e-3, 0.2
 """Largest difference of a merged model's logits, as a share of their spread, in float32 and in half precision."""
 
 
-def require_peft() -> None:
-    """Check that peft is installed.
+def require_peft() -> Any:
+    """Return the package peft.
 
     Raises:
-        ConfigError: peft is not installed.
+        ConfigError: it is not installed.
     """
-    _peft()
+    try:
+        import peft
+    except ImportError:
+        fix = f"{how_to_install(EXTRA)}; or learn all weights with --method full"
+        raise ConfigError("adapters need the package peft, which is not installed", fix=fix) from None
+    return peft
 
 
 def adapted(
@@ -79,7 +84,7 @@ def adapted(
     Raises:
         ConfigError: peft is not installed, the model has no layer of those names, or they are embeddings that are tied.
     """
-    peft = _peft()
+    peft = require_peft()
     modules = [name.strip() for name in settings.modules.split(",") if name.strip()]
     config = peft.LoraConfig(
         task_type=task,
@@ -164,15 +169,6 @@ def _adapted_embeddings(model: Any) -> list[str]:
     if weights[0] is None or weights[0] is not weights[1]:
         return []
     return [name for name, layer in layers.items() if hasattr(layer, "base_layer")]
-
-
-def _peft() -> Any:
-    try:
-        import peft
-    except ImportError:
-        fix = f"{how_to_install(EXTRA)}; or learn all weights with --method full"
-        raise ConfigError("adapters need the package peft, which is not installed", fix=fix) from None
-    return peft
 
 
 _ROWS = 8

@@ -209,8 +209,8 @@ class RobustnessConfig(PerturbedConfig):
     """Response model: a run or checkpoint (parley train seq2seq, parley train vhred), hf:FOLDER (a chat model; a
     bi-encoder, which answers from all replies of the corpus; a classifier), gguf:FILE, openai:URL#MODEL, path/file.py:Name."""
     trained: str = ""
-    """Runs of parley train adversarial on this model, separated by commas; hf:RUN of parley train hardened of a local chat model.
-    Each meets the strategies it was trained against."""
+    """Runs of parley train adversarial on this model, separated by commas; of a local chat model hf:RUN of train hardened. Each
+    meets the strategies it was trained against."""
     beside: str = ""
     """Another model of replies that answers the same contexts, such as one that reads pieces of words; words that may enter are
     those of --model."""
