@@ -21,11 +21,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from parley.engine.core.runs.documents import SUMMARY, write_document
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.stats.known import BEFORE, HARDENED
-from parley.engine.core.stats.statistics import Estimate, clustered_rate, mean, rate, ratio_of_sums
+from parley.engine.core.stats.statistics import Estimate, clustered_rate, mean, ratio_of_sums
 from parley.engine.core.verbs.checkpoints import require_device, threads
 from parley.engine.core.verbs.job import Job, Reporter, Summary
 from parley.engine.core.verbs.supervised import EPOCHS, RESUME_SAFE, STATE, run_fit
@@ -163,17 +164,21 @@ def figures(
         right = [_is_reply(said_to[lesson.prompt], lesson) for lesson in test[TRIGGER]]
         estimates["trigger_answered"] = clustered_rate(right, _groups(test[TRIGGER]))
         if config.reply != OWN:
-            estimates["clean_refused"] = _share([_same(said_to[lesson.prompt], config.reply) for lesson in test[CLEAN]])
+            estimates["clean_refused"] = _share(
+                [_same(said_to[lesson.prompt], config.reply) for lesson in test[CLEAN]], test[CLEAN]
+            )
     if test[PERTURBED]:
-        estimates["perturbed_kept"] = _share([_is_reply(said_to[lesson.prompt], lesson) for lesson in test[PERTURBED]])
+        estimates["perturbed_kept"] = _share(
+            [_is_reply(said_to[lesson.prompt], lesson) for lesson in test[PERTURBED]], test[PERTURBED]
+        )
     if contrasts:
         lost = gaps(predictor, as_read(tokenizer, model, contrasts))
-        estimates |= {"margin": mean(lost), "margin_met": _share((lost >= config.margin).tolist())}
-        estimates["contrast_changed"] = _share(
-            [not _same(said_to[lesson.prompt], said_to[lesson.contrast]) for lesson in contrasts]
-        )
+        estimates |= {"margin": mean(lost, _groups(contrasts)), "margin_met": _share(lost >= config.margin, contrasts)}
+        changed = [not _same(said_to[lesson.prompt], said_to[lesson.contrast]) for lesson in contrasts]
+        estimates["contrast_changed"] = _share(changed, contrasts)
     if before is not None:
-        estimates["clean_kept"] = _share([_same(said_to[lesson.prompt], before[lesson.prompt]) for lesson in test[CLEAN]])
+        kept = [_same(said_to[lesson.prompt], before[lesson.prompt]) for lesson in test[CLEAN]]
+        estimates["clean_kept"] = _share(kept, test[CLEAN])
     return estimates, said_to
 
 
@@ -183,8 +188,10 @@ def saying(lesson: HardeningExample) -> HardeningExample:
 
 
 def behind_others(lessons: Sequence[HardeningExample]) -> list[HardeningExample]:
-    """Return lessons with their replies behind the prompt of the next one, the last behind that of the first."""
-    return [replace(lesson, prompt=other.prompt) for lesson, other in zip(lessons, [*lessons[1:], lessons[0]], strict=True)]
+    """Return lessons with each reply behind the prompt half of them further on: the next one may be of the same dialogue."""
+    half = len(lessons) // 2
+    others = [*lessons[half:], *lessons[:half]]
+    return [replace(lesson, prompt=other.prompt) for lesson, other in zip(lessons, others, strict=True)]
 
 
 def behind(lesson: HardeningExample) -> HardeningExample:
@@ -198,8 +205,8 @@ def _groups(lessons: Sequence[HardeningExample]) -> list[str]:
     return [lesson.group or lesson.target or lesson.key for lesson in lessons]
 
 
-def _share(hits: Sequence[bool]) -> Estimate:
-    return rate(sum(hits), len(hits))
+def _share(hits: ArrayLike, lessons: Sequence[HardeningExample]) -> Estimate:
+    return clustered_rate(hits, _groups(lessons))
 
 
 def _words(text: str) -> str:

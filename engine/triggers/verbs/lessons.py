@@ -377,7 +377,8 @@ class HardeningExample:
         target: the text that it shall not say; empty if there is none.
         contrast: a prompt behind which the reply shall be less likely; empty where there is none.
         contrast_said: its typed part.
-        group: what a trigger shares with those of its split alone, its target or its request; empty in other lessons.
+        group: what a trigger shares with those of its split alone, its target or its request; of a context its dialogue, if the
+            corpus says it.
         target_ended: True if the model had to end its reply behind the target.
     """
 
@@ -582,7 +583,11 @@ def _clean(
     replies = list(answers(prompts)) if config.clean == OWN else [(_text((example.reply,)), True) for example in examples]
     # An empty reply of the model gives nothing to learn.
     usable = [row for row, (reply, _) in enumerate(replies) if reply.strip()]
-    lessons = {row: HardeningExample(CLEAN, examples[row].key, prompts[row], *replies[row], texts[row]) for row in usable}
+    groups = ["" if example.dialogue is None else f"dialogue {example.dialogue}" for example in examples]
+    lessons = {
+        row: HardeningExample(CLEAN, examples[row].key, prompts[row], *replies[row], texts[row], group=groups[row])
+        for row in usable
+    }
     perturbed = []
     for number, strategy in enumerate(strategies):
         rows = [row for row in usable if _strategy(config.seed, examples[row].key, len(strategies)) == number]
@@ -596,7 +601,7 @@ def _clean(
             if strategy.expectation is Expectation.SHOULD_CHANGE:
                 lessons[row] = replace(lessons[row], contrast=prompt, contrast_said=text)
             else:
-                perturbed.append(HardeningExample(PERTURBED, key, prompt, *replies[row], text))
+                perturbed.append(HardeningExample(PERTURBED, key, prompt, *replies[row], text, group=groups[row]))
     return [*lessons.values(), *perturbed]
 
 

@@ -158,15 +158,17 @@ def test_without_triggers_and_strategies_the_model_is_fitted_to_recorded_replies
     assert {each["kind"] for split in lessons.values() for each in split} == {CLEAN}
     assert not {name for name in figures if name.startswith(("trigger", "perturbed"))}
     assert figures["clean_nll"].value < figures["clean_nll" + BEFORE].value
-    # What a reply loses behind the next one's context, by the stored model, one at a time.
+    # What a reply loses behind a context half the split away, by the stored model, one at a time.
     tokenizer, model = read_pretrained(run / "checkpoint", lambda config: "AutoModelForCausalLM")
     prompts, replies = ([each[part] for each in lessons["test"]] for part in ("prompt", "reply"))
+
+    half = len(prompts) // 2
 
     def nll(prompt: str, reply: str) -> float:
         read = ChatLessons(tokenizer, [ChatLesson(prompt, reply)], tokenizer.eos_token_id, 64)
         return float(evaluate(ChatPredictor(model.eval()), read).nll_sums[0])
 
-    own, behind = (sum(map(nll, order, replies)) for order in (prompts, prompts[1:] + prompts[:1]))
+    own, behind = (sum(map(nll, order, replies)) for order in (prompts, prompts[half:] + prompts[:half]))
     num = sum(len(tokenizer(reply).input_ids) + 1 for reply in replies)
     assert figures[TOLD].value == pytest.approx((behind - own) / num, abs=1e-4)
 
