@@ -80,7 +80,7 @@ class LessonSettings(Configuration):
     """Replies to them: the model's own greedy replies, or the recorded ones."""
     limit: NonNegativeInt = 48
     """Contexts of the training split at most, and a third as many of the others, the seed's choice of them; 0 for all. Of the
-    others 200 at most."""
+    others 100 at most."""
     max_tokens: PositiveInt = 24
     """Tokens of a reply at most; more in what is measured where a target or the wanted answer has more."""
     method: Literal["lora", "full"] = "lora"
@@ -355,7 +355,7 @@ PLACE = "{}"
 """The place of the typed text in a template."""
 NUM_TURNS = 2
 """Turns of a context: those that `parley evaluate robustness` asks a chat model about."""
-MOST_HELD_OUT = 200
+MOST_HELD_OUT = 100
 """Contexts of the validation and test splits at most: a greedy reply to each is written twice."""
 _NAMES = {"train": "train", "validation": "val", "test": "test"}
 
