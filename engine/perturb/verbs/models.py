@@ -39,7 +39,7 @@ from parley.envs.corpora.pairs.compiled import PairCorpus, load_pairs
 from parley.envs.corpora.pairs.contexts import examples
 from parley.envs.corpora.pairs.turns import EOT, Example, Turn, Turns
 from parley.envs.corpora.pairs.vocabulary import SPECIALS, PairVocabulary
-from parley.policies.chat.addresses import absolute_address, weights_of
+from parley.policies.chat.addresses import absolute_address, is_local, weights_of
 from parley.policies.core.responder import GREEDY, DecoderSettings, require_decoder, stored_kind
 
 if TYPE_CHECKING:
@@ -309,9 +309,9 @@ def open_models(config: RobustnessConfig) -> ModelSpecs:
 
     decoder = located(DecoderSettings.parse(config.decoder))
     if not config.is_ours:
-        if config.beside:
-            fix = "leave out --beside, or name the run of a model that parley train seq2seq or vhred made"
-            raise ConfigError("a model that is not Parley's has none beside it", got=config.model, fix=fix)
+        if config.beside or (config.trained and not is_local(config.model)):
+            fix = "leave out --trained and --beside, or name the run of a model that parley train seq2seq or vhred made"
+            raise ConfigError("a model that is not Parley's has no others beside it", got=config.model, fix=fix)
         base = ModelSpec(BASE, absolute_name(config.model))
         chat_specs = [base, *(_hardened(name, base.name) for name in config.trained_folders)]
         _require_other_labels(chat_specs)

@@ -226,7 +226,7 @@ def test_a_hugging_face_model_is_asked_by_its_folder(tmp_path: Path, monkeypatch
         assert replies(row)[""]["reply"] == format_turns(tuple(responder.respond([parse_turns(row["context"])])))
     assert "train adversarial" not in " ".join(EVALUATE_ROBUSTNESS.next_commands(config, tmp_path / "run"))
     with pytest.raises(ConfigError, match="not Parley's"):
-        run(replace(config, trained="runs/x"), tmp_path / "other", Silent())
+        run(replace(config, beside="runs/x"), tmp_path / "other", Silent())
 
 
 def test_a_bi_encoder_answers_with_the_best_of_all_replies_and_random_words_are_a_control(tmp_path: Path) -> None:
