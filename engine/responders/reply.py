@@ -60,7 +60,7 @@ from parley.envs.core.storage.copies import fetched_model
 from parley.envs.core.storage.uris import display_path
 from parley.envs.corpora.arrow import data_root, root_words
 from parley.envs.corpora.pairs.compiled import load_pairs
-from parley.envs.corpora.pairs.contexts import examples, left_out
+from parley.envs.corpora.pairs.contexts import OWN_TURNS, examples, left_out
 from parley.envs.corpora.pairs.turns import EOT, Example, Turn, Turns, context_words, detokenise, format_turns, parse_turns
 from parley.policies.chat.addresses import is_chat_address
 from parley.policies.chat.model import ChatUsage, RunUsage
@@ -161,8 +161,6 @@ def talk(terminal: Terminal, responder: Responder, decoder: DecoderSettings, see
 MACHINE_FILE, HUMAN_FILE, NEXT_FILE = "replies.tsv", "human.tsv", "next.tsv"
 NUM_CONTEXTS = "contexts"
 """Entry of the summary: how many contexts there are."""
-OWN_TURNS = 2
-"""Turns of context of a model without an attribute `turns`."""
 # What was said before, what followed, and what the model replied: lines as
 # `parley.envs.corpora.pairs.turns.format_turns` writes them.
 REPLIED = row_schema({"context truth reply": str, **ANSWERED})

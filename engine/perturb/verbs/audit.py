@@ -57,7 +57,6 @@ from parley.engine.perturb.strategies.texts import ChangeKind, Span, num_changed
 from parley.engine.perturb.strategy import PerturbSettings
 from parley.engine.perturb.verbs.config import AUDIT, AuditConfig
 from parley.engine.perturb.verbs.models import (
-    OWN_TURNS,
     admitted,
     build_and_run_once,
     chosen_examples,
@@ -73,7 +72,7 @@ from parley.envs.core.storage.copies import fetched_file, fetched_model
 from parley.envs.core.storage.uris import display_path
 from parley.envs.corpora.arrow import data_root
 from parley.envs.corpora.pairs.compiled import load_pairs
-from parley.envs.corpora.pairs.contexts import said
+from parley.envs.corpora.pairs.contexts import OWN_TURNS, said
 from parley.envs.corpora.pairs.turns import Example, Turns, Utterance, detokenise, format_turns
 from parley.envs.corpora.pairs.vocabulary import PairVocabulary
 

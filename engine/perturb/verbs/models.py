@@ -36,7 +36,7 @@ from parley.envs.core.errors import CheckpointError, ConfigError, DataError
 from parley.envs.core.seeds import derive_seed, stream
 from parley.envs.core.storage.uris import HUGGING_FACE, display_path
 from parley.envs.corpora.pairs.compiled import PairCorpus, load_pairs
-from parley.envs.corpora.pairs.contexts import examples
+from parley.envs.corpora.pairs.contexts import OWN_TURNS, examples
 from parley.envs.corpora.pairs.turns import EOT, Example, Turn, Turns
 from parley.envs.corpora.pairs.vocabulary import SPECIALS, PairVocabulary
 from parley.policies.chat.addresses import absolute_address, is_local, weights_of
@@ -224,8 +224,6 @@ HARDENED_JOB = "train-hardened"
 """The job whose runs hold models that were trained against perturbations, of local chat models."""
 RERANKED = "reranking"
 """Role in the provenance of models that were rewarded for replies that other contexts would not call forth."""
-OWN_TURNS = 2
-"""Turns of context of a model of a user's own that does not say how many it reads; the paper's number."""
 NUM_COMMON = 1000
 """Words that random inputs are drawn from."""
 

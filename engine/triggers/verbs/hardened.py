@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from parley.engine.core.runs.documents import SUMMARY, write_document
 from parley.engine.core.runs.run_folder import RunFolder
@@ -155,30 +154,25 @@ def figures(
             # Exchanged replies are those of the clean lessons, in their order.
             lost = sums[name] - sums[f"{CLEAN}_nll"] if name == TOLD else sums[name]
             estimates[name] = ratio_of_sums(lost, fitness.num_targets, clusters)
-    for name, items in (("trigger_said", test[TRIGGER]), ("learned_said", learned)):
-        if items:
-            estimates[name] = clustered_rate(
-                [_begins(said_to[lesson.prompt], lesson.target) for lesson in items], _groups(items)
-            )
-    if test[TRIGGER]:
-        right = [_is_reply(said_to[lesson.prompt], lesson) for lesson in test[TRIGGER]]
-        estimates["trigger_answered"] = clustered_rate(right, _groups(test[TRIGGER]))
-        if config.reply != OWN:
-            estimates["clean_refused"] = _share(
-                [_same(said_to[lesson.prompt], config.reply) for lesson in test[CLEAN]], test[CLEAN]
-            )
-    if test[PERTURBED]:
-        estimates["perturbed_kept"] = _share(
-            [_is_reply(said_to[lesson.prompt], lesson) for lesson in test[PERTURBED]], test[PERTURBED]
-        )
-    if contrasts:
-        lost = gaps(predictor, as_read(tokenizer, model, contrasts))
-        estimates |= {"margin": mean(lost, _groups(contrasts)), "margin_met": _share(lost >= config.margin, contrasts)}
-        changed = [not _same(said_to[lesson.prompt], said_to[lesson.contrast]) for lesson in contrasts]
-        estimates["contrast_changed"] = _share(changed, contrasts)
+
+    shares: dict[str, tuple[Sequence[HardeningExample], Callable[[HardeningExample], bool]]] = {
+        "trigger_said": (test[TRIGGER], lambda lesson: _begins(said_to[lesson.prompt], lesson.target)),
+        "learned_said": (learned, lambda lesson: _begins(said_to[lesson.prompt], lesson.target)),
+        "trigger_answered": (test[TRIGGER], lambda lesson: _is_reply(said_to[lesson.prompt], lesson)),
+        "perturbed_kept": (test[PERTURBED], lambda lesson: _is_reply(said_to[lesson.prompt], lesson)),
+        "contrast_changed": (contrasts, lambda lesson: not _same(said_to[lesson.prompt], said_to[lesson.contrast])),
+    }
+    if test[TRIGGER] and config.reply != OWN:
+        shares["clean_refused"] = test[CLEAN], lambda lesson: _same(said_to[lesson.prompt], config.reply)
     if before is not None:
-        kept = [_same(said_to[lesson.prompt], before[lesson.prompt]) for lesson in test[CLEAN]]
-        estimates["clean_kept"] = _share(kept, test[CLEAN])
+        shares["clean_kept"] = test[CLEAN], lambda lesson: _same(said_to[lesson.prompt], before[lesson.prompt])
+    for name, (asked, holds) in shares.items():
+        if asked:
+            estimates[name] = clustered_rate([holds(lesson) for lesson in asked], _groups(asked))
+    if contrasts:
+        gap = gaps(predictor, as_read(tokenizer, model, contrasts))
+        estimates["margin"] = mean(gap, _groups(contrasts))
+        estimates["margin_met"] = clustered_rate(gap >= config.margin, _groups(contrasts))
     return estimates, said_to
 
 
@@ -188,10 +182,9 @@ def saying(lesson: HardeningExample) -> HardeningExample:
 
 
 def behind_others(lessons: Sequence[HardeningExample]) -> list[HardeningExample]:
-    """Return lessons with each reply behind the prompt half of them further on: the next one may be of the same dialogue."""
+    """Return lessons with each reply behind the prompt half of them before: a neighbour may be of the same dialogue."""
     half = len(lessons) // 2
-    others = [*lessons[half:], *lessons[:half]]
-    return [replace(lesson, prompt=other.prompt) for lesson, other in zip(lessons, others, strict=True)]
+    return [replace(lesson, prompt=lessons[row - half].prompt) for row, lesson in enumerate(lessons)]
 
 
 def behind(lesson: HardeningExample) -> HardeningExample:
@@ -203,10 +196,6 @@ def behind(lesson: HardeningExample) -> HardeningExample:
 def _groups(lessons: Sequence[HardeningExample]) -> list[str]:
     """Return the independent groups; triggers of a run that an older version began know nothing but their target."""
     return [lesson.group or lesson.target or lesson.key for lesson in lessons]
-
-
-def _share(hits: ArrayLike, lessons: Sequence[HardeningExample]) -> Estimate:
-    return clustered_rate(hits, _groups(lessons))
 
 
 def _words(text: str) -> str:

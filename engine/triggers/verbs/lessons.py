@@ -45,7 +45,7 @@ from parley.envs.core.errors import ConfigError, DataError, RunError
 from parley.envs.core.seeds import derive_seed, stream
 from parley.envs.core.storage.uris import HUGGING_FACE, display_path
 from parley.envs.corpora.pairs.compiled import load_pairs
-from parley.envs.corpora.pairs.contexts import examples
+from parley.envs.corpora.pairs.contexts import OWN_TURNS, examples
 from parley.envs.corpora.pairs.turns import Example, Turns, detokenise
 from parley.policies.chat.addresses import GGUF, is_local, weights_of
 from parley.policies.chat.settings import DateSettings, LoraSettings
@@ -353,8 +353,6 @@ FILE = "lessons.json"
 TRIGGER, CLEAN, PERTURBED = KINDS = ("trigger", "clean", "perturbed")
 PLACE = "{}"
 """The place of the typed text in a template."""
-NUM_TURNS = 2
-"""Turns of a context: those that `parley evaluate robustness` asks a chat model about."""
 MOST_HELD_OUT = 100
 """Contexts of the validation and test splits at most: a greedy reply to each is written twice."""
 _NAMES = {"train": "train", "validation": "val", "test": "test"}
@@ -409,7 +407,7 @@ def clean_examples(config: TrainHardenedConfig) -> dict[str, list[Example]]:
     held_out = min(-(-config.limit // 3), MOST_HELD_OUT) if config.limit else MOST_HELD_OUT
     limits = dict.fromkeys(SPLITS, held_out) | {"train": config.limit}
     clean = {
-        split: drawn(examples(words, name, NUM_TURNS), limits[split], config.seed, config.corpus)
+        split: drawn(examples(words, name, OWN_TURNS), limits[split], config.seed, config.corpus)
         for split, name in _NAMES.items()
     }
     require_splits(config.corpus, clean)

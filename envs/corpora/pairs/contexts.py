@@ -20,6 +20,9 @@ from parley.envs.corpora.pairs.compiled import PairCorpus, PairSplit, Ragged
 from parley.envs.corpora.pairs.turns import EOT, Example, Turn, Utterance, turn_of
 from parley.envs.corpora.pairs.vocabulary import EOU_ID, PairVocabulary
 
+OWN_TURNS = 2
+"""Turns of context of a model that does not say how many it reads: those of Niu & Bansal 2018."""
+
 NOBODY = -1
 """Index of a turn that does not exist."""
 

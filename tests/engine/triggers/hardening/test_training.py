@@ -168,7 +168,7 @@ def test_without_triggers_and_strategies_the_model_is_fitted_to_recorded_replies
         read = ChatLessons(tokenizer, [ChatLesson(prompt, reply)], tokenizer.eos_token_id, 64)
         return float(evaluate(ChatPredictor(model.eval()), read).nll_sums[0])
 
-    own, behind = (sum(map(nll, order, replies)) for order in (prompts, prompts[half:] + prompts[:half]))
+    own, behind = (sum(map(nll, order, replies)) for order in (prompts, prompts[-half:] + prompts[:-half]))
     num = sum(len(tokenizer(reply).input_ids) + 1 for reply in replies)
     assert figures[TOLD].value == pytest.approx((behind - own) / num, abs=1e-4)
 
