@@ -166,9 +166,9 @@ def figures(
         shares["clean_refused"] = test[CLEAN], lambda lesson: _same(said_to[lesson.prompt], config.reply)
     if before is not None:
         shares["clean_kept"] = test[CLEAN], lambda lesson: _same(said_to[lesson.prompt], before[lesson.prompt])
-    for name, (asked, holds) in shares.items():
-        if asked:
-            estimates[name] = clustered_rate([holds(lesson) for lesson in asked], _groups(asked))
+    for name, (measured, holds) in shares.items():
+        if measured:
+            estimates[name] = clustered_rate([holds(lesson) for lesson in measured], _groups(measured))
     if contrasts:
         gap = gaps(predictor, as_read(tokenizer, model, contrasts))
         estimates["margin"] = mean(gap, _groups(contrasts))
