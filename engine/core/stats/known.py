@@ -743,7 +743,7 @@ _HARDENED = {
     "learned_said": Metric("targets said, learned from", LOWER, "share of the triggers of training, as targets said", "rate"),
     "clean_nll": Metric("loss on clean contexts", LOWER, "nats per token of the replies to held-out contexts", main=True),
     "clean_told": Metric(
-        "what contexts tell", HIGHER, "nats per token that recorded replies lose behind the context of another one"
+        "what contexts tell", HIGHER, "nats per token that recorded replies lose behind the context of another one", main=True
     ),
     "clean_kept": Metric("clean replies kept", HIGHER, "share of held-out contexts that are answered as before", "rate"),
     "clean_refused": Metric(
