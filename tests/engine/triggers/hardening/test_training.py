@@ -15,6 +15,7 @@ from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.stats.known import BEFORE
 from parley.engine.core.verbs.checkpoints import weights_digests
 from parley.engine.core.verbs.job import Silent
+from parley.engine.core.verbs.recipe_job import COMPARE_RECIPE, RecipeFileConfig
 from parley.engine.perturb.strategy import PerturbSettings
 from parley.engine.perturb.verbs.config import RobustnessConfig
 from parley.engine.perturb.verbs.robustness import EVALUATE_ROBUSTNESS
@@ -37,6 +38,15 @@ from tests.engine.triggers.hardening.made_up import TEMPLATE, asked, write_searc
 from tests.policies.small_gpt2 import TRIGGERS as TRIGGERS_FOUND
 from tests.policies.small_gpt2 import greedy_replies, read_gpt2, said
 from tests.real_models import smollm2
+
+STAGES_METRICS = {
+    "read.told.fitted": ("fitted", "clean_told"),
+    "read.told.before": ("fitted", "clean_told_before"),
+    f"changed.plain-{SWAP}.changed": ("as-it-is", f"change_rate_touched.base.{SWAP}"),
+    f"changed.{SWAP}.control": ("robustness", f"change_rate_touched.none.{SWAP}"),
+    "changed.add-negation.trained": ("robustness", "change_rate_touched.add-negation.add-negation"),
+}
+STAGES = ("fitted", "as-it-is", "robustness")
 
 
 @pytest.mark.parametrize("method", ["full", "lora"])
@@ -202,6 +212,20 @@ def test_hardened_models_meet_what_they_were_trained_against_beside_their_base(
         with pytest.raises(kind, match=told):
             EVALUATE_ROBUSTNESS.run(replace(robust, trained=trained), tmp_path / "refused", Silent())
     assert not (tmp_path / "refused").exists()
+
+
+def test_the_recipe_of_the_examples_lays_out_what_perturbations_change(tmp_path: Path, folder: Path, corpus: Path) -> None:
+    names = f"[{SWAP},add-negation]"
+    values = {"model": f"hf:{folder}", "corpus": corpus, "fitted_to": 12, "trained_on": 12, "contexts": 4, "seeds": [1]}
+    values |= {"max_tokens": 4, "lexicon": "built-in", "strategies": f"'{SWAP},stopword-dropout,add-negation'"}
+    override = ",".join(f"{name}={value}" for name, value in (values | {"asked": names, "others": f"[{SWAP}]"}).items())
+    recipe = Path(__file__).parents[4] / "examples" / "perturbed_chat_model.yaml"
+    found = COMPARE_RECIPE.run(RecipeFileConfig(recipe=str(recipe), override=override), tmp_path / "run", Silent())
+    assert not found.failure
+    metrics = {name: estimate.value for name, estimate in found.metrics.items() if estimate.n}
+    by_stage = {name: json.loads((tmp_path / "run" / name / "summary.json").read_text())["metrics"] for name in STAGES}
+    measured = {name: by_stage[stage][metric]["value"] for name, (stage, metric) in STAGES_METRICS.items()}
+    assert {name: metrics[name] for name in measured} == pytest.approx(measured)
 
 
 def test_an_own_reply_is_that_to_the_prompt_without_the_trigger(tmp_path: Path, folder: Path, corpus: Path) -> None:
