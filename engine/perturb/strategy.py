@@ -145,6 +145,8 @@ class OnUtterances(ABC):
         """Return the perturbed utterance; `words` holds at least one word."""
 
 
+CONTROL = "none"
+"""In the place of strategies: a model that was trained as long on contexts as they are."""
 RANDOM_WORDS = ":random-words"
 """Ending of the name of a strategy's control."""
 

@@ -68,6 +68,7 @@ from parley.engine.core.tables.table import (
     read_published,
 )
 from parley.engine.perturb.metrics.activity import CEILING, CONSTANTS
+from parley.engine.perturb.strategy import CONTROL
 from parley.envs.core.seeds import stable_hash
 from parley.envs.corpora.pairs.vocabulary import MARKS
 
@@ -85,8 +86,6 @@ BASE = "base"
 """The model that perturbations were made for, before any training against them."""
 BESIDE = "beside"
 """A model of another kind that answers the same contexts."""
-CONTROL = "none"
-"""A model that was trained as long on contexts as they are."""
 CLEAN = "clean"
 """The situation of a context that was not perturbed; rows have "" as its strategy."""
 PERTURBED_SHARE = "perturbed_share"

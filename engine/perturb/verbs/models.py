@@ -29,8 +29,8 @@ from parley.engine.core.verbs.checkpoints import absolute_name, located, require
 from parley.engine.core.verbs.job import Reporter, drawn
 from parley.engine.perturb import catalogue
 from parley.engine.perturb.catalogue import Resources
-from parley.engine.perturb.metrics.table import BASE, BESIDE, CONTROL, ModelSize
-from parley.engine.perturb.strategy import RANDOM_WORDS, Expectation, Strategy
+from parley.engine.perturb.metrics.table import BASE, BESIDE, ModelSize
+from parley.engine.perturb.strategy import CONTROL, RANDOM_WORDS, Expectation, Strategy
 from parley.engine.perturb.verbs.config import PerturbedConfig, RobustnessConfig
 from parley.envs.core.errors import CheckpointError, ConfigError, DataError
 from parley.envs.core.seeds import derive_seed, stream

@@ -29,8 +29,7 @@ from parley.engine.core.stats.statistics import Row, finished
 from parley.engine.core.verbs.job import drawn
 from parley.engine.core.verbs.supervised import SupervisedConfig, require_splits
 from parley.engine.perturb import catalogue
-from parley.engine.perturb.metrics.table import CONTROL
-from parley.engine.perturb.strategy import Expectation, PerturbSettings, Strategy
+from parley.engine.perturb.strategy import CONTROL, Expectation, PerturbSettings, Strategy
 from parley.engine.triggers.catalogue import read_lines
 from parley.envs.core.config import (
     Configuration,
