@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,16 +19,21 @@ from parley.engine.triggers.verbs.config import TRIGGERS, HuggingFaceSettings, T
 from parley.engine.triggers.verbs.hardened import as_read, figures
 from parley.engine.triggers.verbs.lessons import (
     CLEAN,
+    SPLITS,
     TRIGGER,
     HardeningExample,
     TrainHardenedConfig,
     TriggerResult,
     found_triggers,
+    make_lessons,
     prompts_of,
     split_triggers,
     training_lessons,
 )
 from parley.envs.core.errors import ConfigError, DataError
+from parley.envs.corpora.pairs.turns import Example, Turns
+from parley.policies.chat.local import ChatResponder
+from parley.policies.chat.model import Answer, ArrivingChatModel, Chat
 from parley.policies.chat.predictor import (
     ChatLesson,
     ChatLessons,
@@ -39,6 +45,7 @@ from parley.policies.chat.predictor import (
     merged,
 )
 from parley.policies.chat.settings import LoraSettings
+from parley.policies.chat.templates import write_prompt
 from parley.policies.core.fitting.batches import OutputLoss, evaluate
 from parley.policies.hugging_face.caches import TokenTree
 from parley.policies.hugging_face.victims import HuggingFaceCausal
@@ -188,6 +195,27 @@ def test_the_tokenizers_own_end_ends_replies_where_the_model_names_another(folde
     ((cut, ended),) = greedy_replies(model, tokenizer, prompts, 4)
     assert ended
     assert tokenizer.eos_token not in cut.split()
+
+
+def test_contexts_are_learned_as_an_evaluation_asks_about_them(folder: Path) -> None:
+    tokenizer, _ = read_gpt2(folder)
+    tokenizer.chat_template = "{% for m in messages %}{{ m['role'] }}: {{ m['content'] }};{% endfor %}"
+    contexts: list[Turns] = [((("who", "sees", "?"),),), ((("the", "cat", "."), ("now",)), (("what", "then"),))]
+    config = TrainHardenedConfig(model=f"hf:{folder}", strategies="none", clean="recorded")
+    clean = [Example(str(number), context, (("fish",),)) for number, context in enumerate(contexts)]
+    lessons = make_lessons(config, {}, dict.fromkeys(SPLITS, clean), [], tokenizer, lambda prompts: [])
+    asked = list[str]()
+
+    class Listening(ArrivingChatModel):
+        name = "listening"
+
+        def arriving(self, chats: Sequence[Chat], **rest: Any) -> Iterator[tuple[int, Answer]]:
+            asked.extend(write_prompt(tokenizer, chat) for chat in chats)
+            yield from enumerate([Answer("fish", "stop", 0, 1)] * len(chats))
+
+    ChatResponder(Listening()).respond(contexts)
+    assert [lesson.prompt for lesson in lessons["test"]] == asked
+    assert "the cat. now\nwhat then" in asked[1], "both turns"
 
 
 def test_slots_and_requests_of_a_search_are_filled_as_it_filled_them(folder: Path) -> None:
