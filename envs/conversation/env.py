@@ -15,7 +15,7 @@ from gymnasium import spaces
 
 from parley.envs.core.errors import ConfigError, ScenarioError
 from parley.envs.core.registry import nearest
-from parley.envs.core.rendering import LONGEST_SAID, TextRenderedEnv, reset_option, text_spaces
+from parley.envs.core.rendering import LONGEST_SAID, TextRenderedEnv, text_spaces
 from parley.envs.core.visible import visible, well_formed
 
 LONGEST_SEEN = 8192
@@ -131,6 +131,8 @@ class ConversationEnv(TextRenderedEnv[dict[str, Any], str]):
     * v1: first version.
     """
 
+    option = ("goal", ConversationGoal)
+
     def __init__(
         self,
         target: Target | None = None,
@@ -167,22 +169,10 @@ class ConversationEnv(TextRenderedEnv[dict[str, Any], str]):
         self._game: _Episode | None = None
         self._score = 0.0
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Draw a goal and begin a conversation.
-
-        Args:
-            seed: starts the generator of this and all later goals.
-            options: `{"goal": ConversationGoal}` sets the goal.
-
-        Raises:
-            ConfigError: an unknown option, or one of the wrong type.
-        """
-        super().reset(seed=seed)
-        goal = reset_option(options, "goal", ConversationGoal)
-        goal = goal or self.goals[int(self.np_random.integers(len(self.goals)))]
+    def _begin(self, given: ConversationGoal | None) -> tuple[dict[str, Any], dict[str, Any]]:
+        goal = given or self.goals[int(self.np_random.integers(len(self.goals)))]
         system = [{"role": "system", "content": self.system}] if self.system else []
         self._game, self._score = _Episode(goal, system), 0.0
-        self._show()
         return self._seen(self._game), self._info(self._game)
 
     def step(self, action: str) -> tuple[dict[str, Any], float, bool, bool, dict[str, Any]]:

@@ -29,28 +29,15 @@ def shown_text(text: str) -> str:
     return visible(text, keep="\n").encode("ascii", "replace").decode()[-LONGEST_SEEN:]
 
 
-OptionT = TypeVar("OptionT")
-
-
-def reset_option(options: dict[str, Any] | None, name: str, kind: type[OptionT]) -> OptionT | None:
-    """Return the only option that `reset` of an environment takes; None if it is not given.
-
-    Raises:
-        ConfigError: another option, or one of the wrong type.
-    """
-    given = (options or {}).get(name)
-    if set(options or {}) - {name} or not isinstance(given, kind | None):
-        fix = f'the only one is {{"{name}": {kind.__name__}(...)}}'
-        raise ConfigError("wrong option of reset", got=repr(options), fix=fix)
-    return given
-
-
 ObservedT = TypeVar("ObservedT")
 ActionT = TypeVar("ActionT")
 
 
 class TextRenderedEnv(gymnasium.Env[ObservedT, ActionT]):
     """An environment that renders its episode as text; `_game` is the episode, None before the first.
+
+    Attributes:
+        option: name and type of the one option of `reset`, which sets what is drawn otherwise.
 
     Args:
         render_mode: `"ansi"` returns text from `render()`; `"human"` writes it to standard error whenever `_show` is called.
@@ -63,6 +50,7 @@ class TextRenderedEnv(gymnasium.Env[ObservedT, ActionT]):
         "render_modes": ["ansi", "human"],
         "render_fps": 1,
     }
+    option: ClassVar[tuple[str, type[Any]]]
     _game: Any
 
     def __init__(self, render_mode: str | None) -> None:
@@ -71,6 +59,30 @@ class TextRenderedEnv(gymnasium.Env[ObservedT, ActionT]):
             what, where = f"unknown render mode{nearest(str(render_mode), modes)}", type(self).__name__
             raise ConfigError(what, where=where, got=repr(render_mode), fix=f"one of {', '.join(modes)}")
         self.render_mode = render_mode
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[ObservedT, dict[str, Any]]:
+        """Begin an episode.
+
+        Args:
+            seed: starts the generator of this and all later episodes.
+            options: `{NAME: VALUE}`, of the name and the type in `option`.
+
+        Raises:
+            ConfigError: another option, one of the wrong type, or one with which no episode can begin.
+        """
+        super().reset(seed=seed)
+        name, kind = self.option
+        given = (options or {}).get(name)
+        if set(options or {}) - {name} or not isinstance(given, kind | None):
+            fix = f'the only one is {{"{name}": {kind.__name__}(...)}}'
+            raise ConfigError("wrong option of reset", got=repr(options), fix=fix)
+        began = self._begin(given)
+        self._show()
+        return began
+
+    @abstractmethod
+    def _begin(self, given: Any) -> tuple[ObservedT, dict[str, Any]]:
+        """Begin an episode of what is given, or else of what is drawn; return the observation and the information."""
 
     @abstractmethod
     def _text(self) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 from gymnasium import spaces
 
 from parley.envs.core.errors import ConfigError, ScenarioError
-from parley.envs.core.rendering import TextRenderedEnv, reset_option
+from parley.envs.core.rendering import TextRenderedEnv
 from parley.envs.corpora.pairs.turns import Example, format_turns, turn_words
 from parley.envs.corpora.pairs.vocabulary import PAD_ID, PairVocabulary
 from parley.envs.generation.game import RecordedOverlap, ReplyGame, ReplyJudge, ReplyRules
@@ -108,6 +108,8 @@ class ReplyEnv(TextRenderedEnv[dict[str, Any], np.ndarray]):
     * v1: first version.
     """
 
+    option = ("example", Example)
+
     def __init__(
         self,
         examples: Sequence[Example] | None = None,
@@ -127,21 +129,9 @@ class ReplyEnv(TextRenderedEnv[dict[str, Any], np.ndarray]):
         self._game: ReplyGame | None = None
         self._reward = 0.0
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Draw an example and return its context.
-
-        Args:
-            seed: starts the generator of this and all later examples.
-            options: `{"example": Example}` sets the example.
-
-        Raises:
-            ConfigError: an unknown option, or one of the wrong type.
-        """
-        super().reset(seed=seed)
-        example = reset_option(options, "example", Example)
-        example = example or self.examples[int(self.np_random.integers(len(self.examples)))]
+    def _begin(self, given: Example | None) -> tuple[dict[str, Any], dict[str, Any]]:
+        example = given or self.examples[int(self.np_random.integers(len(self.examples)))]
         self._game = ReplyGame([example], [0], self.vocabulary, self.rules)
-        self._show()
         return speaker_sees(self._game), {"key": example.key}
 
     def step(self, action: np.ndarray) -> tuple[dict[str, Any], float, bool, bool, dict[str, Any]]:

@@ -16,7 +16,7 @@ from gymnasium import spaces
 
 from parley.envs.core.config import check
 from parley.envs.core.errors import ConfigError, ScenarioError
-from parley.envs.core.rendering import TextRenderedEnv, reset_option
+from parley.envs.core.rendering import TextRenderedEnv
 from parley.envs.corpora.lines import WordList
 from parley.envs.mutual_friends.game import Act, ChatEvent, FriendsAgent, FriendsGame, FriendsRules, FriendsSession
 from parley.envs.mutual_friends.linker import EntityLinker
@@ -290,6 +290,8 @@ class MutualFriendsEnv(TextRenderedEnv[dict[str, Any], dict[str, Any]]):
     * v1: first version.
     """
 
+    option = ("scenario", FriendsScenario)
+
     def __init__(self, partner: FriendsAgent | None = None, side: int = 0, render_mode: str | None = None, **task: Any) -> None:
         if side not in (0, 1):
             raise ConfigError("there is no such side", where="MutualFriendsEnv", got=repr(side), fix="side 0 or 1")
@@ -303,30 +305,16 @@ class MutualFriendsEnv(TextRenderedEnv[dict[str, Any], dict[str, Any]]):
         self._session: FriendsSession | None = None
         self._num_illegal = [0, 0]
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Start a chat.
-
-        Args:
-            seed: starts the generator of this and all later chats.
-            options: `{"scenario": FriendsScenario}` sets the scenario.
-
-        Raises:
-            ConfigError: an unknown option, one of the wrong type, or a scenario beyond the bounds.
-        """
-        super().reset(seed=seed)
-        scenario = reset_option(options, "scenario", FriendsScenario)
+    def _begin(self, given: FriendsScenario | None) -> tuple[dict[str, Any], dict[str, Any]]:
         chat_seed = int(self.np_random.integers(2**63))
-        if scenario is None:
-            scenario = self.task.draw(self.np_random)
-        else:
-            self.task.require(scenario)
+        if given is not None:
+            self.task.require(given)
         self._game = FriendsGame(1, self.task.rules)
-        self._game.enter([ROW], [scenario], [chat_seed])
+        self._game.enter([ROW], [given or self.task.draw(self.np_random)], [chat_seed])
         self._session = self.partner.join(self._game.view(1 - self.side))
         self._session.enter([ROW])
         self._num_illegal = [0, 0]
         self._let_partner_act()
-        self._show()
         return self.spaces.observe(self._game, self.side), {}
 
     def step(self, action: dict[str, Any]) -> tuple[dict[str, Any], float, bool, bool, dict[str, Any]]:

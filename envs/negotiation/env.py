@@ -18,7 +18,7 @@ from gymnasium import spaces
 from parley.envs.core.errors import ConfigError, ScenarioError
 from parley.envs.core.play import Utterances
 from parley.envs.core.registry import nearest
-from parley.envs.core.rendering import TextRenderedEnv, reset_option, shown_text, text_spaces
+from parley.envs.core.rendering import TextRenderedEnv, shown_text, text_spaces
 from parley.envs.negotiation.agents import as_agent, require_same_game
 from parley.envs.negotiation.domain import PAD_ID, Domain, Scenario, Vocabulary
 from parley.envs.negotiation.game import OVER, SELECT, SPEAK, NegotiationGame, Rules, render_dialogue
@@ -139,6 +139,8 @@ class OneSide(TextRenderedEnv[SeenT, ActT]):
     Args: as of `NegotiationEnv`.
     """
 
+    option = ("scenario", Scenario)
+
     def __init__(
         self,
         vocabulary: Vocabulary | None = None,
@@ -165,27 +167,14 @@ class OneSide(TextRenderedEnv[SeenT, ActT]):
         self._game: NegotiationGame | None = None
         self._ended = False
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[SeenT, dict[str, Any]]:
-        """Start a dialogue.
-
-        Args:
-            seed: starts the generator of this and all later dialogues.
-            options: `{"scenario": Scenario}` sets the scenario.
-
-        Raises:
-            ConfigError: an unknown option, or one of the wrong type.
-        """
-        super().reset(seed=seed)
-        scenario = reset_option(options, "scenario", Scenario)
+    def _begin(self, given: Scenario | None) -> tuple[SeenT, dict[str, Any]]:
         dialogue_seed = int(self.np_random.integers(2**63))
-        if scenario is None:
-            scenario = draw_scenario(self.np_random, self.scenarios, self.vocabulary.domain)
+        scenario = given or draw_scenario(self.np_random, self.scenarios, self.vocabulary.domain)
         words = (self.vocabulary, self.partner.vocabulary)
         self._game = NegotiationGame([scenario], [dialogue_seed], words if self.side == 0 else words[::-1], self.rules)
         self._session = self.partner.join(self._game.view(1 - self.side))
         self._ended = False
         self._let_partner_act()
-        self._show()
         return self._seen(self._game), {}
 
     def step(self, action: ActT) -> tuple[SeenT, float, bool, bool, dict[str, Any]]:

@@ -9,7 +9,7 @@ import numpy as np
 from gymnasium import spaces
 
 from parley.envs.core.errors import ConfigError, ScenarioError
-from parley.envs.core.rendering import TextRenderedEnv, reset_option
+from parley.envs.core.rendering import TextRenderedEnv
 from parley.envs.ranking.edit_game import AlikeWords, EditGame, EditRules, PlainSight, Proposer, RankGoal, Scorer, TermOverlap
 from parley.envs.ranking.groups import CandidateGroup
 
@@ -87,6 +87,8 @@ class ResponseRankingEnv(TextRenderedEnv[dict[str, Any], np.int64]):
     * v1: first version.
     """
 
+    option = ("group", CandidateGroup)
+
     def __init__(
         self,
         groups: Sequence[CandidateGroup] | None = None,
@@ -114,25 +116,13 @@ class ResponseRankingEnv(TextRenderedEnv[dict[str, Any], np.int64]):
         )
         self._game: EditGame | None = None
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Start an example.
-
-        Args:
-            seed: starts the generator of this and all later examples.
-            options: `{"group": CandidateGroup}` sets the example.
-
-        Raises:
-            ConfigError: an unknown option, or no group with a reply to edit.
-        """
-        super().reset(seed=seed)
-        group = reset_option(options, "group", CandidateGroup)
-        for _ in range(1 if group else _DRAWS):
-            drawn = group or self.groups[int(self.np_random.integers(len(self.groups)))]
+    def _begin(self, given: CandidateGroup | None) -> tuple[dict[str, Any], dict[str, Any]]:
+        for _ in range(1 if given else _DRAWS):
+            group = given or self.groups[int(self.np_random.integers(len(self.groups)))]
             seed_of_example = int(self.np_random.integers(2**63))
-            game = EditGame([drawn], [seed_of_example], self.scorer, self.proposer, self.rules, self.goal)
+            game = EditGame([group], [seed_of_example], self.scorer, self.proposer, self.rules, self.goal)
             if not game.replies[0].is_over:
                 self._game = game
-                self._show()
                 return self._seen(game)
         got, fix = game.replies[0].reason, "give other groups, another goal or another ranker"
         raise ConfigError("no group has a reply to edit", where="reset of ResponseRankingEnv", got=got, fix=fix)

@@ -14,7 +14,7 @@ import numpy as np
 
 from parley.envs.core.config import check
 from parley.envs.core.errors import ConfigError, ScenarioError
-from parley.envs.core.rendering import TextRenderedEnv, reset_option, shown_text, text_spaces
+from parley.envs.core.rendering import TextRenderedEnv, shown_text, text_spaces
 from parley.envs.secret.game import ATTACKER, DEFENDER, SecretGame, SecretRules, render_secret, spoken
 from parley.envs.secret.players import as_secret_player
 from parley.envs.secret.scenarios import SecretScenario, random_secret
@@ -125,6 +125,8 @@ class SecretEnv(TextRenderedEnv[str, str]):
     * v1: first version.
     """
 
+    option = ("scenario", SecretScenario)
+
     def __init__(
         self,
         side: int = ATTACKER,
@@ -144,21 +146,9 @@ class SecretEnv(TextRenderedEnv[str, str]):
         self._game: SecretGame | None = None
         self._ended = False
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
-        """Start a dialogue.
-
-        Args:
-            seed: starts the generator of this and all later dialogues.
-            options: `{"scenario": SecretScenario}` sets the scenario.
-
-        Raises:
-            ConfigError: an unknown option, or one of the wrong type.
-        """
-        super().reset(seed=seed)
-        scenario = reset_option(options, "scenario", SecretScenario)
-        self._game, self._ended = self.task.draw(self.np_random, scenario), False
+    def _begin(self, given: SecretScenario | None) -> tuple[str, dict[str, Any]]:
+        self._game, self._ended = self.task.draw(self.np_random, given), False
         self._let_partner_act()
-        self._show()
         return observed(self._game, self.side), {}
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:

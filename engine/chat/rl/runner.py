@@ -121,13 +121,17 @@ def dialogue_row(
 class LearnedSeat(Protocol):
     """A seat of a game."""
 
+    side: int
+
     @property
     def role(self) -> str:
         """Its name, which is that of RLlib's policy."""
+        return NAMES[self.side]
 
     @property
     def has_users(self) -> bool:
         """True if some of its dialogues have no opponent."""
+        return self.side == DEFENDER
 
     @property
     def partner(self) -> str:
@@ -198,14 +202,6 @@ class SecretSeat(LearnedSeat):
     side: int
     rules: SecretRules
 
-    @property
-    def role(self) -> str:
-        return NAMES[self.side]
-
-    @property
-    def has_users(self) -> bool:
-        return self.side == DEFENDER
-
     def env(self) -> Any:
         from parley.engine.secret.rl import SecretMultiAgentEnv
 
@@ -274,14 +270,6 @@ class NegotiatorSeat(LearnedSeat):
     side: int
     scenarios: Sequence[Scenario]
     partner: str = ""
-
-    @property
-    def role(self) -> str:
-        return NAMES[self.side]
-
-    @property
-    def has_users(self) -> bool:
-        return self.side == DEFENDER
 
     def env(self) -> Any:
         from parley.engine.negotiation.rl.env import NegotiationMultiAgentEnv

@@ -280,7 +280,8 @@ def contrast(first: Sequence[Sample], second: Sequence[Sample]) -> Contrast:
         test = crossed_test(later, earlier)
         fixed = sum(float(group.mean(axis=1).var(ddof=1)) / len(group) for group in (earlier, later) if len(group) > 1)
     else:
-        test, fixed = _paired_test(before[0], after[0], later[0], earlier[0]), 0.0
+        difference = _paired(before[0], after[0], later[0], earlier[0])
+        test, fixed = PairedTest(difference, paired_bootstrap(later[0], earlier[0]).p_value), 0.0
     return Contrast(test, items_needed(later.mean(axis=0) - earlier.mean(axis=0), fixed))
 
 
@@ -292,20 +293,25 @@ def _parts(samples: Sequence[Sample]) -> np.ndarray:
     return np.array([sample.parts(len(names), index) for sample in kept])
 
 
-def _paired_test(before: Sample, after: Sample, later_G: np.ndarray, earlier_G: np.ndarray) -> PairedTest:
-    tested = paired_bootstrap(later_G, earlier_G)
-    same = np.array_equal(before.bottoms, after.bottoms) and np.array_equal(before.present, after.present)
+def paired_estimate(after: Sample, before: Sample) -> Estimate | None:
+    """Return the first figure less the second, of the same items, with an interval over clusters; None if one is missing."""
+    if not (before.is_measured and after.is_measured):
+        return None
+    earlier_G, later_G = _parts([before, after])
+    return _paired(before, after, later_G, earlier_G)
+
+
+def _paired(before: Sample, after: Sample, later_G: np.ndarray, earlier_G: np.ndarray) -> Estimate:
     if after.form == "share":
         some = before.present | after.present
         trials = after.bottoms[some], before.bottoms[some]
         spread = max(before.spread, after.spread)
-        difference = rate_difference(after.tops[some], before.tops[some], after.clusters[some], trials=trials, spread=spread)
-    elif same and after.form != "perplexity":
+        return rate_difference(after.tops[some], before.tops[some], after.clusters[some], trials=trials, spread=spread)
+    same = np.array_equal(before.bottoms, after.bottoms) and np.array_equal(before.present, after.present)
+    if same and after.form != "perplexity":
         kept = after.present
-        difference = ratio_of_sums((after.tops - before.tops)[kept], after.bottoms[kept], after.clusters[kept])
-    else:
-        difference = mean(later_G - earlier_G)
-    return PairedTest(difference, tested.p_value)
+        return ratio_of_sums((after.tops - before.tops)[kept], after.bottoms[kept], after.clusters[kept])
+    return mean(later_G - earlier_G)
 
 
 def items_needed(differences: np.ndarray, fixed: float = 0.0) -> int | None:

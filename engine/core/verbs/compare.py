@@ -26,13 +26,23 @@ from parley.engine.core.runs.documents import CONFIG, SUMMARY
 from parley.engine.core.runs.parts import OK
 from parley.engine.core.runs.remote_sync import fetched_run
 from parley.engine.core.runs.run_folder import RunFolder, is_summarised
-from parley.engine.core.stats.pairs import Contrast, Form, ItemMetrics, Sample, contrast, group_estimate, holm, key_of
+from parley.engine.core.stats.pairs import (
+    Contrast,
+    Form,
+    ItemMetrics,
+    Sample,
+    contrast,
+    group_estimate,
+    holm,
+    key_of,
+    paired_estimate,
+)
 from parley.engine.core.stats.statistics import FEW, Estimate, Metric, Row
 from parley.engine.core.tables.table import ABSENT, EstimateTable, with_interval
 from parley.engine.core.verbs.catalogue import ENTRIES, find
 from parley.engine.core.verbs.conditions import ConditionOutcome, FailCondition, MetricPart, part_of
 from parley.engine.core.verbs.foreign_logs import LOG_ITEMS, SCAN, is_log, read_log, rows_of, scan_answers
-from parley.engine.core.verbs.job import Reporter
+from parley.engine.core.verbs.job import Reporter, Silent
 from parley.envs.core.errors import ConfigError, RunError
 from parley.envs.core.registry import nearest
 from parley.envs.core.storage.uris import display_path
@@ -380,6 +390,38 @@ def read_runs(name: str, rule: ItemMetrics, reporter: Reporter) -> list[Measured
         fix = f"parley resume {display_path(folder.path)}, or see why with parley status {display_path(folder.path)}"
         raise RunError("the run has no items that worked", where=name, got=f"{outcomes.failed:,} failed items", fix=fix)
     return list(runs.values())
+
+
+def item_difference(first: tuple[Path, str], second: tuple[Path, str]) -> Estimate | None:
+    """Return a metric of one finished run less one of another, or of the same, item by item.
+
+    Args:
+        first: folder of the run, and name of its metric; one of a stage of it is called STAGE.METRIC.
+        second: the same of what is subtracted.
+
+    Returns:
+        The difference with an interval over independent units; None if these are no figures of single items, or the items of
+        both are not the same.
+    """
+    sides = [_stage_of(*side) for side in (first, second)]
+    rule, other = (find(RunFolder.load(path).job).load().item_metrics for path, _ in sides)
+    if rule is None or other is not rule:
+        return None
+    runs = {path: read_runs(str(path), rule, Silent()) for path, _ in sides}
+    (after, *trainings), (before, *others) = (runs[path] for path, _ in sides)
+    tasks = [{key: run.tasks[position] for key, position in run.positions.items()} for run in (after, before)]
+    if trainings or others or tasks[0] != tasks[1]:
+        return None
+    keys = sorted(after.positions)
+    _, clusters = rule.units(keys, [after.clusters[after.positions[key]] for key in keys])
+    samples = (run.sample(metric, keys, clusters) for run, (_, metric) in zip((after, before), sides, strict=True))
+    return paired_estimate(*samples)
+
+
+def _stage_of(path: Path, metric: str) -> tuple[Path, str]:
+    """Return the folder and the name of a metric in the stage that measured it."""
+    stage, _, name = metric.partition(".")
+    return (path / stage, name) if (path / stage / CONFIG).is_file() else (path, metric)
 
 
 def _logged_run(name: str) -> MeasuredRun:

@@ -15,7 +15,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from parley.engine.core.runs.documents import SUMMARY
 from parley.engine.core.runs.run_folder import RunFolder, seconds_of
@@ -38,6 +38,7 @@ from parley.engine.core.tables.table import (
     published_cell,
     stacked,
 )
+from parley.engine.core.verbs.compare import item_difference
 from parley.engine.core.verbs.composite import Composite, Stage, run_stages
 from parley.engine.core.verbs.conditions import decide_all
 from parley.engine.core.verbs.job import TABLE_FILE, Reporter, Result, Silent, Summary, flat, write_tables
@@ -87,6 +88,17 @@ class RecipeFileConfig(RecipeConfig):
     """The recipe: a YAML file."""
 
 
+PairedFigures = dict[tuple[tuple[Path, str], tuple[Path, str]], Estimate | None]
+
+
+class MeasuredFigure(NamedTuple):
+    """A figure, with the run that measured it and the metric's name there."""
+
+    estimate: Estimate
+    run: Path
+    metric: str
+
+
 @dataclass(frozen=True)
 class PlannedRecipe:
     """A recipe with the configurations of its runs.
@@ -96,12 +108,14 @@ class PlannedRecipe:
         config: its settings.
         stages: job and configuration of each run, by its folder.
         failures: errors of runs that failed, by folder; filled while they work.
+        paired: differences item by item that have been computed, by folder and metric of both figures.
     """
 
     recipe: RecipePlan
     config: Any
     stages: Mapping[str, Stage]
     failures: dict[str, ParleyError] = field(default_factory=dict)
+    paired: PairedFigures = field(default_factory=dict)
 
 
 class RecipeJob(Composite[Any, PlannedRecipe, PlannedRecipe]):
@@ -225,9 +239,9 @@ class RecipeJob(Composite[Any, PlannedRecipe, PlannedRecipe]):
         for table in recipe.tables:
             rows = []
             for row in table.rows:
-                measured, lost, notes = _measured(recipe, row, run.path, reasons)
+                measured, lost, notes = _measured(recipe, row, run.path, reasons, result.paired)
                 for name, by_training in measured.items():
-                    key, estimates = f"{table.key}.{row.key}.{name}", [*by_training.values()]
+                    key, estimates = f"{table.key}.{row.key}.{name}", [figure.estimate for figure in by_training.values()]
                     # A difference of shares may be below 0, and one of perplexities has no logarithm.
                     form = next("number" if row.less else column.form for column in table.columns if column.key == name)
                     metrics[key] = over_trainings(estimates, Metric("", "", "", form))  # type: ignore[arg-type]  # checked
@@ -345,22 +359,22 @@ def _progress(recipe: RecipePlan, path: Path) -> tuple[int, int]:
 
 
 def _measured(
-    recipe: RecipePlan, row: RowSpec, path: Path, reasons: Mapping[str, str]
-) -> tuple[dict[str, dict[int, Estimate]], str, list[str]]:
-    """Return the estimates by column and number of the training, the reason why there are none, and notes on those that lack.
+    recipe: RecipePlan, row: RowSpec, path: Path, reasons: Mapping[str, str], paired: PairedFigures
+) -> tuple[dict[str, dict[int, MeasuredFigure]], str, list[str]]:
+    """Return the figures by column and number of the training, the reason why there are none, and notes on those that lack.
 
     A difference is of the trainings that both rows have; their own tables say what lacks.
     """
-    spec, measured, notes = recipe.stages[row.stage], dict[str, dict[int, Estimate]](), list[str]()
+    spec, measured, notes = recipe.stages[row.stage], dict[str, dict[int, MeasuredFigure]](), list[str]()
     if row.less is not None:
         parts = (replace(row, less=None), row.less)
-        (first, lost_first, _), (second, lost_second, _) = (_measured(recipe, part, path, reasons) for part in parts)
+        (first, lost_first, _), (second, lost_second, _) = (_measured(recipe, part, path, reasons, paired) for part in parts)
         copies = [recipe.stages[part.stage].copies for part in parts]
         for column, number in itertools.product(row.metrics, range(1, max(copies) + 1)):
             # A stage without trainings is the same for all trainings of the other row.
             pair = [of.get(column, {}).get(min(number, most)) for of, most in zip((first, second), copies, strict=True)]
             if pair[0] is not None and pair[1] is not None:
-                measured.setdefault(column, {})[number] = independent_difference(pair[0], pair[1])
+                measured.setdefault(column, {})[number] = MeasuredFigure(_difference(pair[0], pair[1], paired), path, "")
         return measured, "" if measured else lost_first or lost_second, []
     lost = {folder: reasons[folder] for folder in spec.folders if folder in reasons}
     for number, folder in enumerate(spec.folders, start=1):
@@ -370,13 +384,23 @@ def _measured(
         names = {column: recipe.resolved(template, number, path) for column, template in row.metrics.items()}
         for column, name in names.items():
             if name in metrics:
-                measured.setdefault(column, {})[number] = metrics[name]
+                measured.setdefault(column, {})[number] = MeasuredFigure(metrics[name], path / folder, name)
         if absent := [name for column, name in names.items() if name not in metrics and column not in row.optional]:
             notes.append(f"{row.label}: {folder} has not measured {', '.join(absent)}{nearest(absent[0], metrics) or '.'}")
     reason = next(iter(lost.values()), "")
     if measured and lost:
         notes.append(f"{row.label}: {len(lost)} of {len(spec.folders)} trainings failed: {reason}.")
     return measured, "" if measured else reason, notes
+
+
+def _difference(first: MeasuredFigure, second: MeasuredFigure, paired: PairedFigures) -> Estimate:
+    """Return the first less the second: item by item where that gives what the rows show, else as if items were independent."""
+    less = independent_difference(first.estimate, second.estimate)
+    places = (first.run, first.metric), (second.run, second.metric)
+    if places not in paired:
+        paired[places] = item_difference(*places)
+    by_item = paired[places]
+    return less if by_item is None or not math.isclose(by_item.value, less.value, rel_tol=1e-6, abs_tol=1e-9) else by_item
 
 
 def claim_outcome(claim: ClaimSpec, metrics: Mapping[str, Estimate]) -> dict[str, Any]:

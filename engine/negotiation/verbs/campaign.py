@@ -29,7 +29,7 @@ from parley.engine.core.runs.remote_sync import fetched_run
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.stats.known import EXPLOITABILITY, MEAN_FRESH, Meta, Round
 from parley.engine.core.stats.statistics import NOTHING, Estimate
-from parley.engine.core.verbs.campaign import StopRule, make_rounds, record_mixture
+from parley.engine.core.verbs.campaign import StopRule, make_rounds, record_mixture, rounds_of
 from parley.engine.core.verbs.composite import BackgroundStages, Stage, one_after_another, run_stages
 from parley.engine.core.verbs.job import Reporter, Result
 from parley.engine.core.verbs.repeated import RepeatedConfig, nth_name
@@ -210,6 +210,11 @@ class Campaign:
     def target(self, number: int) -> str:
         """Return the name of the target after a round."""
         return self._config.target if number == 0 else display_path(self._phase(number, "target"))
+
+    @property
+    def last_target(self) -> str:
+        """The name of the target of the last round that was made."""
+        return self.target(len(rounds_of(self._folder)) - 1)
 
     def adversaries(self, number: int) -> list[str]:
         """Return the adversaries that join in a round, none before round 1; the first measures the round before and after."""

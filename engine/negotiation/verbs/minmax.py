@@ -272,30 +272,13 @@ def _store(campaign: Campaign, config: MinMaxConfig, path: Path, best: Round) ->
     save_model(load_model(folder), path / CHECKPOINT, origin)
 
 
-def _made(run: RunFolder) -> tuple[Campaign, int]:
-    """Return a finished campaign and the number of its rounds."""
+def _made(run: RunFolder) -> Campaign:
+    """Return a finished campaign."""
     config = from_dict(MinMaxConfig, run.config)
     if config.seeds > 1:
         fix = "give the stage seeds: [...] in the place of the setting"
         raise ConfigError("several campaigns have several last targets", where=run.path, got=f"seeds={config.seeds}", fix=fix)
-    return Campaign(config, run, Silent()), len(rounds_of(run)) - 1
-
-
-def last_target(run: RunFolder) -> str:
-    """Return the name of the target of the last round of a finished campaign, whichever round is its result."""
-    campaign, number = _made(run)
-    return campaign.target(number)
-
-
-def round_adversary(run: RunFolder) -> str:
-    """Return the name of the adversary from which the target of the last round of a finished campaign learned."""
-    campaign, number = _made(run)
-    return campaign.adversaries(number)[0]
-
-
-def control_target(run: RunFolder) -> str:
-    """Return the name of the control of a finished campaign."""
-    return _made(run)[0].control_target()
+    return Campaign(config, run, Silent())
 
 
 def latest() -> MinMaxConfig:
@@ -369,12 +352,14 @@ class MinMax(RepeatedJob[MinMaxConfig, MinMaxConfig, Summary]):
     files = (CHECKPOINT, SUMMARY)
     resume_safe = (*training.RESUME_SAFE, *sharded.RESUME_SAFE, "retries")
     steps = ROUNDS_MADE
+    # Of a finished campaign, whichever round is its result: the target of the last round, the adversary that it learned from,
+    # the control, and of both targets the adversary that gains most.
     offers = {
-        "last_target": last_target,
-        "last_adversary": lambda run: best_trained(_made(run)[0], run.path, last_target(run)),
-        "round_adversary": round_adversary,
-        "control_target": control_target,
-        "control_adversary": lambda run: best_trained(_made(run)[0], run.path, control_target(run)),
+        "last_target": lambda run: _made(run).last_target,
+        "last_adversary": lambda run: best_trained(_made(run), run.path, _made(run).last_target),
+        "round_adversary": lambda run: _made(run).adversaries(len(rounds_of(run)) - 1)[0],
+        "control_target": lambda run: _made(run).control_target(),
+        "control_adversary": lambda run: best_trained(_made(run), run.path, _made(run).control_target()),
     }
 
     def prepare(self, config: MinMaxConfig, path: Path, reporter: Reporter) -> MinMaxConfig:

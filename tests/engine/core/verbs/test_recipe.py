@@ -13,9 +13,10 @@ import pytest
 from parley.engine.core.cli.main import main
 from parley.engine.core.runs.documents import SUMMARY
 from parley.engine.core.runs.run_folder import RunFolder
-from parley.engine.core.stats.statistics import Estimate, Metric
+from parley.engine.core.stats.statistics import Estimate, Metric, mean
 from parley.engine.core.stats.trainings import independent_difference, over_trainings
 from parley.engine.core.verbs import recipe_job
+from parley.engine.core.verbs.compare import item_difference
 from parley.engine.core.verbs.job import Result, Silent
 from parley.engine.core.verbs.recipe import RecipePlan, read_recipe
 from parley.engine.core.verbs.recipe_job import (
@@ -186,15 +187,28 @@ def test_a_difference_is_taken_within_each_training(tmp_path: Path) -> None:
         write(tmp_path, RECIPE.replace("claims:\n", DIFFERENCES.lstrip("\n")).replace("dialogues: 20", "dialogues: 5"))
     )
     runs = {
-        name: RunFolder.load(tmp_path / "run" / name).metrics()["advantage"]
+        name: RunFolder.load(tmp_path / "run" / name)
         for name in ("scripted", "scripted-2", "scripted-tough", "scripted-tough-2", "again")
     }
+    gains = {
+        name: {row["item_key"]: row["points_adversary"] - row["points_target"] for row in run.rows()}
+        for name, run in runs.items()
+    }
+
+    def by_dialogue(first: str, second: str) -> Estimate:
+        return mean([gain - gains[second][key] for key, gain in gains[first].items()])
+
     pairs = [("scripted-tough", "scripted"), ("scripted-tough-2", "scripted-2")]
-    expected = over_trainings([independent_difference(runs[first], runs[second]) for first, second in pairs])
-    assert result.metrics["more.tough.points"] == expected
-    # A stage without trainings is subtracted from each.
-    expected = over_trainings([independent_difference(runs[name], runs["again"]) for name in ("scripted", "scripted-2")])
-    assert result.metrics["more.scripted-again.points"] == expected
+    assert all(by_dialogue(*pair).low < by_dialogue(*pair).high for pair in pairs), "an interval of width 0 shows nothing"
+    assert result.metrics["more.tough.points"] == over_trainings([by_dialogue(*pair) for pair in pairs])
+    # A figure of a stage's own stage is found there; one that was not measured is none.
+    whole, alone = (tmp_path / "run", "scripted-tough.advantage"), (tmp_path / "run" / "scripted", "advantage")
+    assert item_difference(whole, alone) == by_dialogue("scripted-tough", "scripted")
+    assert item_difference(whole, (alone[0], "fluency_ppl_target")) is None
+    # A stage without trainings is subtracted from each; it has dialogues of its own, under the same numbers.
+    assert gains["scripted"].keys() == gains["again"].keys()
+    parts = [[runs[name].metrics()["advantage"] for name in (first, "again")] for first in ("scripted", "scripted-2")]
+    assert result.metrics["more.scripted-again.points"] == over_trainings([independent_difference(*part) for part in parts])
     rows = result.tables["more"].rows
     assert [row[0] for row in rows] == ["gains.scripted-tough less gains.scripted", "less itself", "less itself"]
     assert [row[3] for row in rows] == ["0.00", "–", "–"], "1.5 is published of both"

@@ -98,4 +98,4 @@ def test_several_campaigns_in_one_run_offer_no_agent(tmp_path: Path) -> None:
         RunFolder.open(tmp_path / "run", minmax.MinMaxConfig(seeds=2), job="minmax") as run,
         pytest.raises(ConfigError, match="several"),
     ):
-        minmax.last_target(run)
+        minmax.MINMAX.offers["last_target"](run)
