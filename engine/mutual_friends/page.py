@@ -129,7 +129,7 @@ class MutualFriendsChapter(Chapter):
         for title, chosen in drawn.items():
             if len(chosen) > 1:
                 series = {name: completed_by(chats[condition], budgets) for name, condition in chosen.items()}
-                caption = "share of chats in agreement within so many events; bands are 95 % intervals"
+                caption = "share of chats in agreement within so many events; with 95 % intervals"
                 yield plots.budget(title, caption, "events so far", series, "share of chats in agreement")
         believed = {
             condition.strategy: {

@@ -249,7 +249,7 @@ class Negotiations(Chapter):
         }
         if budgets:
             title, label = "Mean of fresh adversaries by budget", "dialogues that adversaries learned from"
-            caption = "mean over the adversaries of a target, each as it was after so many dialogues; bands are 95 % intervals"
+            caption = "mean over the adversaries of a target, each as it was after so many dialogues; with 95 % intervals"
             yield plots.budget(title, caption, label, budgets)
         played = [run for run in runs if run.shown and _dialogues(run)]
         for index, run in enumerate(played):
@@ -326,7 +326,7 @@ def _within_budgets(played: Sequence[Run]) -> Iterator[Figure]:
         }
         if series:
             nums = ", ".join(f"{points[0][1].n:,}" for points in series.values())
-            mean = f"end forced; mean over {nums} dialogues with a reactive attack; bands are 95 % intervals"
+            mean = f"end forced; mean over {nums} dialogues with a reactive attack; with 95 % intervals"
             yield plots.budget(title, f"{mean}; {counted}; {_WITHOUT_CURVE}", label, series)
 
 
@@ -727,7 +727,7 @@ class Tactics(Negotiations):
         if curves and run.arm == "all":
             caption = (
                 "advantage of each attacker's best tactic so far in the development dialogues, which chose it, so too high; at "
-                "0 without a tactic; bands are 95 % intervals; the table has the held-out advantage of the last"
+                "0 without a tactic; with 95 % intervals; the table has the held-out advantage of the last"
             )
             label = "development dialogues played"
             yield plots.budget("Gain by dialogues with the target", caption, label, curves, "points ahead, development")

@@ -188,7 +188,7 @@ class Rankings(_OfContexts):
         if kept:
             caption = (
                 "candidates as they are; right replies of which only the words stay whose erasure costs most; "
-                "1 is as often first as with whole replies; bands are 95 % intervals"
+                "1 is as often first as with whole replies; with 95 % intervals"
             )
             title = "First places with a few words alone"
             yield plots.budget(title, caption, "words that stay", kept, "relative to whole replies")
@@ -493,7 +493,7 @@ class RankerAttacks(_OfContexts):
             curves = {method: searched.curve(model, method, steps) for method in methods}
             series = {method: points for method, points in curves.items() if points[0][1].n}
             goal = run.summary.get(GOAL, "")
-            caption = f"{goal}; share of the attacked contexts; bands are 95 % intervals; a rule makes one query"
+            caption = f"{goal}; share of the attacked contexts; with 95 % intervals; a rule makes one query"
             title = f"Success against queries, {model}"
             if series:
                 yield plots.budget(title, caption, "queries at most", series, "goal reached")

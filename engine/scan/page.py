@@ -80,7 +80,7 @@ class Scans(Chapter):
 
             for part, name in BUDGET_PARTS.items():
                 if curves := success_curves(run.done, part):
-                    caption = f"share of the attacks with a breach within a cost in {name}; bands are 95 % intervals"
+                    caption = f"share of the attacks with a breach within a cost in {name}; with 95 % intervals"
                     series = {attack_title(attack): points for attack, points in curves.items()}
                     yield plots.budget(f"Success within {name}", caption, name, series, "success")
 

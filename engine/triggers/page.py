@@ -240,7 +240,7 @@ def _success_by_cost(run: Run) -> Iterable[Figure]:
             for row in rows
         }
         if series := {label: points for label, points in curves.items() if points and all(share.n for _, share in points)}:
-            caption = f"share of targets with a success within a cost in {part}; bands are 95 % intervals"
+            caption = f"share of targets with a success within a cost in {part}; with 95 % intervals"
             yield plots.budget(f"Success within {part}", caption, part, series, "success")
 
 
@@ -325,7 +325,7 @@ def _curves(title: str, x_label: str, y_label: str, series: Mapping[str, Points]
     first = dict(list(shown.items())[:_MAX_SERIES])
     left_out = f"; {len(shown) - len(first)} further ones are not drawn" if len(shown) > len(first) else ""
     if first:
-        yield plots.budget(title, f"{caption}; bands are 95 % intervals{left_out}", x_label, first, y_label)
+        yield plots.budget(title, f"{caption}; with 95 % intervals{left_out}", x_label, first, y_label)
 
 
 def draw_words(words: Sequence[str], log_probabilities: Sequence[float], threshold: float | None, axes: Axes) -> None:

@@ -12,7 +12,7 @@ import itertools
 import math
 import re
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -77,8 +77,10 @@ STYLE: dict[Any, Any] = {
 _LONGEST_LABEL = 36
 _MANY, _MOST_TICKS = 32, 9
 _MANY_LINES = 6
-_LINES = ("-", "--")
-"""Styles of lines, which double the number of series that the colours keep apart."""
+_LINES = (("-", "o"), ("--", "s"), (":", "^"), ("-.", "D"))
+"""Lines and marks, which multiply the number of series that the colours keep apart."""
+_WIDE = 24
+"""Characters of a name from which on a legend has one column."""
 
 
 def curve(shown: Curve) -> Figure:
@@ -116,9 +118,9 @@ def budget(
     series: Mapping[str, Sequence[tuple[float, Estimate]]],
     y_label: str = "adversary's points ahead",
 ) -> Figure:
-    """Return means within a budget with their 95 % intervals as bands; budgets in the hundreds on a logarithmic axis.
+    """Return means within a budget with their 95 % intervals, as bands, or as lines where there are many series.
 
-    A series over fewer units than `FEW` has a mark in its name.
+    Budgets in the hundreds have a logarithmic axis. A series over fewer units than `FEW` has a mark in its name.
 
     Args:
         title: title of the figure.
@@ -131,14 +133,17 @@ def budget(
     def draw(axes: Axes) -> None:
         axes.grid(True, axis="y")
         few = False
-        for (name, points), (line, colour) in zip(series.items(), itertools.cycle(itertools.product(_LINES, SERIES))):
+        for (name, points), ((line, mark), colour) in zip(series.items(), itertools.cycle(itertools.product(_LINES, SERIES))):
             budgets = [budget for budget, _ in points]
             low, value, high = np.array([[estimate.low, estimate.value, estimate.high] for _, estimate in points]).T
             thin = points[0][1].flagged
             few |= thin
             label = short(name) + (f" (few: n = {points[0][1].n})" if thin else "")
-            axes.fill_between(budgets, low, high, color=colour, alpha=0.16, linewidth=0)
-            axes.plot(budgets, value, color=colour, linestyle=line, linewidth=1.9, marker="o", markersize=3.6, label=label)
+            if len(series) <= len(SERIES):
+                axes.fill_between(budgets, low, high, color=colour, alpha=0.16, linewidth=0)
+            else:
+                axes.vlines(budgets, low, high, color=colour, alpha=0.3, linewidth=0.9)
+            axes.plot(budgets, value, color=colour, linestyle=line, linewidth=1.9, marker=mark, markersize=3.6, label=label)
         ticks = sorted({budget for points in series.values() for budget, _ in points})
         if ticks[-1] >= _MANY and ticks[0] > 0:
             axes.set_xscale("log", base=2)
@@ -148,11 +153,24 @@ def budget(
         axes.set(xlabel=short(x_label), ylabel=short(y_label))
         axes.margins(x=0.04)
         if len(series) > len(SERIES):
-            axes.figure.legend(loc="outside upper left", ncols=2, handletextpad=0.3, columnspacing=1.4)
+            _legend_above(axes, series)
         elif len(series) > 1 or few:
             axes.legend()
 
-    return Figure(title, caption, draw=draw)
+    return Figure(title, caption, size=(5.4, 3.2 + _legend_height(series) * (len(series) > len(SERIES))), draw=draw)
+
+
+def _legend_above(axes: Axes, names: Iterable[str]) -> None:
+    axes.figure.legend(loc="outside upper left", ncols=_legend_columns(names), handletextpad=0.3, columnspacing=1.4)
+
+
+def _legend_columns(names: Iterable[str]) -> int:
+    return 1 if max(len(short(name)) for name in names) > _WIDE else 2
+
+
+def _legend_height(names: Collection[str]) -> float:
+    """Return the inches that a legend above the axes needs."""
+    return 0.2 * math.ceil(len(names) / _legend_columns(names))
 
 
 def dots(
@@ -164,7 +182,7 @@ def dots(
     unit: float = 1.0,
 ) -> Figure:
     """Return estimates by row and series (see `draw_dots`)."""
-    size = 5.4, 1.2 + 0.2 * len(names) * (1 + len(series))
+    size = 5.4, 0.8 + 0.2 * len(names) * (1 + len(series)) + _legend_height(series)
     return Figure(title, caption, size=size, draw=lambda axes: draw_dots(axes, x_label, names, series, unit))
 
 
@@ -183,19 +201,19 @@ def draw_dots(
     axes.grid(True, axis="x")
     drawn = [label for label, points in series.items() if points]
     lanes = dict(zip(drawn, np.linspace(-0.3, 0.3, len(drawn)) if len(drawn) > 1 else [0.0], strict=True))
-    for (label, points), (line, colour) in zip(series.items(), itertools.cycle(itertools.product(_LINES, SERIES))):
+    for (label, points), ((line, mark), colour) in zip(series.items(), itertools.cycle(itertools.product(_LINES, SERIES))):
         if not points:
             continue
         lane = lanes[label]
         heights = [names.index(name) + lane for name in points]
         low, value, high = unit * np.array([[estimate.low, estimate.value, estimate.high] for estimate in points.values()]).T
         axes.hlines(heights, low, high, color=colour, linewidth=1.9, linestyle=line)
-        axes.plot(value, heights, color=colour, marker="o", linestyle="", markersize=4.2, label=short(label))
+        axes.plot(value, heights, color=colour, marker=mark, linestyle="", markersize=4.2, label=short(label))
     axes.set_yticks(range(len(names)), [short(name) for name in names])
     axes.set_ylim(len(names) - 0.5, -0.5)
     axes.set(xlabel=x_label)
     if len(drawn) > 1:
-        axes.figure.legend(loc="outside upper left", ncols=2, handletextpad=0.3, columnspacing=1.4)
+        _legend_above(axes, drawn)
 
 
 def heat(

@@ -156,7 +156,8 @@ def clustered_rate(
 
     The interval is that of as many independent trials as would make the share vary as much (Korn & Graubard 1998, "Confidence
     intervals for proportions with small expected number of positive counts", with their correction for few clusters). Of
-    trials that are 0 or 1 those are no more than there are; where all trials end alike, as many as there are clusters.
+    trials that are 0 or 1 those are no more than there are; where all trials end alike, or their parts make less than one whole
+    success or failure, no more than there are clusters.
     # Theirs: the correction alone. Ours: it leaves as many trials as there are clusters, because these are independent.
 
     Args:
@@ -182,7 +183,10 @@ def clustered_rate(
     if not np.array_equal(values, np.round(values)):
         # Trials that are shares themselves vary less than coins, by an amount that is itself estimated.
         size = share * (1 - share) / variance * (num - 1) / num if variance > 0 else total
-        return _wilson(share, size * (INTERVAL_Z / _student(num - 1)) ** 2 / spread**2, num)
+        size *= (INTERVAL_Z / _student(num - 1)) ** 2
+        # Of small parts alone nothing tells how many whole trials there are: not even one has been seen.
+        size = min(size, num) if min(share, 1 - share) * total < 1 else size
+        return _wilson(share, size / spread**2, num)
     size = min(share * (1 - share) / variance, total) if variance > 0 else total
     few = (_student(total - 1) / _student(num - 1)) ** 2 if total > num else 1.0
     return _wilson(share, max(size * few, min(size, num)) / spread**2, num)
@@ -315,9 +319,10 @@ def paired_difference(a: ArrayLike, b: ArrayLike, clusters: ArrayLike | None = N
 def paired_bootstrap(after: ArrayLike, before: ArrayLike, num_resamples: int = NUM_TEST_RESAMPLES, seed: int = 0) -> PairedTest:
     """Return the studentised paired bootstrap test of a mean difference, two-sided.
 
-    A resample is far if its mean is at least as many of its own standard errors from the measured mean as that is from 0. One
-    without a spread is far. The p-value is (1 + number of far resamples) / (1 + number of resamples), so never 0. It is at
-    least 2^(1 - k) for k pairs that differ: the chance that all their signs are alike.
+    A resample is far if its mean is at least as many of its own standard errors from the measured mean as that is from 0. Its
+    variance is at least the V-th part of the measured one: where nearly all pairs are alike, many resamples have none. The
+    p-value is (1 + number of far resamples) / (1 + number of resamples), so never 0. It is at least 2^(1 - k) for k pairs that
+    differ: the chance that all their signs are alike.
 
     Args:
         after: (V,) finite numbers; the caller leaves out items with a missing number.
@@ -344,7 +349,8 @@ def paired_bootstrap(after: ArrayLike, before: ArrayLike, num_resamples: int = N
     if off.any() and not num_far:
         # One draw gives both sums: of the numbers in the real part, of their squares in the imaginary part.
         totals = _resampled_totals(off + 1j * off * off, num_resamples, stream(seed, "paired bootstrap")) / size
-        variance, variances = float(off @ off) / size, totals.imag - np.square(totals.real)
+        variance = float(off @ off) / size
+        variances = np.maximum(totals.imag - np.square(totals.real), variance / size)
         # Both distances are squared. Equal distances count as far, whichever way a sum was rounded.
         far = np.square(totals.real) * variance >= shift * shift * (variances - _ROUNDING * variance)
         num_far = int(np.count_nonzero(far))

@@ -26,6 +26,10 @@ def reciprocal_ranks(rng: np.random.Generator, size: int) -> Estimate:
     return clustered_rate(rng.choice([1, 1 / 2, 1 / 3, 1 / 4, 0.1], size, p=[0.3, 0.2, 0.2, 0.15, 0.15]))
 
 
+def seldom_whole(rng: np.random.Generator, size: int) -> Estimate:
+    return clustered_rate(rng.choice([1.0, 0.005, 0.0], size, p=[0.02, 0.3, 0.68]))
+
+
 def coins(rng: np.random.Generator, size: int) -> Estimate:
     # Of few coins with one rate no interval covers exactly .95: over all rates it does.
     likely = rng.uniform(0.1, 0.9)
@@ -67,6 +71,7 @@ KINDS: dict[str, tuple[Draw, float]] = {
     "share, coins": (coins, 0.0),
     "share, five coins a cluster": (clustered_coins, 0.5),
     "share, reciprocal ranks": (reciprocal_ranks, 0.3 + 0.1 + 0.2 / 3 + 0.15 / 4 + 0.015),
+    "share, seldom whole": (seldom_whole, 0.0215),
     "difference of shares": (pairs, 0.0),
 }
 

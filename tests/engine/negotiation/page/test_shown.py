@@ -63,7 +63,7 @@ def test_budget_curves_of_reactive_attacks_have_figures() -> None:
     page = page_of(negotiations(searched()))
     assert "Advantage by replaced words" in words(page)
     text = words(page)
-    assert text.count("mean over 2 dialogues with a reactive attack; bands are 95 % intervals; ") == 2
+    assert text.count("mean over 2 dialogues with a reactive attack; with 95 % intervals; ") == 2
     assert (
         text.count("asks whether a sentence makes the target end the talk, or what it would then choose; gradients do not") == 1
     )
