@@ -195,7 +195,7 @@ class Rankings(_OfContexts):
         for rule in ranked.rules:
             counts = rank_movement(ranked, rankers[0], rule)
             caption = f"{rankers[0]}: {counts.sum():,} changed replies; areas are shares of a rank before"
-            draw = partial(draw_movement, counts)
+            draw = partial(draw_movement, counts) if counts.any() else None
             yield Figure(f"Ranks before and after {rule}", caption, size=(3.6, 3.4), draw=draw)
 
     def items(self, run: Run) -> Iterable[tuple[str, Iterable[Item]]]:

@@ -77,7 +77,7 @@ def rank_movement(ranked: RankedRows, model: str, rule: str) -> np.ndarray:
     moved = np.zeros((size, size), dtype=np.int64)
     before, after, changes = ranked.scores(model, CLEAN), ranked.scores(model, rule), ranked.changes(rule)
     contexts, begins = np.unique(changes.contexts, return_index=True)
-    for context, places in zip(contexts.tolist(), np.split(changes.places, begins[1:]), strict=True):
+    for context, places in zip(contexts.tolist(), np.split(changes.places, begins)[1:], strict=True):
         scores = [of_context for of in (before, after) if (of_context := of.of(context)) is not None]
         # Of a changed question, its right replies.
         indices = np.flatnonzero(ranked.labels_of(context)) if CONTEXT in places else places

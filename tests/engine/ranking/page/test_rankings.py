@@ -114,6 +114,13 @@ def test_ranks_before_and_after() -> None:
     assert rank_movement(found, "constant", "sow")[1, 1] == 3
 
 
+def test_a_rule_that_changes_no_context_moves_no_rank_and_has_a_page() -> None:
+    run = made(attacked(0, WRONG, touched=False), attacked(2, RIGHT, touched=False))
+    assert not rank_movement(run.read(RankedRows), "mine", "iiw").any()
+    moved = {figure.name: figure for figure in Rankings().figures(run)}["Ranks before and after iiw"]
+    assert (moved.draw, moved.caption) == (None, "mine: 0 changed replies; areas are shares of a rank before")
+
+
 def test_a_page_of_an_evaluation() -> None:
     section = made(description="Eighty contexts.", **{ERRORS: {"Shy": "a score is not finite"}})
     text = page_of(Report(title="ranking", found={"ranking": [section]}))
