@@ -389,12 +389,15 @@ class Demo(Composite[DemoConfig, DemoConfig, DemoConfig]):
         return replace(result, title="What broke", tables=tables, more={}, files=(), next_commands=commands)
 
     def present(self, result: Result, run: RunFolder) -> Result:
-        """Return the result with a comparison and the stages' times; it fails if the adversary is not certainly better."""
+        """Return the result with a comparison; it fails if the adversary is not certainly better."""
         before = RunFolder.load(run.path / "selfplay").metrics()
-        took = [(name, f"{seconds_of(RunFolder.load(run.path / name).events()):.1f}") for name in STAGES]
         comparison = Comparison("target against itself", "adversary against target", before, differences(run.path))
-        more = {"stages": EstimateTable(("stage", "seconds"), tuple(took), _NOTE_SECONDS)}
-        return replace(result, comparison=comparison, more=more, failure=failure(result.metrics))
+        return replace(result, comparison=comparison, failure=failure(result.metrics))
+
+    def more(self, run: RunFolder) -> dict[str, EstimateTable]:
+        """Return the times of the stages."""
+        took = [(name, f"{seconds_of(RunFolder.load(run.path / name).events()):.1f}") for name in STAGES]
+        return {"stages": EstimateTable(("stage", "seconds"), tuple(took), _NOTE_SECONDS)}
 
     def next_commands(self, config: DemoConfig, path: Path) -> tuple[str, ...]:
         """Return commands to talk with the agents, and to search and attack."""

@@ -171,7 +171,8 @@ class Run:
     @cached_property
     def tables(self) -> Mapping[str, EstimateTable]:
         """The tables of its verb by heading; empty before it is measured."""
-        return find(self.job).load().tables(self.folder) if self.metrics else {}
+        job = find(self.job).load()
+        return {**job.tables(self.folder), **job.more(self.folder)} if self.metrics else {}
 
     @cached_property
     def note(self) -> str:

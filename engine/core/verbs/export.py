@@ -19,6 +19,7 @@ from parley.engine.core.runs.parts import BASE, ENDINGS, OK, require_new, write_
 from parley.engine.core.runs.remote_sync import fetched_run, replicate
 from parley.engine.core.runs.run_folder import RunFolder, is_summarised
 from parley.engine.core.stats.statistics import Estimate, Metric
+from parley.engine.core.stats.trainings import spread_of, spread_table
 from parley.engine.core.tables.table import EstimateTable, few_note, num_measured, with_interval
 from parley.engine.core.verbs.catalogue import ENTRIES, find
 from parley.engine.core.verbs.exchange import EXCHANGE_ENDING, write_exchange
@@ -205,7 +206,9 @@ def tables_of_run(name: str, heading: str = "") -> dict[str, EstimateTable]:
     if not metrics:
         fix = f"parley resume {display_path(run.path)} goes on with it; parley report shows a training"
         raise RunError("the run has measured nothing yet", where=display_path(run.path), got=f"a run of {run.job}", fix=fix)
-    tables = dict(job.tables(run)) or {"": metrics_table(metrics, job.legend)}
+    values = spread_of(summary)
+    first = spread_table(values, metrics, job.legend) if values else metrics_table(metrics, job.legend)
+    tables = {**(job.tables(run) or {"": first}), **job.more(run)}
     tables = {title or str(summary.get("title", "")): table for title, table in tables.items()}
     chosen = {title: table for title, table in tables.items() if heading.lower() in title.lower()}
     if not chosen:

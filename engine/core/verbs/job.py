@@ -359,6 +359,7 @@ class Job(ABC, Generic[ConfigT, PreparedT, FoundT]):
                 legend=self.legend,
                 files=tuple(path / name for name in self.files),
                 next_commands=self.next_commands(config, path),
+                more=self.more(run),
                 failure=failure,
                 warnings=[sentence for sentence in warnings if sentence not in failure],
                 chat_usage=usage,
@@ -408,6 +409,10 @@ class Job(ABC, Generic[ConfigT, PreparedT, FoundT]):
 
     def tables(self, run: RunFolder) -> Mapping[str, EstimateTable]:
         """Return the tables of a run that has written its summary, by heading; one without a heading stands alone."""
+        return {}
+
+    def more(self, run: RunFolder) -> Mapping[str, EstimateTable]:
+        """Return the tables of such a run that stand below its metrics or its `tables`, by heading."""
         return {}
 
     def note(self, run: RunFolder) -> str:

@@ -57,7 +57,7 @@ from parley.engine.core.tables.table import EstimateTable
 from parley.engine.core.verbs.campaign import WATCHED
 from parley.engine.core.verbs.checkpoints import require_checkpoint, require_word_model, threads
 from parley.engine.core.verbs.composite import Composite, Stage, fitting_runners, run_stages
-from parley.engine.core.verbs.job import Reporter, Result, Steps, Summary
+from parley.engine.core.verbs.job import Reporter, Steps, Summary
 from parley.engine.core.verbs.repeated import nth_name, nth_seed
 from parley.engine.core.verbs.sharded import session
 from parley.engine.core.verbs.supervised import STATE, built, make_updates
@@ -426,13 +426,10 @@ class MinMaxReplies(Composite[MinMaxRepliesConfig, MinMaxRepliesConfig, Summary]
             {KNOWN: adversaries.to_json()},
         )
 
-    def tables(self, run: RunFolder) -> dict[str, EstimateTable]:
+    def more(self, run: RunFolder) -> dict[str, EstimateTable]:
         """Return what all known discriminators tell right; nothing for a run of an earlier version."""
         adversaries = known_of(run.summary(), DISCRIMINATORS)
         return {} if adversaries is None else {KNOWN_TABLE: adversaries.table()}
-
-    def present(self, result: Result, run: RunFolder) -> Result:
-        return replace(result, more=self.tables(run))
 
     def models(self, config: MinMaxRepliesConfig) -> Mapping[str, str]:
         named = {"start": config.start, "discriminator": config.discriminator, "backward": config.backward}

@@ -27,9 +27,10 @@ from parley.engine.core.runs.documents import SUMMARY
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.stats.known import EXPLOITABILITY, KNOWN, KnownAdversaries, Round, best_index, gained_by_training
 from parley.engine.core.stats.statistics import Estimate, Metric, count, mean, paired_difference
+from parley.engine.core.tables.table import EstimateTable
 from parley.engine.core.verbs import sharded
 from parley.engine.core.verbs.campaign import ROUNDS_MADE, mixtures_table, rounds_of
-from parley.engine.core.verbs.job import Reporter, Result, Silent, Summary
+from parley.engine.core.verbs.job import Reporter, Silent, Summary
 from parley.engine.core.verbs.repeated import RepeatedJob
 from parley.engine.core.verbs.sharded import session
 from parley.engine.negotiation.attacks.opponents import OpponentConfig
@@ -40,6 +41,7 @@ from parley.engine.negotiation.metrics.campaign import (
     WATCH,
     PayoffGains,
     payoff_estimates,
+    rounds_table,
 )
 from parley.engine.negotiation.metrics.dialogues import NEITHER
 from parley.engine.negotiation.verbs import exploitability, training
@@ -413,12 +415,12 @@ class MinMax(RepeatedJob[MinMaxConfig, MinMaxConfig, Summary]):
         """Return the exploitability by which the campaign chose its result, not the final measurement."""
         return float((run.summary() or {})[CHOSEN]["loss"])
 
-    def present(self, result: Result, run: RunFolder) -> Result:
-        """Add what each known adversary gains; for several trainings, add the outcome of each."""
-        adversaries, mixtures = known_adversaries(run), mixtures_table(run)
+    def more(self, run: RunFolder) -> dict[str, EstimateTable]:
+        """Return the gain of each known adversary, the mixtures and the rounds."""
+        adversaries, mixtures, rounds = known_adversaries(run), mixtures_table(run), rounds_of(run)
         more = {} if adversaries is None else {"known adversaries": adversaries.table()}
         more |= {} if mixtures is None else {"mixtures": mixtures}
-        return super().present(replace(result, more=more), run)
+        return more | ({"rounds": rounds_table(rounds)} if rounds else {})
 
     def keep(self, best: Path, run: RunFolder) -> None:
         training.keep_learner(best, run.path)

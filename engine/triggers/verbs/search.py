@@ -23,6 +23,7 @@ from parley.engine.core.runs.documents import SUMMARY
 from parley.engine.core.runs.parts import ok_row
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.stats.statistics import NO_REPLY, NOTHING, Estimate, count, finished
+from parley.engine.core.tables.table import EstimateTable
 from parley.engine.core.verbs.job import ATTACK, Job, Reporter, Result, Summary
 from parley.engine.core.verbs.sharded import RESUME_SAFE, Sharded, Tally, ended_sessions, run_items, spread
 from parley.engine.core.verbs.transcripts import TranscriptRule
@@ -557,12 +558,15 @@ class Search(Job[TriggerConfig, SearchPlan, SearchPlan]):
         spent = [TOKENS, SECONDS] if config.limits.seconds else [TOKENS]
         return [*(prefix + kind for prefix in (HIT_RATE, LEAST_LOSS) for kind in kinds), *typed, *COST_METRICS, *spent]
 
-    def present(self, result: Result, run: RunFolder) -> Result:
-        """Show the run with the meaning of its metrics, and the best typed inputs."""
-        legend = {name: describe(name) for name in result.metrics}
+    def more(self, run: RunFolder) -> dict[str, EstimateTable]:
+        """Return the best typed inputs."""
         typed = (ShownInput.of(row, row["typed"], merit=-row["loss"]) for row in finished(run.rows()) if row["typed"])
-        shown = shown_inputs(typed) if VERIFIED in result.metrics else {}
-        return replace(result, legend=legend, more=shown, failure=result.failure or unread_failure(result.metrics))
+        return shown_inputs(typed) if VERIFIED in run.metrics() else {}
+
+    def present(self, result: Result, run: RunFolder) -> Result:
+        """Show the run with the meaning of its metrics."""
+        legend = {name: describe(name) for name in result.metrics}
+        return replace(result, legend=legend, failure=result.failure or unread_failure(result.metrics))
 
 
 SEARCH = Search()

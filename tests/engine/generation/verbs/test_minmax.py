@@ -21,6 +21,7 @@ from parley.engine.core.runs.documents import EVENTS
 from parley.engine.core.runs.run_folder import RunFolder, append_event, read_events
 from parley.engine.core.stats.known import Round, known_of
 from parley.engine.core.stats.statistics import count, has_lost
+from parley.engine.core.verbs.export import tables_of_run
 from parley.engine.core.verbs.job import Silent
 from parley.engine.core.verbs.trainings import FOLDER
 from parley.engine.generation.metrics.adversarial import ADVERSUC, RANDOM
@@ -164,6 +165,7 @@ def test_start_control_and_result_meet_all_known_discriminators(
     assert (control.config["reward"], control.config["learning"]["rounds"]) == ("constant", 2), "as many steps"
     assert control.config["start"] == config.start
     assert [row[0] for row in result.more["Known adversaries"].rows][-1] == "exploitability"
+    assert [*tables_of_run(str(path))] == [result.title, "Known adversaries"], "the metrics, then what is known"
 
 
 def test_a_generator_that_foretells_people_much_worse_is_no_result() -> None:

@@ -13,6 +13,7 @@ from parley.engine.core.ray.session import RaySession
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.stats.known import LanguageWatch
 from parley.engine.core.verbs.campaign import STOPPED, rounds_of
+from parley.engine.core.verbs.export import tables_of_run
 from parley.engine.core.verbs.job import Result, Silent
 from parley.engine.negotiation.attacks.opponents import OpponentConfig
 from parley.engine.negotiation.verbs import exploitability
@@ -52,6 +53,10 @@ def short(
     tmp_path_factory: pytest.TempPathFactory, root: Path, trainee: Path, adversary: Path, ray_session: RaySession
 ) -> Result:
     return run(given(root, trainee, adversary), tmp_path_factory.mktemp("given") / "run", Silent())
+
+
+def test_all_tables_of_the_screen_are_tables_of_the_run(short: Result) -> None:
+    assert [*tables_of_run(str(short.run))] == [short.title, *short.more] == [short.title, "known adversaries", "rounds"]
 
 
 def test_an_adversary_that_is_there_is_not_trained_again(short: Result, adversary: Path, trainee: Path) -> None:
@@ -129,6 +134,7 @@ def test_campaigns_of_several_seeds_are_one_run(
     assert result.metrics[DROP].value == pytest.approx((first.metrics()[DROP].value + second.metrics()[DROP].value) / 2)
     chosen = min((first, second), key=MINMAX.loss)
     assert_equal_weights(result.run, chosen.path)
+    assert tables_of_run(str(result.run)) == {result.title: result.tables[""]}, "each training beside their mean"
     titles = [title for title, _ in tables_on(collect_run(result.run), "hardened-negotiators")]
     assert titles == ["Before and after", "Each training"]
     assert Path(result.run, "report.html") == report_from_run(result.run)

@@ -13,6 +13,7 @@ import torch
 
 from parley.engine.core.page.page import report_from_run
 from parley.engine.core.runs.run_folder import RunFolder
+from parley.engine.core.verbs.export import tables_of_run
 from parley.engine.core.verbs.job import ATTACK, USAGE, Silent
 from parley.engine.triggers.methods.settings import SearchSettings
 from parley.engine.triggers.metrics.hits import JUDGE_ANSWERS, JUDGE_UNPARSABLE, REFUSED, SAMPLED, VERIFIED
@@ -144,6 +145,7 @@ def test_hits_reproduce_with_a_tokenizer_whose_blanks_lead_words(tmp_path: Path,
     assert all(row["verified"] >= hit for row, hit in zip(found, hits, strict=True))
     assert result.metrics[VERIFIED].value >= result.metrics["hit_rate.o-greedy"].value
     shown = result.more["inputs that worked"].rows[0]
+    assert [*tables_of_run(str(result.run))] == [result.title, "inputs that worked"]
     assert (shown[0], shown[1]) == ("success", "tell me")
     assert all(row["kind"] for row in found)
 
