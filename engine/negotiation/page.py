@@ -37,16 +37,14 @@ from parley.engine.negotiation.attacks.tactics import ARMS, NONE, REFINED
 from parley.engine.negotiation.attacks.tactics import ATTACKERS as TACTICIANS
 from parley.engine.negotiation.metrics.attack import REACTIVE, Attempt, budget_curves
 from parley.engine.negotiation.metrics.attack_table import attack_table, titles_of
-from parley.engine.negotiation.metrics.campaign import PLAIN_AGREEMENT, REPETITION, ROUND_METRICS, SINGLE, VALUE, rounds_table
+from parley.engine.negotiation.metrics.campaign import PLAIN_AGREEMENT, REPETITION, ROUND_METRICS, SINGLE, VALUE
 from parley.engine.negotiation.metrics.dialogues import TACTIC_METRICS, TacticResults, tactics_table
 from parley.engine.negotiation.verbs.exploitability import (
     BEST,
     EVALUATE_EXPLOITABILITY,
     MORE,
     NUM_KNOWN,
-    budget_table,
     by_budget,
-    known_adversaries,
 )
 from parley.engine.negotiation.verbs.match import DIALOGUES, OF_DEFENCES
 from parley.engine.negotiation.verbs.minmax import (
@@ -217,13 +215,7 @@ class Negotiations(Chapter):
         if run.job == ATTACK_TABLE.name:
             # The page of a table has its title.
             return {heading or ("" if run.name else ALL_ATTACKS): table for heading, table in run.tables.items()}
-        if run.job != EVALUATE_EXPLOITABILITY.name:
-            return {}
-        known = known_adversaries(run.folder)
-        tables = {} if known is None else {"Known adversaries": known.table()}
-        if len(by_budget(run.folder)) * run.config["seeds"] > 1:
-            tables["Fresh adversaries by budget"] = budget_table(run.folder)
-        return tables
+        return run.tables if run.job == EVALUATE_EXPLOITABILITY.name else {}
 
     def shared_tables(self, runs: Sequence[Run]) -> Mapping[str, EstimateTable]:
         """Return all attacks side by side, if no table on the page holds them."""
@@ -587,14 +579,9 @@ class HardenedNegotiators(Chapter):
         )
 
     def tables(self, run: Run) -> Mapping[str, EstimateTable]:
-        """Return the result of a campaign, its known adversaries, its trainings and its rounds."""
-        rounds, known = rounds_of(run.folder), known_adversaries(run.folder)
-        return {
-            **({"Before and after": _before_and_after(run.metrics)} if run.metrics else {}),
-            **({} if known is None else {"Known adversaries": known.table()}),
-            **dict(run.trainings),
-            **({"Rounds": rounds_table(rounds)} if rounds else {}),
-        }
+        """Return the result of a campaign, its known adversaries, its rounds and its trainings."""
+        result = {"Before and after": _before_and_after(run.metrics)} if run.metrics else {}
+        return {**result, **MINMAX.more(run.folder), **dict(run.trainings)}
 
 
 def _cautions(metrics: Mapping[str, Estimate]) -> list[str]:

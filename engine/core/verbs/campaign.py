@@ -33,6 +33,7 @@ from parley.engine.core.stats.known import (
     KNOWN,
     KNOWN_TABLE,
     SOLVED,
+    AdversaryWords,
     CampaignMetrics,
     KnownAdversaries,
     Loss,
@@ -176,6 +177,14 @@ def mixtures_table(run: RunFolder) -> EstimateTable | None:
         "Share of each earlier adversary in what the target of the round learned from, by the payoffs of all pairs before it."
     )
     return EstimateTable(columns, tuple(rows), note)
+
+
+def tables_of_rounds(run: RunFolder, layout: Callable[..., EstimateTable], *words: AdversaryWords) -> dict[str, EstimateTable]:
+    """Return the tables of known adversaries, of the rounds so far, and of their mixtures."""
+    adversaries, rounds, mixtures = known_of(run.summary(), *words), rounds_of(run), mixtures_table(run)
+    tables = {} if adversaries is None else {KNOWN_TABLE: adversaries.table()}
+    tables |= {ROUNDS: layout(rounds)} if rounds else {}
+    return tables | ({} if mixtures is None else {MIXTURES: mixtures})
 
 
 def _mixtures(run: RunFolder) -> list[dict[str, Any]]:
@@ -410,11 +419,8 @@ class CampaignJob(Job[CampaignConfigT, CampaignConfigT, Summary]):
 
     def tables(self, run: RunFolder) -> dict[str, EstimateTable]:
         """Return tables of start, controls and result, of the gains of known adversaries, and of the rounds so far."""
-        metrics, rounds, adversaries = run.metrics(), rounds_of(run), known_of(run.summary(), self.measures.known)
-        outcome = {OUTCOME: self.measures.outcome_table(metrics)} if metrics else {}
-        outcome |= {} if adversaries is None else {KNOWN_TABLE: adversaries.table()}
-        outcome |= {ROUNDS: self.measures.rounds_table(rounds)} if rounds else {}
-        return outcome | ({} if (mixtures := mixtures_table(run)) is None else {MIXTURES: mixtures})
+        outcome = {OUTCOME: self.measures.outcome_table(metrics)} if (metrics := run.metrics()) else {}
+        return outcome | tables_of_rounds(run, self.measures.rounds_table, self.measures.known)
 
     def result(self, config: CampaignConfigT, path: Path) -> Result:
         result = super().result(config, path)

@@ -29,7 +29,7 @@ from parley.engine.core.stats.known import EXPLOITABILITY, KNOWN, KnownAdversari
 from parley.engine.core.stats.statistics import Estimate, Metric, count, mean, paired_difference
 from parley.engine.core.tables.table import EstimateTable
 from parley.engine.core.verbs import sharded
-from parley.engine.core.verbs.campaign import ROUNDS_MADE, mixtures_table, rounds_of
+from parley.engine.core.verbs.campaign import ROUNDS_MADE, rounds_of, tables_of_rounds
 from parley.engine.core.verbs.job import Reporter, Silent, Summary
 from parley.engine.core.verbs.repeated import RepeatedJob
 from parley.engine.core.verbs.sharded import session
@@ -55,15 +55,7 @@ from parley.engine.negotiation.verbs.agents import (
     shared_vocabulary,
 )
 from parley.engine.negotiation.verbs.campaign import CONTROL, FINAL, Campaign, MinMaxConfig
-from parley.engine.negotiation.verbs.exploitability import (
-    BEST,
-    MORE,
-    NUM_IDLE,
-    NUM_KNOWN,
-    NUM_TRAINED,
-    SCRIPTED,
-    known_adversaries,
-)
+from parley.engine.negotiation.verbs.exploitability import BEST, MORE, NUM_IDLE, NUM_KNOWN, NUM_TRAINED, SCRIPTED
 from parley.engine.negotiation.verbs.exploitability import LEGEND as LEARNED
 from parley.engine.negotiation.verbs.negotiator import PUBLISHED, corpus_words, require_words
 from parley.engine.negotiation.verbs.population import labels, played_in
@@ -416,11 +408,8 @@ class MinMax(RepeatedJob[MinMaxConfig, MinMaxConfig, Summary]):
         return float((run.summary() or {})[CHOSEN]["loss"])
 
     def more(self, run: RunFolder) -> dict[str, EstimateTable]:
-        """Return the gain of each known adversary, the mixtures and the rounds."""
-        adversaries, mixtures, rounds = known_adversaries(run), mixtures_table(run), rounds_of(run)
-        more = {} if adversaries is None else {"known adversaries": adversaries.table()}
-        more |= {} if mixtures is None else {"mixtures": mixtures}
-        return more | ({"rounds": rounds_table(rounds)} if rounds else {})
+        """Return the gain of each known adversary, the rounds and the mixtures."""
+        return tables_of_rounds(run, rounds_table)
 
     def keep(self, best: Path, run: RunFolder) -> None:
         training.keep_learner(best, run.path)

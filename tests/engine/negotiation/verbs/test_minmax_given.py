@@ -56,7 +56,7 @@ def short(
 
 
 def test_all_tables_of_the_screen_are_tables_of_the_run(short: Result) -> None:
-    assert [*tables_of_run(str(short.run))] == [short.title, *short.more] == [short.title, "known adversaries", "rounds"]
+    assert [*tables_of_run(str(short.run))] == [short.title, *short.more] == [short.title, "Known adversaries", "Rounds"]
 
 
 def test_an_adversary_that_is_there_is_not_trained_again(short: Result, adversary: Path, trainee: Path) -> None:
