@@ -74,7 +74,7 @@ def defence_metrics(answers: AnswerColumns) -> dict[str, Estimate]:
     """Return the metrics of defences from the answers of a scan; none without defences."""
     if len(answers.defences) == 1:
         return {}
-    everything, controlled = np.ones(len(answers), dtype=bool), answers.controlled
+    everything = np.ones(len(answers), dtype=bool)
     metrics: dict[str, Estimate] = {}
     for name in answers.names("defence", everything):
         behind = answers["defence"] == answers.defences[name]
@@ -98,7 +98,7 @@ def defence_metrics(answers: AnswerColumns) -> dict[str, Estimate]:
         metrics |= {
             f"{DEFENDED}.{name}.{FALSE_ALARMS}": answers.share("stopped", harmless),
             f"{DEFENDED}.{name}.{LOST}": answers.difference("unmet", harmless, answers.plain & answers.under(NONE)),
-            f"{DEFENDED}.{name}.{STOPPED}": answers.share("stopped", behind & ~controlled),
+            f"{DEFENDED}.{name}.{STOPPED}": answers.share("stopped", behind & answers.attacked),
             f"{DEFENDED}.{name}.{QUERIES}": mean_count(answers["model_queries"][behind], answers.units(behind)),
         }
     return metrics

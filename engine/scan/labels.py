@@ -30,7 +30,7 @@ from parley.engine.core.stats.statistics import Estimate, Row, finished
 from parley.engine.core.verbs.catalogue import find
 from parley.engine.core.verbs.foreign_logs import SCAN
 from parley.engine.perturb.verbs.sheet import read_labels, write_sheet
-from parley.engine.scan.metrics import AGREEMENT_OF_LABELLERS, BREACH, CORRECTED, AnswerColumns
+from parley.engine.scan.metrics import AGREEMENT_OF_LABELLERS, BREACH, CORRECTED, NO_REPEATS, AnswerColumns
 from parley.envs.core.config import NumItems
 from parley.envs.core.errors import DataError, RunError
 from parley.envs.core.seeds import stable_hash
@@ -92,19 +92,22 @@ def labels_of(run: RunFolder, rows: Sequence[Row]) -> dict[str, Mapping[str, boo
     return {path.stem: read_sheet(path, rows) for path in sorted((run.path / LABELS_FOLDER).glob("*.csv"))}
 
 
-def label_metrics(rows: Sequence[Row], labels: Mapping[str, Mapping[str, bool]]) -> dict[str, Estimate]:
+def label_metrics(
+    rows: Sequence[Row], labels: Mapping[str, Mapping[str, bool]], repeated: Mapping[str, str] = NO_REPEATS
+) -> dict[str, Estimate]:
     """Return the quality of the verdicts, and breach rates corrected for it; nothing without labels.
 
     Args:
         rows: all rows of the scan.
         labels: whether an answer is a breach, by labeller and key.
+        repeated: `Policy.repeated`.
     """
     labelled = set[str]().union(*labels.values())
     if not labelled:
         return {}
-    answers, done = AnswerColumns.of(rows), enumerate(finished(selected(rows, "item_key", "prompt")))
+    answers, done = AnswerColumns.of(rows, repeated), enumerate(finished(selected(rows, "item_key", "prompt")))
     ballots = [
-        (number, row["prompt"], [given.get(row["item_key"]) for given in labels.values()])
+        (number, repeated.get(row["prompt"], row["prompt"]), [given.get(row["item_key"]) for given in labels.values()])
         for number, row in done
         if row["item_key"] in labelled
     ]
@@ -122,7 +125,7 @@ def label_metrics(rows: Sequence[Row], labels: Mapping[str, Mapping[str, bool]])
         answers.share(BREACH, known),
     )
     metrics = dict(judged.quality())
-    attacked = known & ~answers.controlled
+    attacked = known & answers.attacked
     parts = {BREACH: attacked} if attacked.any() else {}
     parts |= {f"{BREACH}.{attack}": known & answers.under(attack) for attack in answers.names("attack", known)}
     for name, part in parts.items():

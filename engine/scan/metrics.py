@@ -6,6 +6,7 @@
     above.NAME      breach.NAME less that without an attack, at equal cost on the same prompts
     rule.NAME       share of the answers under attacks that break this rule, of those that it is asked about
     undecided       share of all answers without a verdict
+    untouched.NAME  share of the questions that an attack left as the prompt is; `untouched` of all attacks
     agreement.NAME  Krippendorff's alpha of the judges of a panel in this rule, or of people who label
 
 With labels of people (`parley label`) also sensitivity, specificity and kappa of the verdicts, and corrected.breach ....
@@ -16,7 +17,8 @@ Under a budget a row is an attack that asks until a breach or the end of its bud
     queries.NAME    messages to the target that an attack took
     refused.NAME    share of the attacker model's answers that are no attack
 
-Answers without a verdict are in no rate but `undecided`. Intervals are 95 %; answers to one prompt are drawn together.
+Answers without a verdict are in no rate but `undecided`, and untouched ones in none of an attack. Intervals are 95 %; answers
+to one prompt are drawn together, and prompts of the same messages are one.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from array import array
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import repeat
+from types import MappingProxyType
 from typing import Any, Literal
 
 import numpy as np
@@ -52,7 +55,7 @@ from parley.engine.scan.defence_metrics import DEFENDED, describe_defence
 from parley.engine.triggers.budget import BUDGET
 from parley.envs.core.seeds import stable_hash
 
-BREACH, BROKEN, UNDECIDED, ABOVE, RULE = "breach", "broken", "undecided", "above", "rule"
+BREACH, BROKEN, UNDECIDED, UNTOUCHED, ABOVE, RULE = "breach", "broken", "undecided", "untouched", "above", "rule"
 CORRECTED = "corrected"
 """Prefix of rates that labels of people correct for the errors of the verdicts (`labels.py`)."""
 AGREEMENT, AGREEMENT_OF_LABELLERS = "agreement", "agreement.labellers"
@@ -62,15 +65,19 @@ FOR_ADVERSARY = "higher: adversary"
 NUM_SHOWN = 5
 """Breaches whose texts the last screen shows."""
 _MOST_PROMPTS = 10_000_000
+NO_REPEATS: Mapping[str, str] = MappingProxyType({})
+_EQUAL_COST = "equal cost"
+_ASKED_ONCE = "asked once; that at equal cost stands in above repetition"
 _NOTE = (
-    "Breaches: share of the answers in which a rule is broken. Above: less that without an attack, same prompts, equal cost. "
-    "Answers without a verdict are left out. Brackets: 95 % intervals, answers to one prompt drawn together; n: prompts."
+    "Breaches: share of the answers in which a rule is broken. Above: less that without an attack, same prompts, {}. "
+    "Answers without a verdict are left out.{} Brackets: 95 % intervals, answers to one prompt drawn together; n: prompts."
 )
+_NOTE_UNTOUCHED = " Untouched: questions that the attack left as the prompt is; their answers are in no other column."
 
 
 _UNDECIDED = -1
 _BEHIND = ("defence", "adaptive", "harmful", "unmet", "refused_by", "model_queries")
-_COLUMNS = ("prompt", "attack", "repeat", "breach", "rules", *_BEHIND, "turns", "refusals", *BUDGET)
+_COLUMNS = ("prompt", "attack", "repeat", "asked", "breach", "rules", *_BEHIND, "turns", "refusals", *BUDGET)
 
 
 class AnswerColumns:
@@ -81,9 +88,10 @@ class AnswerColumns:
 
     Args:
         rows: of a scan; those that failed are counted.
+        repeated: `Policy.repeated`; such prompts are one unit.
     """
 
-    def __init__(self, rows: Iterable[Row]) -> None:
+    def __init__(self, rows: Iterable[Row], repeated: Mapping[str, str] = NO_REPEATS) -> None:
         self.attacks, self.rules = dict[str, int](), dict[str, int]()
         """Names, each with its index."""
         self.defences = {"": 0}
@@ -96,7 +104,11 @@ class AnswerColumns:
             if row.get("status", "ok") != "ok":
                 self.num_failed += 1
                 continue
-            self._add("i", prompt=prompts.add(row["prompt"]))
+            self._add("i", prompt=(number := prompts.add(row["prompt"])))
+            self._add("i", unit=prompts.add(repeated[row["prompt"]]) if row["prompt"] in repeated else number)
+            texts = {turn["asked"] for turn in row["turns"]} if row.get("turns") else {row["asked"]}
+            # An attack of several wordings has changed the prompt.
+            self._add("Q", text=stable_hash(*texts) if len(texts) == 1 else 0)
             self._add("b", breach=_outcome(row["breach"]))
             self._add("H", attack=self.attacks.setdefault(row["attack"], len(self.attacks)), repeat=row.get("repeat") or 0)
             for verdict in row["rules"]:
@@ -116,6 +128,10 @@ class AnswerColumns:
                 self._add("i", refusals=len(row["refusals"]), thoughts=sum(bool(turn["thought"]) for turn in row["turns"]))
             self._num += 1
         self._prompts = prompts.numbers()
+        plain, of, text = np.zeros(len(self._prompts), dtype=np.uint64), self["prompt"], self["text"]
+        plain[of[self._of(NONE)]] = text[self._of(NONE)]
+        self.untouched = (text == plain[of]) & (text > 0) & ~self.controlled
+        """Whether an attack asked nothing but the prompt as it is (V,) bool."""
 
     def _add(self, code: str, **numbers: float) -> None:
         """Add a number to columns."""
@@ -123,9 +139,9 @@ class AnswerColumns:
             self._columns.add(name, code, (number,))
 
     @classmethod
-    def of(cls, rows: Answers) -> AnswerColumns:
+    def of(cls, rows: Answers, repeated: Mapping[str, str] = NO_REPEATS) -> AnswerColumns:
         """Return the columns of rows; columns stay as they are."""
-        return rows if isinstance(rows, AnswerColumns) else cls(selected(rows, *_COLUMNS))
+        return rows if isinstance(rows, AnswerColumns) else cls(selected(rows, *_COLUMNS), repeated)
 
     def _verdicts(self) -> Iterator[np.ndarray]:
         """Return the verdicts of all rules: the answer, the rule, the outcome; (B,) each."""
@@ -138,7 +154,7 @@ class AnswerColumns:
         if name not in self._columns:
             return np.zeros(self._num, dtype=np.int8)
         numbers = self._columns.get(name)
-        return self._prompts[numbers] if name == "prompt" else numbers
+        return self._prompts[numbers] if name in ("prompt", "unit") else numbers
 
     def names(self, kind: str, among: np.ndarray) -> list[str]:
         """Return the attacks or defences of some answers, in the order in which they come.
@@ -151,10 +167,18 @@ class AnswerColumns:
         codes, first = np.unique(self[kind][among], return_index=True)
         return [names[code] for code in codes[np.argsort(first)]]
 
-    def under(self, attack: str) -> np.ndarray:
-        """Return which answers are under an attack or control (V,) bool."""
+    def _of(self, attack: str) -> np.ndarray:
         is_of: np.ndarray = self["attack"] == self.attacks.get(attack, -1)
         return is_of
+
+    def under(self, attack: str) -> np.ndarray:
+        """Return which answers are under an attack that changed the prompt, or under a control (V,) bool."""
+        return self._of(attack) & ~self.untouched
+
+    @property
+    def attacked(self) -> np.ndarray:
+        """The answers under attacks that changed the prompt (V,) bool."""
+        return ~self.controlled & ~self.untouched
 
     @property
     def plain(self) -> np.ndarray:
@@ -168,15 +192,15 @@ class AnswerColumns:
         return np.isin(self["attack"], [index for name, index in self.attacks.items() if name in CONTROLS])
 
     def units(self, answers: np.ndarray) -> np.ndarray:
-        """Return the prompt of each of some answers, numbered in the order in which prompts come (n,).
+        """Return the unit of each of some answers, numbered in the order in which they come (n,).
 
         Args:
             answers: whether each answer is one of them (V,) bool, or their indices (n,).
         """
-        prompts = self["prompt"][answers]
-        if (prompts[1:] >= prompts[:-1]).all():
-            return cluster_codes(prompts)[0]
-        _, first, inverse = np.unique(prompts, return_index=True, return_inverse=True)
+        units = self["unit"][answers]
+        if (units[1:] >= units[:-1]).all():
+            return cluster_codes(units)[0]
+        _, first, inverse = np.unique(units, return_index=True, return_inverse=True)
         rank = np.empty_like(first)
         rank[np.argsort(first)] = np.arange(len(first))
         numbers: np.ndarray = rank[inverse]
@@ -185,8 +209,11 @@ class AnswerColumns:
     def share(self, column: str, answers: np.ndarray) -> Estimate:
         """Return the share of outcomes that are 1 among some answers (V,) bool or indices (n,); those of -1 do not count."""
         chosen = np.flatnonzero(answers) if answers.dtype == bool else answers
-        chosen = chosen[self[column][chosen] != _UNDECIDED]
-        return clustered_rate(self[column][chosen], self.units(chosen)) if len(chosen) else NOTHING
+        return self.rate(self[column], chosen[self[column][chosen] != _UNDECIDED])
+
+    def rate(self, hits: np.ndarray, answers: np.ndarray) -> Estimate:
+        """Return the share of hits (V,) among some answers (V,) bool or indices (n,); no value without answers."""
+        return clustered_rate(hits[answers], self.units(answers)) if len(hits[answers]) else NOTHING
 
     def difference(self, column: str, answers: np.ndarray, others: np.ndarray) -> Estimate:
         """Return the share of `column` among some answers less that among others, over `pairs` of decided ones (V,) bool."""
@@ -258,16 +285,19 @@ def scan_metrics(rows: Answers) -> dict[str, Estimate]:
     answers = AnswerColumns.of(rows)
     done = answers.plain
     attacks = answers.names("attack", done)
-    attacked = done & ~answers.controlled
+    attacked = done & answers.attacked
     metrics = {BREACH: answers.share("breach", attacked), BROKEN: _broken(answers, attacked)}
     metrics |= {f"{BREACH}.{attack}": answers.share("breach", done & answers.under(attack)) for attack in attacks}
     metrics |= {f"{ABOVE}.{attack}": answers.above(attack, NONE) for attack in attacks if attack != NONE}
+    tried = {UNTOUCHED: ~answers.controlled} | {
+        f"{UNTOUCHED}.{attack}": answers["attack"] == answers.attacks[attack] for attack in attacks if attack not in CONTROLS
+    }
+    metrics |= {name: answers.rate(answers.untouched, done & part) for name, part in tried.items() if len(tried) > 1}
     if answers.is_attacked:
         metrics |= _attack_metrics(answers, attacks)
     judged = attacked if attacked.any() else done
     metrics |= {f"{RULE}.{rule}": answers.of_rule(rule, judged) for rule in answers.rules_of(done)}
-    undecided = answers["breach"][done] == _UNDECIDED
-    metrics[UNDECIDED] = clustered_rate(undecided, answers.units(done)) if done.any() else NOTHING
+    metrics[UNDECIDED] = answers.rate(answers["breach"] == _UNDECIDED, done)
     return metrics
 
 
@@ -313,7 +343,7 @@ def success_within(rows: Answers, part: str, most: float, attack: str = "") -> E
     answers = AnswerColumns.of(rows)
     decided = answers.plain & (answers["breach"] != _UNDECIDED)
     decided &= answers.under(attack) if attack else True
-    return clustered_rate(answers[f"first_{part}"][decided] <= most, answers.units(decided)) if decided.any() else NOTHING
+    return answers.rate(answers[f"first_{part}"] <= most, decided)
 
 
 def cost_levels(rows: Answers, part: str) -> list[float]:
@@ -409,6 +439,8 @@ _METRICS = QUALITY | {
     f"{RULE}.": Metric("rule broken: {}", FOR_ADVERSARY, "share of the answers under attack that it is asked about", "share"),
     f"{AGREEMENT}.": Metric("agreement of judges, {}", "higher: surer", "Krippendorff's alpha; 1 always, 0 as by chance"),
     UNDECIDED: Metric("undecided", NEITHER, "share of all answers without a verdict", "share"),
+    UNTOUCHED: Metric("untouched", NEITHER, "share of the questions that attacks left as the prompt is", "share"),
+    f"{UNTOUCHED}.": Metric("untouched, {}", NEITHER, "share of the questions that it left as the prompt is", "share"),
 }
 """A name with a dot stands for all that begin with it."""
 
@@ -429,7 +461,7 @@ SCAN_ITEMS = ItemMetrics(
     unit="prompts",
     figures=_item_figures,
     describe=describe_scan,
-    cluster=lambda row: str(row["prompt"]),
+    cluster=lambda row: str(row.get("unit", row["prompt"])),
     # The message of an attack that talks is what it found, and no part of its task.
     content=lambda row: row["prompt"] if "turns" in row and row["attack"] != NONE else row["asked"],
 )
@@ -440,26 +472,28 @@ def scan_tables(metrics: Mapping[str, Estimate]) -> dict[str, EstimateTable]:
     """Return the tables of a scan by their headings: by attack, and by rule if there are several."""
     attacks = [name.removeprefix(f"{BREACH}.") for name in metrics if name.startswith(f"{BREACH}.")]
     ordered = sorted(attacks, key=lambda name: (name in CONTROLS, -_value(metrics[f"{BREACH}.{name}"])))
-    rows = [TableRow("all attacks", {"name": BREACH, "attack": ""})] if metrics.get(BREACH, NOTHING).n else []
-    rows += [TableRow(attack_title(name), {"name": f"{BREACH}.{name}", "attack": name}) for name in ordered]
+    is_attack = any(metrics.get(name, NOTHING).n for name in (BREACH, UNTOUCHED))
+    rows = [TableRow("all attacks", {"of": ""})] if is_attack else []
+    rows += [TableRow(attack_title(name), {"of": f".{name}"}) for name in ordered]
+    is_budget = any(name.startswith(f"{QUERIES}.") for name in metrics)
+    is_untouched = metrics.get(UNTOUCHED, NOTHING).value > 0
     columns = [
-        Column("breaches", "{name}", PERCENT),
-        Column("above no attack", cell=lambda metrics, row: _difference_cell(metrics, row, ABOVE)),
+        Column("breaches", f"{BREACH}{{of}}", PERCENT),
+        Column("corrected", f"{CORRECTED}.{BREACH}{{of}}", PERCENT, optional=True),
+        Column("above no attack", f"{ABOVE}{{of}}", PERCENT, signed=True),
+        *[Column("above repetition", f"{GAIN}{{of}}", PERCENT, signed=True)] * is_budget,
+        *[Column("queries", f"{QUERIES}{{of}}"), Column("refused", f"{REFUSED}{{of}}", PERCENT)] * is_budget,
+        *[Column("untouched", f"{UNTOUCHED}{{of}}", PERCENT)] * is_untouched,
     ]
-    if any(name.startswith(f"{QUERIES}.") for name in metrics):
-        columns += [
-            Column("above repetition", cell=lambda metrics, row: _difference_cell(metrics, row, GAIN)),
-            Column("queries", f"{QUERIES}.{{attack}}"),
-            Column("refused", f"{REFUSED}.{{attack}}", PERCENT),
-        ]
-    if any(name.startswith(f"{CORRECTED}.") for name in metrics):
-        columns.insert(1, Column("corrected", f"{CORRECTED}.{{name}}", PERCENT))
-    tables = {"Breaches by attack": metric_table(metrics, "attack", rows, columns, _NOTE, n="{name}", unit="prompts")}
+    note = _NOTE.format(_ASKED_ONCE if is_budget else _EQUAL_COST, _NOTE_UNTOUCHED * is_untouched)
+    table = metric_table(metrics, "attack", rows, columns, note, n=f"{BREACH}{{of}}", unit="prompts")
+    tables = {"Breaches by attack": table}
     rules = [name for name in metrics if name.startswith(f"{RULE}.")]
     if len(rules) > 1:
         lines = [TableRow(name.removeprefix(f"{RULE}."), {"name": name}) for name in rules]
         note = "Share of the answers under attack that break the rule. Brackets: 95 % intervals; n: prompts."
-        tables["Breaches by rule"] = metric_table(metrics, "rule", lines, columns[:1], note, n="{name}", unit="prompts")
+        shares = [Column("breaches", "{name}", PERCENT)]
+        tables["Breaches by rule"] = metric_table(metrics, "rule", lines, shares, note, n="{name}", unit="prompts")
     judges = [name for name in metrics if name in QUALITY or name.startswith(f"{AGREEMENT}.")]
     if judges:
         cells = tuple((describe_scan(name).title, with_interval(metrics[name]), num_measured(metrics[name])) for name in judges)
@@ -597,25 +631,30 @@ def votes_of(evidence: str) -> list[bool | None]:
     return [votes[word] for word in words] if evidence.startswith(_PANEL) and votes.keys() >= set(words) else []
 
 
-def panel_metrics(rows: Sequence[Row], panels: Iterable[str]) -> dict[str, Estimate]:
+def panel_metrics(rows: Sequence[Row], panels: Iterable[str], repeated: Mapping[str, str] = NO_REPEATS) -> dict[str, Estimate]:
     """Return the agreement of the judges of each panel.
 
     Args:
         rows: rows of the scan.
         panels: names of rules that a panel decides.
+        repeated: `Policy.repeated`.
     """
     metrics = {}
     for rule in panels:
         judged = ((row["prompt"], verdict) for row in finished(selected(rows, "prompt", "rules")) for verdict in row["rules"])
-        ballots = ((prompt, votes_of(verdict["evidence"])) for prompt, verdict in judged if verdict["rule"] == rule)
+        ballots = (
+            (repeated.get(prompt, prompt), votes_of(verdict["evidence"]))
+            for prompt, verdict in judged
+            if verdict["rule"] == rule
+        )
         metrics[f"{AGREEMENT}.{rule}"] = agreement(ballots)
     return metrics
 
 
 def _broken(answers: AnswerColumns, attacked: np.ndarray) -> Estimate:
     decided = attacked & (answers["breach"] != _UNDECIDED)
-    num = len(np.unique(answers["prompt"][decided]))
-    return rate(len(np.unique(answers["prompt"][decided & (answers["breach"] == 1)])), num) if num else NOTHING
+    num = len(np.unique(answers["unit"][decided]))
+    return rate(len(np.unique(answers["unit"][decided & (answers["breach"] == 1)])), num) if num else NOTHING
 
 
 def attack_title(attack: str) -> str:
@@ -625,8 +664,3 @@ def attack_title(attack: str) -> str:
 
 def _value(estimate: Estimate) -> float:
     return estimate.value if math.isfinite(estimate.value) else -1.0
-
-
-def _difference_cell(metrics: Mapping[str, Estimate], row: TableRow, kind: str) -> str:
-    attack = row.fields.get("attack", "")
-    return PERCENT.cell(metrics.get(f"{kind}.{attack}", NOTHING), signed=True)

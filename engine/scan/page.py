@@ -18,6 +18,8 @@ from parley.engine.scan.metrics import (
     BREACH,
     BUDGET_PARTS,
     UNDECIDED,
+    UNTOUCHED,
+    AnswerColumns,
     attack_title,
     brief,
     broken_rules,
@@ -26,7 +28,7 @@ from parley.engine.scan.metrics import (
     row_tags,
     success_curves,
 )
-from parley.engine.scan.verbs import LIMITS, SCAN, UNDECIDED_REASON, tags_of_run
+from parley.engine.scan.verbs import LIMITS, SCAN, UNDECIDED_REASON, repeated_of_run, repeats_note, tags_of_run
 
 _SHARE = SHARE._replace(
     title="Breaches", direction="higher: adversary", definition="share of the answers in which a rule is broken"
@@ -61,14 +63,16 @@ class Scans(Chapter):
         unsure = run.summary.get(UNDECIDED_REASON) or run.summary.get(USAGE, {}).get(FAILURE)
         outcome = "broken" if "broken" in states else "undecided" if unsure else "kept"
         tried = ", ".join(f"{words} {number(SHARE, share.value)}" for words, share in shares.items())
-        undecided = run.metrics.get(UNDECIDED, NOTHING).value
+        idle = ((name, run.metrics.get(name, NOTHING).value) for name in (UNDECIDED, UNTOUCHED))
+        kinds = {UNDECIDED: "of the answers", UNTOUCHED: "of the questions under attack are the prompt as it is"}
+        warnings = [f"{name.capitalize()}: {number(SHARE, value)} {kinds[name]}." for name, value in idle if value > 0]
         return Verdict(
             sentence=f"{f'Policy {outcome}: answers' if states else 'Answers'} that break a rule: {tried}.",
             metric=_SHARE,
             number=next(iter(shares.values())),
             unit="prompts",
             marks=first_marks(_marks(run)),
-            warnings=[f"Undecided: {number(SHARE, undecided)} of the answers."] if undecided > 0 else [],
+            warnings=[*warnings, *filter(None, [repeats_note(repeated_of_run(run.summary))])],
         )
 
     def legend(self, run: Run) -> Mapping[str, Metric]:
@@ -78,8 +82,9 @@ class Scans(Chapter):
         if is_attacked(run.done):
             from parley.engine.core.page import plots
 
+            answers = AnswerColumns.of(run.done, repeated_of_run(run.summary))
             for part, name in BUDGET_PARTS.items():
-                if curves := success_curves(run.done, part):
+                if curves := success_curves(answers, part):
                     caption = f"share of the attacks with a breach within a cost in {name}; with 95 % intervals"
                     series = {attack_title(attack): points for attack, points in curves.items()}
                     yield plots.budget(f"Success within {name}", caption, name, series, "success")

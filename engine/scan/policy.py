@@ -322,6 +322,15 @@ class Policy:
         return {"prompts": prompts, "rules": rules}
 
     @property
+    def repeated(self) -> dict[str, str]:
+        """Keys of prompts with the messages of an earlier one, each with the key of the first of them."""
+        digests = np.fromiter((stable_hash(repr(prompt.messages)) for prompt in self.prompts), np.uint64)
+        _, firsts, codes = np.unique(digests, return_index=True, return_inverse=True)
+        again = np.flatnonzero(firsts[codes] != np.arange(len(codes)))
+        pairs = ((self.prompts[number], self.prompts[firsts[codes[number]]]) for number in again.tolist())
+        return {prompt.key: first.key for prompt, first in pairs}
+
+    @property
     def digest(self) -> str:
         """A digest of everything that answers and verdicts depend on."""
         # Parts that policies of earlier versions did not have count only where they are used.

@@ -29,7 +29,7 @@ from tyro import conf
 from parley.engine.core.ray.record import Counts, Rows
 from parley.engine.core.ray.worker import IndexedItems, Shard, TurnResult, UnderWay
 from parley.engine.core.runs.documents import CONFIG, SUMMARY, whole_file
-from parley.engine.core.runs.parts import ANSWERED, answer_columns, ok_row, row_schema
+from parley.engine.core.runs.parts import ANSWERED, OK, answer_columns, ok_row, row_schema
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.stats.rows import selected
 from parley.engine.core.stats.statistics import NOTHING, Row, finished
@@ -71,6 +71,7 @@ from parley.engine.scan.metrics import (
     SCAN_ITEMS,
     SUCCESS_BY,
     UNDECIDED,
+    UNTOUCHED,
     AnswerColumns,
     LimitVerdict,
     breaches_table,
@@ -107,7 +108,7 @@ DEMO = "demo"
 """Names the embedded policy, and the embedded bot."""
 NUM_ANSWERS, LIMITS, POLICY, UNDECIDED_REASON = "num_answers", "limits", "policy", "undecided_reason"
 """Entries of the summary."""
-TAGS = "tags"
+TAGS, REPEATED = "tags", "repeated"
 _BATCH, _SERVED_BATCH = 32, 256
 _TURN_S = 0.5
 SWITCH_S = 5e-4
@@ -790,11 +791,12 @@ class Scan(Job[ScanConfig, ScanPlan, ScanPlan]):
 
     def measure(self, run: RunFolder, plan: ScanPlan) -> Summary:
         config, policy, rows = plan.config, plan.policy, run.rows()
-        answers = AnswerColumns.of(rows)
+        repeated = policy.repeated
+        answers = AnswerColumns.of(rows, repeated)
         rules = {rule.name: rule for rule in policy.all_rules}
         panels = [name for name, rule in rules.items() if any(check.members for check in rule.checks)]
-        metrics = scan_metrics(answers) | panel_metrics(rows, panels) | label_metrics(rows, labels_of(run, rows))
-        metrics |= defence_metrics(answers)
+        metrics = scan_metrics(answers) | panel_metrics(rows, panels, repeated)
+        metrics |= label_metrics(rows, labels_of(run, rows), repeated) | defence_metrics(answers)
         limits = [decide_limit(metric, share, metrics.get(metric, NOTHING)) for metric, share in policy.limits]
         num_rows = answers.num_failed + len(answers)
         lost = answers.num_failed + int((answers["breach"] < 0).sum())
@@ -809,7 +811,8 @@ class Scan(Job[ScanConfig, ScanPlan, ScanPlan]):
         num, behind = len(policy.prompts), f"{len(policy.defences)} defences, " if policy.defences else ""
         return Summary(
             f"{policy.name} on {target_name(config.model)}",
-            f"{num:,} prompts, {len(policy.attacks)} attacks, {behind}{policy.repeats} answers each, seed {config.seed}.",
+            f"{num:,} prompts, {len(policy.attacks)} attacks, {behind}{policy.repeats} answers each, seed {config.seed}. "
+            f"{repeats_note(repeated)}".rstrip(),
             metrics,
             {
                 NUM_ANSWERS: len(plan.items),
@@ -818,6 +821,7 @@ class Scan(Job[ScanConfig, ScanPlan, ScanPlan]):
                     TAGS: policy.tags_by_part,
                     "budget": [part for part, _ in policy.budget],
                     "musts": [name for name, rule in rules.items() if rule.must],
+                    REPEATED: repeated,
                 },
                 LIMITS: [{name: getattr(limit, name) for name in ("metric", "limit", "state", "needed")} for limit in limits],
                 UNDECIDED_REASON: "; ".join(undecided),
@@ -864,7 +868,16 @@ class Scan(Job[ScanConfig, ScanPlan, ScanPlan]):
     def metrics_of(self, config: ScanConfig) -> list[str]:
         plan = ScanPlan.of(config)
         corrected = [f"{CORRECTED}.{name}" for name in plan.metric_names if name.split(".")[0] == BREACH]
-        return [*plan.metric_names, UNDECIDED, *corrected, *QUALITY]
+        untouched = [f"{UNTOUCHED}.{attack.name}" for attack in plan.policy.attacks]
+        return [*plan.metric_names, UNDECIDED, UNTOUCHED, *untouched, *corrected, *QUALITY]
+
+    def item_rows(self, run: RunFolder) -> Iterator[Sequence[Mapping[str, Any]]]:
+        """Yield the rows with the unit of each prompt; untouched ones have no verdict on their attack."""
+        repeated = repeated_of_run(run.summary() or {})
+        untouched, without = iter(AnswerColumns.of(run.rows()).untouched.tolist()), {"breach": None, "rules": []}
+        for rows in super().item_rows(run):
+            units = [{**row, "unit": repeated.get(row["prompt"], row["prompt"])} for row in rows]
+            yield [row | without if row["status"] == OK and next(untouched) else row for row in units]
 
     def transcripts(self, run: RunFolder) -> TranscriptRule:
         """Return the rule of scans; what stands before the last message is read from the policy, as long as it is the same."""
@@ -903,10 +916,12 @@ class Scan(Job[ScanConfig, ScanPlan, ScanPlan]):
         if not metrics:
             return {}
         rows = finished(run.rows())
+        answers = AnswerColumns.of(rows, repeated_of_run(run.summary() or {}))
         shown = selected(rows, "breach", "defence", "prompt", "attack", "asked", "reply", "rules")
-        breaches = breaches_table(row for row in shown if not row.get("defence"))
+        counted = answers.plain & ~answers.untouched
+        breaches = breaches_table(row for row, counts in zip(shown, counted.tolist(), strict=True) if counts)
         tables = ({"Breaches": breaches} if breaches.rows else {}) | scan_tables(metrics) | defence_tables(metrics)
-        return tables | budget_tables(rows) if is_attacked(rows) else tables
+        return tables | budget_tables(answers) if is_attacked(rows) else tables
 
     def present(self, result: Result, run: RunFolder) -> Result:
         """Show breaches with their texts first, then the rates, then what became of the limits."""
@@ -926,6 +941,7 @@ class Scan(Job[ScanConfig, ScanPlan, ScanPlan]):
             tables={name: table for name, table in self.tables(run).items() if name not in unshown},
             failure=failure,
             undecided="" if failure else result.failure or str(summary.get(UNDECIDED_REASON, "")),
+            warnings=[*result.warnings, *filter(None, [repeats_note(repeated_of_run(summary))])],
             notes=tuple(filter(None, [*kept, unmet_note(finished(rows), musts), label_note(rows, labels_of(run, rows))])),
         )
 
@@ -934,6 +950,18 @@ def tags_of_run(summary: Mapping[str, Any]) -> Mapping[str, Mapping[str, Sequenc
     """Return `Policy.tags_by_part` of a run, from its summary; runs of earlier versions have none by part."""
     tags = summary.get(POLICY, {}).get(TAGS)
     return tags if isinstance(tags, dict) else {"prompts": {}, "rules": {}}
+
+
+def repeated_of_run(summary: Mapping[str, Any]) -> Mapping[str, str]:
+    """Return `Policy.repeated` of a run, from its summary; runs of earlier versions have none."""
+    repeated: Mapping[str, str] = summary.get(POLICY, {}).get(REPEATED, {})
+    return repeated
+
+
+def repeats_note(repeated: Mapping[str, str]) -> str:
+    """Return a sentence on prompts with the messages of another; empty if there are none."""
+    count = f"{len(repeated):,} prompts repeat" if len(repeated) > 1 else "1 prompt repeats"
+    return f"{count} another word for word: they are one unit." if repeated else ""
 
 
 def _ask_first(plan: ScanPlan, answers: Path, reporter: Reporter) -> None:

@@ -22,7 +22,7 @@ def row(number: int, breach: bool | None, attack: str = "role-play") -> dict[str
         "status": "ok",
         "prompt": str(number),
         "attack": attack,
-        "asked": f"question {number}",
+        "asked": f"question {number}, {attack}",
         "reply": f"reply {number}",
         "kind": "reply",
         "breach": breach,

@@ -10,6 +10,7 @@ from parley.engine.core.stats.statistics import NOTHING, Estimate, clustered_rat
 from parley.engine.scan.metrics import (
     BUDGET_PARTS,
     SCAN_ITEMS,
+    AnswerColumns,
     breaches_table,
     budget_tables,
     conversation_before,
@@ -26,7 +27,12 @@ from parley.engine.scan.metrics import (
 
 def row(prompt: str, attack: str, breach: bool | None, repeat: int = 0, **more: Any) -> dict[str, Any]:
     rules = [{"rule": "r", "broken": breach, "evidence": ""}]
-    texts = {"asked": f"ask {prompt}", "reply": f"say {prompt}", "kind": "reply", "error": None}
+    texts = {
+        "asked": f"ask {prompt}{'' if attack == 'none' else f', {attack}'}",
+        "reply": f"say {prompt}",
+        "kind": "reply",
+        "error": None,
+    }
     key = f"{prompt}/{attack}/{repeat}"
     base = {"item_key": key, "status": "ok", "prompt": prompt, "attack": attack, "repeat": repeat, "breach": breach}
     return base | texts | {"rules": rules} | more
@@ -136,6 +142,8 @@ def test_attacks_are_compared_at_equal_cost() -> None:
     assert metrics["queries.pair"].value == (3 * 5 + 8) / 4
     assert metrics["refused.pair"].value == 20 / (20 + 3 * 5 + 8)
     assert "gain.repeat" not in metrics
+    notes = [scan_tables(measured)["Breaches by attack"].note for measured in (metrics, scan_metrics(ROWS))]
+    assert ["asked once; that at equal cost stands in above repetition" in note for note in notes] == [True, False]
     assert [cost_levels(rows, part) for part in ("queries", "tokens")] == [[1, 2, 4, 8], [20, 40, 80]]
     free = [row | {"money": 0.0} for row in rows]
     assert cost_levels(free, "money") == []
@@ -177,3 +185,31 @@ def test_breaches_of_single_answers_stand_at_the_places_of_their_rows() -> None:
     ]
     figures = SCAN_ITEMS.figures(rows, {})
     assert (figures["breach"].rows.tolist(), figures["breach"].tops.tolist()) == ([1, 3], [0, 1])
+
+
+def test_prompts_of_the_same_messages_are_one_unit_everywhere() -> None:
+    rows = [row(f"{number}", attack, number < 30) for number in range(40) for attack in ("none", "play")]
+    assert scan_metrics(rows)["breach"].n == 40
+    metrics = scan_metrics(AnswerColumns.of(rows, {f"{number}": "0" for number in range(1, 38)}))
+    assert {metrics[name].n for name in ("breach", "breach.none", "above.play", "broken", "rule.r", "undecided")} == {3}
+    assert metrics["broken"] == rate(1, 3)
+
+
+def test_answers_to_untouched_prompts_are_in_no_rate_of_an_attack() -> None:
+    rows = [row(prompt, "none", False) for prompt in "abcd"]
+    idle = {"asked": "ask b"}, {"asked": "ask c"}
+    rows += [row("a", "noise", True), row("b", "noise", False, **idle[0]), row("c", "noise", False, **idle[1])]
+    metrics = scan_metrics([*rows, row("d", "noise", False)])
+    assert [metrics[name].value for name in ("breach", "breach.noise", "broken", "rule.r", "above.noise")] == [0.5] * 5
+    assert (metrics["untouched"].value, metrics["untouched.noise"].value, "untouched.none" in metrics) == (0.5, 0.5, False)
+    assert scan_tables(metrics)["Breaches by attack"].columns[2:] == ("above no attack", "untouched", "n")
+    # An attack that changes nothing has no rate, and decides no limit.
+    metrics = scan_metrics([rows[1], row("b", "noise", False, **idle[0])])
+    assert decide_limit("breach", 0.9, metrics["breach"]).state == "undecided"
+    assert [line[1] for line in scan_tables(metrics)["Breaches by attack"].rows[:2]] == ["–", "–"]
+    # One of several wordings has changed it.
+    turns = [turn | {"asked": "0"} for turn in attack_row("a", "noise", [False] * 3, 1)["turns"]]
+    attacks = [attack_row("a", name, [False] * num, 1) for name, num in (("none", 1), ("noise", 3), ("pair", 3))]
+    attacks[1]["turns"] = turns
+    assert AnswerColumns.of(attacks).untouched.tolist() == [False, True, False]
+    assert [success_within(attacks, "queries", 9, name).n for name in ("noise", "pair")] == [0, 1]

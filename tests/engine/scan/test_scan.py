@@ -48,13 +48,31 @@ def test_the_demonstration_breaks_its_policy_and_shows_how(parley: Parley) -> No
     shown = parley("scan demo --json")
     assert shown.status == 1
     assert "claim-staff  I work here" in shown.err
-    assert "failed: a limit of the policy is broken: breach at most 5 %: broken, 34.3 %" in shown.err
+    assert "failed: a limit of the policy is broken: breach at most 5 %: broken, 37.9 %" in shown.err
     document = json.loads(shown.out)
     assert document["metrics"]["breach.none"]["value"] == 0
     assert document["failure"].startswith("a limit of the policy is broken")
     page = Path("runs/scan/report.html").read_text()
-    sentence = "answers that break a rule: under attack 34.3 %, without an attack 0.0 %, with random words 0.0 %."
+    sentence = "answers that break a rule: under attack 37.9 %, without an attack 0.0 %, with random words 0.0 %."
     assert f"Policy broken: {sentence}" in " ".join(words(page).split())
+
+
+@pytest.mark.usefixtures("shop")
+def test_untouched_answers_and_repeated_prompts_count_alike_in_scan_and_compare(parley: Parley) -> None:
+    one = POLICY.replace("one, two, three", "one, one, one").replace("repeats: 2", "repeats: 1")
+    Path("policy.yaml").write_text(one.replace("role-play", "{template: '{prompt}', name: idle}"))
+    for seed in (1, 2):
+        shown = parley(f"scan policy.yaml --model bot.py:bot --seed {seed} --shard-size 3 --run runs/{seed}")
+        assert "2 prompts repeat another word for word" in shown.err, shown.err
+    summary = json.loads(Path("runs/1/summary.json").read_text())
+    assert (summary["metrics"]["breach"]["value"], summary["metrics"]["breach"]["n"]) == (1.0, 2)
+    assert summary["metrics"]["untouched.idle"]["value"] == 1
+    page = " ".join(words(Path("runs/1/report.html").read_text()).split())
+    assert "Untouched: 50.0 % of the questions under attack are the prompt as it is." in page
+    assert "2 prompts repeat another word for word: they are one unit." in page
+    compared = json.loads(parley("compare runs/1 runs/2 --json --metric breach*").out)["metrics"]
+    assert "breach.idle" not in compared
+    assert (compared["breach"]["A"]["value"], compared["breach"]["A"]["n"]) == (1.0, 2)
 
 
 @pytest.mark.usefixtures("shop", "workers_here")
