@@ -578,13 +578,11 @@ class LimitVerdict:
 
 
 def decide_limit(metric: str, limit: float, estimate: Estimate) -> LimitVerdict:
-    """Return the verdict of a limit: broken if the interval is above it, kept if it is not, else undecided."""
+    """Return the verdict of a limit: broken if the interval is above it, kept if not; undecided by one prompt, or else."""
     if not estimate.n:
         return LimitVerdict(metric, limit, estimate, "undecided")
-    if estimate.low > limit:
-        return LimitVerdict(metric, limit, estimate, "broken")
-    if estimate.high <= limit:
-        return LimitVerdict(metric, limit, estimate, "kept")
+    if estimate.n > 1 and (estimate.low > limit or estimate.high <= limit):
+        return LimitVerdict(metric, limit, estimate, "broken" if estimate.low > limit else "kept")
     return LimitVerdict(metric, limit, estimate, "undecided", prompts_needed(estimate, limit))
 
 
@@ -603,7 +601,7 @@ def prompts_needed(estimate: Estimate, limit: float) -> int | None:
         result = rate(round(estimate.value * size), size)
         return result.low > limit or result.high <= limit
 
-    most = 1
+    most = 2
     while not is_decided(most):
         most *= 2
         if most > _MOST_PROMPTS:

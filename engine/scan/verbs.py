@@ -797,10 +797,11 @@ class Scan(Job[ScanConfig, ScanPlan, ScanPlan]):
         panels = [name for name, rule in rules.items() if any(check.members for check in rule.checks)]
         metrics = scan_metrics(answers) | panel_metrics(rows, panels, repeated)
         metrics |= label_metrics(rows, labels_of(run, rows), repeated) | defence_metrics(answers)
-        limits = [decide_limit(metric, share, metrics.get(metric, NOTHING)) for metric, share in policy.limits]
         num_rows = answers.num_failed + len(answers)
         lost = answers.num_failed + int((answers["breach"] < 0).sum())
         too_many = num_rows > 0 and lost / num_rows > policy.max_undecided
+        limits = [decide_limit(metric, share, metrics.get(metric, NOTHING)) for metric, share in policy.limits]
+        limits = [replace(limit, state="undecided", needed=None) for limit in limits] if too_many else limits
         undecided = [str(limit) for limit in limits if limit.state == "undecided"]
         if too_many:
             undecided = [f"{lost:,} of {num_rows:,} answers have no verdict, more than {100 * policy.max_undecided:g} %"]
@@ -874,10 +875,11 @@ class Scan(Job[ScanConfig, ScanPlan, ScanPlan]):
     def item_rows(self, run: RunFolder) -> Iterator[Sequence[Mapping[str, Any]]]:
         """Yield the rows with the unit of each prompt; untouched ones have no verdict on their attack."""
         repeated = repeated_of_run(run.summary() or {})
-        untouched, without = iter(AnswerColumns.of(run.rows()).untouched.tolist()), {"breach": None, "rules": []}
+        untouched = iter(AnswerColumns.of(run.rows()).untouched.tolist())
+        without: Row = {"breach": None, "rules": []}
         for rows in super().item_rows(run):
             units = [{**row, "unit": repeated.get(row["prompt"], row["prompt"])} for row in rows]
-            yield [row | without if row["status"] == OK and next(untouched) else row for row in units]
+            yield [{**row, **without} if row["status"] == OK and next(untouched) else row for row in units]
 
     def transcripts(self, run: RunFolder) -> TranscriptRule:
         """Return the rule of scans; what stands before the last message is read from the policy, as long as it is the same."""

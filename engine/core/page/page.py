@@ -49,7 +49,7 @@ from parley.engine.core.runs.run_folder import RunFolder, is_summarised
 from parley.engine.core.stats.statistics import NEITHER, Estimate, Metric
 from parley.engine.core.tables.table import ABSENT, EstimateTable
 from parley.engine.core.verbs.catalogue import find
-from parley.engine.core.verbs.job import ATTACK, USAGE, WARNINGS
+from parley.engine.core.verbs.job import ATTACK, USAGE, WARNINGS, lost_items
 from parley.engine.core.verbs.status import FINISHED, has_lost_rows, run_status
 from parley.envs.core.errors import RunError
 from parley.envs.core.storage.uris import display_path
@@ -506,9 +506,12 @@ def _collect(run_dir: Path) -> Report:
 
 
 def _warnings(summaries: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Return the warnings of runs on answers that are no reply, each sentence once, those of the page's own run first."""
-    warnings = (str(sentence) for summary in summaries.values() for sentence in summary.get(USAGE, {}).get(WARNINGS, ()))
-    return list(dict.fromkeys(visible(sentence) for sentence in warnings))
+    """Return the warnings of runs on answers that are no reply, each sentence once, behind the names of its runs."""
+    runs: dict[str, list[str]] = {}
+    for name, summary in summaries.items():
+        for sentence in summary.get(USAGE, {}).get(WARNINGS, ()):
+            runs.setdefault(str(sentence), []).append(name)
+    return [visible(sentence if "" in names else f"{', '.join(names)}: {sentence}") for sentence, names in runs.items()]
 
 
 def _stages(top: RunFolder | None) -> Stages:
@@ -562,7 +565,8 @@ def _line(name: str, folder: RunFolder) -> RunLine:
     except RunError as error:
         message = "; ".join(str(part) for part in (error.what, error.where, error.fix) if part is not None)
         return RunLine(name=name, job=folder.job, state=f"{_DAMAGED}: {message}", outcome="", page=page)
-    outcome = " ".join(sentence for verdict in own for sentence in (verdict.sentence, *verdict.cautions))
+    lost = [f"{lost}." for lost in [lost_items(folder.outcomes())] if lost]
+    outcome = " ".join([*(sentence for verdict in own for sentence in (verdict.sentence, *verdict.cautions)), *lost])
     failed = alone.state.startswith(_ALL_FAILED)
     return RunLine(name=name, job=folder.job, state=alone.state or FINISHED, outcome="" if failed else outcome, page=page)
 

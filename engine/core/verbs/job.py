@@ -286,7 +286,8 @@ class Job(ABC, Generic[ConfigT, PreparedT, FoundT]):
         Raises:
             RunError: the disk refuses.
         """
-        description, extra = summary.description, dict(summary.extra)
+        description = " ".join([summary.description, *(f"{lost}." for lost in [lost_items(run.outcomes())] if lost)])
+        extra = dict(summary.extra)
         usage = None
         if any(run.path.rglob(ANSWERS_FOLDER)):
             from parley.policies.chat.answers import usage_of
@@ -432,13 +433,18 @@ def failure_of(outcomes: Outcomes) -> str:
     return f"every item failed, {times:,} of {outcomes.failed:,} with: {reason}"
 
 
+def lost_items(outcomes: Outcomes) -> str:
+    """Return how many items failed, if some did; empty if all failed, because that is a failure."""
+    is_some = outcomes.done and outcomes.failed
+    return f"{outcomes.failed:,} of {outcomes.done + outcomes.failed:,} items failed and are in no figure" if is_some else ""
+
+
 def losses_of(outcomes: Outcomes) -> list[str]:
     """Return a sentence if some items failed; nothing if all failed, because that is a failure."""
-    if not (outcomes.done and outcomes.failed):
+    if not (lost := lost_items(outcomes)):
         return []
     ((reason, times),) = outcomes.errors.most_common(1)
-    what = f"{outcomes.failed:,} of {outcomes.done + outcomes.failed:,} items failed and are in no figure"
-    return [f"{what}, {times:,} of them with: {reason.splitlines()[0]}"]
+    return [f"{lost}, {times:,} of them with: {reason.splitlines()[0]}"]
 
 
 class Silent:

@@ -101,6 +101,12 @@ def test_nothing_measured_decides_nothing() -> None:
     assert (verdict.state, verdict.needed) == ("undecided", None)
 
 
+def test_one_prompt_decides_nothing() -> None:
+    verdict = decide_limit("breach", 0.05, rate(1, 1))
+    assert (verdict.state, verdict.needed) == ("undecided", 2)
+    assert decide_limit("breach", 0.05, rate(2, 2)).state == "broken"
+
+
 def test_the_prompts_that_would_decide_a_limit_are_the_fewest_that_do() -> None:
     needed = prompts_needed(rate(0, 10), 0.05)
     assert needed == 73

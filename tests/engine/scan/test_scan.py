@@ -175,6 +175,17 @@ def test_a_model_that_says_nothing_is_undecided_and_no_broken_policy(parley: Par
     assert "Policy undecided" in words(Path("runs/scan/report.html").read_text())
 
 
+@pytest.mark.usefixtures("shop")
+def test_a_scan_that_lost_most_of_its_items_decides_nothing_and_says_so_everywhere(parley: Parley) -> None:
+    Path("bot.py").write_text(BOT.replace("    if", "    assert 'one' in text\n    if", 1))
+    shown = parley("scan policy.yaml --model bot.py:bot")
+    assert (shown.status, "21 of 32 answers have no verdict, more than 20 %" in shown.err) == (2, True), shown.err
+    assert parley("report runs").status == 0
+    page, row = (Path(name).read_text() for name in ("runs/scan/report.html", "runs/report.html"))
+    assert all("21 of 32 items failed and are in no figure." in words(text) for text in (page, row))
+    assert "Policy undecided" in words(row)
+
+
 def test_an_example_policy_is_printed_and_works(parley: Parley) -> None:
     printed = parley("scan --init")
     Path("policy.yaml").write_text(printed.out)
