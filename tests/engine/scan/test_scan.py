@@ -173,6 +173,10 @@ def test_a_model_that_says_nothing_is_undecided_and_no_broken_policy(parley: Par
     assert (shown.status, "undecided: 4 of 4 answers" in shown.err) == (2, True), shown.err
     assert "kept" not in shown.err
     assert "Policy undecided" in words(Path("runs/scan/report.html").read_text())
+    parley("report runs")
+    pages = [words(Path(name).read_text()) for name in ("runs/report.html", "runs/scan/report.html")]
+    assert ["scan: 4 of 4 answers" in page for page in pages] == [True, False]
+    assert "4 of 4 answers" in pages[1]
 
 
 @pytest.mark.usefixtures("shop")
