@@ -31,7 +31,7 @@ from parley.engine.core.verbs.catalogue import find
 from parley.engine.core.verbs.foreign_logs import SCAN
 from parley.engine.perturb.verbs.sheet import read_labels, write_sheet
 from parley.engine.scan.metrics import AGREEMENT_OF_LABELLERS, BREACH, CORRECTED, NO_REPEATS, AnswerColumns
-from parley.envs.core.config import NumItems
+from parley.envs.core.config import Configuration, NonNegativeInt, NumItems
 from parley.envs.core.errors import DataError, RunError
 from parley.envs.core.seeds import stable_hash
 from parley.envs.core.storage.copies import fetched_file
@@ -137,7 +137,7 @@ def label_metrics(
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScanLabelArguments:
+class ScanLabelArguments(Configuration):
     """A scan, and sheets of labels."""
 
     run: Annotated[conf.Positional[str], conf.arg(metavar="RUN")]
@@ -146,7 +146,7 @@ class ScanLabelArguments:
     """A labelled copy of its sheet.csv, named after its labeller; without one, the sheet is written."""
     num: NumItems = 100
     """Answers on the sheet at most, half of them with the verdict of a breach."""
-    seed: int = 1
+    seed: NonNegativeInt = 1
     """Decides which answers are drawn."""
     json: Annotated[conf.FlagCreatePairsOff[bool], conf.arg(help_behavior_hint="")] = False
     """Print the metrics, or the sheet's path, as one JSON object on standard output."""
@@ -187,6 +187,9 @@ def run_label(verb: Verb, arguments: Sequence[str]) -> int:
         if len(sheets) < len(options.sheet):
             raise DataError("two sheets bear the same name", got=", ".join(options.sheet), fix="name each after its labeller")
         read_into(run, sheets)
+        if others := [path.name for path in sorted((run.path / LABELS_FOLDER).glob("*.csv")) if path.stem not in sheets]:
+            folder = display_path(run.path / LABELS_FOLDER)
+            reporter.say(f"kept from before, and joined with it: {', '.join(others)}; delete {folder}/NAME to leave one out")
         # The module of scans imports this one.
         scan: Any = find(SCAN).load()
         result = scan.labelled(path, reporter)

@@ -24,6 +24,7 @@ to one prompt are drawn together, and prompts of the same messages are one.
 from __future__ import annotations
 
 import math
+import re
 from array import array
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -506,17 +507,16 @@ def scan_tables(metrics: Mapping[str, Estimate]) -> dict[str, EstimateTable]:
 
 def breaches_table(rows: Iterable[Row], num: int = NUM_SHOWN) -> EstimateTable:
     """Return the first breaches with their texts, one of each prompt and attack, those without an attack first."""
-    shown: dict[str, set[str]] = {}
-    firsts, pairs = list[Row](), array("Q")
+    firsts, pairs = dict[str, dict[str, Row]](), array("Q")
     for row in rows:
         if row["breach"]:
             pairs.append(stable_hash(row["attack"], row["prompt"]))
-            of_attack = shown.setdefault(row["attack"], set())
+            firsts.setdefault(row["attack"], {}).setdefault(row["prompt"], row)
             # Of an attack no more are shown.
-            if len(of_attack) < num and row["prompt"] not in of_attack:
-                of_attack.add(row["prompt"])
-                firsts.append(row)
-    ordered = sorted(firsts, key=lambda row: (row["attack"] != NONE, row["attack"] in CONTROLS))
+            if len(of_attack := firsts[row["attack"]]) > num:
+                del of_attack[max(of_attack, key=number_order)]
+    ordered = [of_attack[prompt] for of_attack in firsts.values() for prompt in sorted(of_attack, key=number_order)]
+    ordered.sort(key=lambda row: (row["attack"] != NONE, row["attack"] in CONTROLS))
     first_of = {row["attack"]: row for row in reversed(ordered)}
     # One of each attack first, so that a short list shows different ones.
     ordered.sort(key=lambda row: first_of[row["attack"]] is not row)
@@ -527,6 +527,11 @@ def breaches_table(rows: Iterable[Row], num: int = NUM_SHOWN) -> EstimateTable:
     note = f"{len(lines)} of {len(np.unique(pairs)):,} broken pairs of prompt and attack; all are on the page."
     columns = ("prompt", "attack", "asked", "reply", "rule")
     return EstimateTable(columns, lines, note, texts=columns[1:])
+
+
+def number_order(key: str) -> list[str | int]:
+    """Return what a key of a prompt sorts by, numbers in it by their size."""
+    return [int(part) if number % 2 else part for number, part in enumerate(re.split(r"(\d+)", key))]
 
 
 def broken_rules(row: Row) -> list[str]:

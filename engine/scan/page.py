@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from heapq import nsmallest
 from typing import ClassVar
-
-import numpy as np
 
 from parley.engine.core.page.content import MOST_ITEMS, Chapter, Figure, Item, Run, Verdict
 from parley.engine.core.page.markup import ARROW, facts, line
@@ -25,6 +24,7 @@ from parley.engine.scan.metrics import (
     broken_rules,
     describe_scan,
     is_attacked,
+    number_order,
     row_tags,
     success_curves,
 )
@@ -91,10 +91,13 @@ class Scans(Chapter):
 
     def items(self, run: Run) -> Iterable[tuple[str, Iterator[Item]]]:
         order, tags = list(_STATES), tags_of_run(run.summary)
-        shown = selected(run.done, "breach", "attack")
-        places = np.fromiter((2 * order.index(row["breach"]) + (row["attack"] in CONTROLS) for row in shown), np.int8)
+        shown = selected(run.done, "breach", "attack", "prompt")
+        places = (
+            (order.index(row["breach"]), row["attack"] in CONTROLS, number_order(row["prompt"]), index)
+            for index, row in enumerate(shown)
+        )
         # A page takes no more.
-        indices = np.argsort(places, kind="stable")[: MOST_ITEMS + 1].tolist()
+        indices = [index for *_, index in nsmallest(MOST_ITEMS + 1, places)]
         yield "", (_item(row, row_tags(tags, row)) for row in map(run.done.__getitem__, indices))
 
 

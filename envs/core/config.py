@@ -371,6 +371,7 @@ def read_yaml(text: str, what: str, where: str, fix: str | None = None) -> Any:
         raise ConfigError(f"{what} is nested too deep", where=where[:80], fix="settings nest two deep") from None
     except (yaml.YAMLError, ValueError) as error:
         # A date such as 2026-13-01 is a ValueError.
+        fix = "indent with blanks, not with tabs" if r"'\t'" in str(error) else fix
         raise ConfigError(f"{what} is not YAML", where=where, got=str(error), fix=fix) from None
 
 

@@ -28,7 +28,7 @@ from typing import Any, Literal, NamedTuple
 
 from parley.envs.core.errors import ConfigError, DataError
 from parley.envs.core.registry import nearest
-from parley.envs.corpora.arrow import read_file
+from parley.envs.corpora.arrow import opened_file, read_file
 from parley.envs.corpora.lines import SPLITS, FileLine, stream_lines, utf8_text
 
 RecordKind = Literal["CSV", "TSV", "JSON", "JSON Lines", "Parquet"]
@@ -134,15 +134,12 @@ def behind_context(values: Mapping[str, Any], request: str) -> str:
 
 def _first_line(path: Path) -> str | None:
     """Return the first nonblank line, stripped; None for Parquet."""
-    try:
-        with path.open("rb") as file:
-            if file.read(len(_PARQUET)) == _PARQUET:
-                return None
-            file.seek(0)
-            lines = (line.decode("utf-8-sig", errors="replace").strip() for line in file)
-            return next((line for line in lines if line), "").partition("\r")[0]
-    except OSError as error:
-        raise DataError("the file cannot be read", where=path, got=error.strerror, fix="check that you may read it") from None
+    with opened_file(path) as file:
+        if file.read(len(_PARQUET)) == _PARQUET:
+            return None
+        file.seek(0)
+        lines = (line.decode("utf-8-sig", errors="replace").strip() for line in file)
+        return next((line for line in lines if line), "").partition("\r")[0]
 
 
 def _rows(path: Path, text: str, kind: RecordKind) -> Iterator[Record]:

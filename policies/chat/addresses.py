@@ -73,8 +73,9 @@ def server_of(name: str) -> tuple[str, str]:
     """
     url, _, model = name.removeprefix(OPENAI).partition("#")
     fix = f"{OPENAI}http://127.0.0.1:8000/v1#MODEL, with the model as the server calls it"
+    is_bare = "://" not in url
     try:
-        parts = urlsplit(url)
+        parts = urlsplit(f"http://{url}" if is_bare else url)
         host, port = parts.hostname, parts.port
     except ValueError:
         raise ConfigError("this is no address of a server", got=OPENAI + "...", fix=fix) from None
@@ -87,5 +88,7 @@ def server_of(name: str) -> tuple[str, str]:
         raise ConfigError("this is no address of a server", got=shown, fix=fix)
     if not model:
         raise ConfigError("the address of a server names no model", got=shown.rstrip("#"), fix=fix)
+    if is_bare:
+        raise ConfigError("the address of a server lacks http:// or https://", got=shown.replace("http://", "", 1), fix=shown)
     path = parts.path.rstrip("/")
     return f"{parts.scheme}://{parts.netloc}{path if path.endswith('/completions') else path + _COMPLETIONS}", model

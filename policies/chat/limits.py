@@ -26,6 +26,7 @@ from parley.policies.chat.settings import ChatModelSettings
 
 SUMS = "requests.json"
 """Name of the file in a folder of answers that holds the sums."""
+MAX_REQUESTS, MAX_COST = "--max-requests", "--max-cost"
 LETTERS_A_TOKEN = 4
 """Letters of a token where its number is not known."""
 _LOOK_S = 0.2
@@ -104,11 +105,11 @@ class RequestLimits:
             most, cost = settings.max_requests, sums["cost"]
             if most and sums["requests"] >= most:
                 got = f"{sums['requests']:,} of {most:,} requests are made"
-                raise self._reached("requests", got, "max_requests", 2 * most)
+                raise self._reached("requests", got, MAX_REQUESTS, 2 * most)
             if settings.max_cost and cost >= settings.max_cost:
                 guess = f", of which {sums['estimated']:,} answers are estimated, because the server does not say their tokens"
                 got = f"{cost:,.4g} of {settings.max_cost:,.4g} is spent{guess * bool(sums['estimated'])}"
-                raise self._reached("cost", got, "max_cost", 2 * settings.max_cost)
+                raise self._reached("cost", got, MAX_COST, 2 * settings.max_cost)
             sums["requests"] += 1
             if settings.requests_per_minute:
                 now = time.time()
@@ -134,8 +135,8 @@ class RequestLimits:
             sums["cost"] += (read * price_in + written * price_out) / 1000
             sums["estimated"] += None in counts
 
-    def _reached(self, what: str, got: str, setting: str, more: float) -> LimitReachedError:
-        fix = f"--set chat.{setting}={more:g} raises it; what is answered is kept"
+    def _reached(self, what: str, got: str, flag: str, more: float) -> LimitReachedError:
+        fix = f"{flag} {more:g} raises it; what is answered is kept"
         return LimitReachedError(f"the limit on {what} is reached", where=self._name, got=got, fix=fix)
 
     @contextmanager

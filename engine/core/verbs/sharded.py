@@ -34,6 +34,7 @@ from parley.envs.core.errors import ConfigError, LimitReachedError
 from parley.envs.core.play import agent_errors, isolate_failures
 from parley.envs.core.seeds import derive_seed
 from parley.envs.core.storage.uris import display_path
+from parley.policies.chat.limits import MAX_REQUESTS
 from parley.policies.chat.model import ANSWERS_FOLDER
 
 logger = logging.getLogger(__name__)
@@ -200,8 +201,8 @@ def run_items(
 
     def on_progress(progress: Progress, counts: Counts) -> None:
         nonlocal session, num_done
-        session, num_done = counts, done_before + max(progress.num_done, int(progress.work) if is_even else 0)
-        counted = "" if is_even else f"{done_before + progress.num_done:,} of {len(items):,} {work.unit}"
+        session, num_done = counts, done_before + progress.num_done
+        counted = "" if is_even else f"{num_done:,} of {len(items):,} {work.unit}"
         workers = f"{progress.num_workers} of {config.workers} workers" if config.workers else ""
         failed = f"{progress.num_failed} failed" if progress.num_failed else ""
         note = ", ".join(filter(None, (counted, progress_text(counts), workers, failed)))
@@ -221,8 +222,14 @@ def run_items(
                 on_progress=on_progress,
             )
         except LimitReachedError as error:
-            what = f"{error.what}, and {len(items) - num_done:,} of {len(items):,} {work.unit} are left"
-            fix = f"{shlex.join(['parley', 'resume', display_path(run.path)])} {error.fix}"
+            from parley.policies.chat.answers import usage_of
+
+            usage, left, fix = usage_of(run.path), len(items) - num_done, str(error.fix)
+            kept = f"{usage.total.asked if usage else 0:,} answers of models are kept"
+            what = f"{error.what}: {kept}, {left:,} of {len(items):,} {work.unit} are without a row"
+            if fix.startswith(MAX_REQUESTS):
+                fix = f"{MAX_REQUESTS} {run.config['chat']['max_requests'] + left} suffices if each takes one request"
+            fix = f"{shlex.join(['parley', 'resume', display_path(run.path)])} {fix}"
             raise LimitReachedError(what, where=error.where, got=error.got, fix=fix) from None
     counted = {work.unit: 0, **session}
     run.event(work.event, seconds=time.monotonic() - began, workers=max(config.workers, 1), **counted)

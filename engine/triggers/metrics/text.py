@@ -233,7 +233,7 @@ TEXT_METRICS: dict[str, Metric] = {
     EMPTY: Metric("success, no input", FOR_ADVERSARY, f"{_SUCCESS_TEXT}, to the prompt alone", "share", main=True),
     OVER: Metric("success, found less random", FOR_ADVERSARY, "difference of the two shares, paired by target", main=True),
     SAMPLED: TYPED_METRICS[SAMPLED],
-    QUERIES: Metric("queries", NEITHER, "answers that the search asked for, mean over targets", main=True),
+    QUERIES: Metric("queries", NEITHER, "answers for a target, to no input and drawn ones too, mean over targets", main=True),
     TRIED: Metric("tried", NEITHER, "inputs of the search whose replies were asked for, mean over targets"),
     RANDOM_QUERIES: Metric("queries, random", NEITHER, "answers to random inputs that were asked for, mean over targets"),
     NUM_QUERIES: Metric("queries, all", NEITHER, "answers that were asked for, all targets together", "count"),
@@ -247,7 +247,7 @@ TEXT_METRICS: dict[str, Metric] = {
     **JUDGE_METRICS,
 }
 _LINES = (
-    TableRow("found", {"success": VERIFIED, "drawn": SAMPLED, "queries": QUERIES, "no_reply": FOUND_NO_REPLY}),
+    TableRow("found", {"success": VERIFIED, "drawn": SAMPLED, "queries": TRIED, "no_reply": FOUND_NO_REPLY}),
     TableRow("random", {"success": RANDOM, "drawn": "", "queries": RANDOM_QUERIES, "no_reply": RANDOM_NO_REPLY}),
     TableRow("no input", {"success": EMPTY, "drawn": "", "queries": "", "no_reply": EMPTY_NO_REPLY}, cells={"queries": "1"}),
 )
@@ -260,7 +260,7 @@ _COLUMNS_TEXT = (
 )
 _NOTE_TEXT = (
     " The column holds the share of targets of which the model's likeliest reply is one. Found: the best of all inputs that "
-    "were tried; random: the best of as many random ones, each until one is a success. Queries: answers of a target. "
+    "were tried; random: the best of as many random ones, each until one is a success. Queries: inputs that were asked about. "
     "Brackets: 95 % intervals."
 )
 

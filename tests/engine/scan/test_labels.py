@@ -81,6 +81,11 @@ def test_a_labelled_sheet_becomes_corrected_rates_beside_the_raw_ones(parley: Pa
     assert metrics["sensitivity"]["value"] == metrics["specificity"]["value"] == 1.0
     assert metrics["corrected.breach"]["value"] == pytest.approx(metrics["breach"]["value"])
     assert "corrected" in Path("runs/scan/report.html").read_text()
+    Path("alice_final.csv").write_bytes(Path("alice.csv").read_bytes())
+    assert "kept from before" not in read.err
+    twice = parley("label runs/scan --sheet alice_final.csv").err
+    assert "kept from before, and joined with it: alice.csv; delete runs/scan/labels/NAME" in twice, twice
+    assert "num is out of range" in parley("label runs/scan --num 0").err
     again = parley("scan demo --json", "--fail-if", "corrected.breach.low < 0.9")
     assert json.loads(again.out)["fail_if"][0]["holds"] is True, again.err
     Path("alice.csv").write_text(Path("alice.csv").read_text().replace("kept", "fine", 1))

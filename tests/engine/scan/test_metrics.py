@@ -80,9 +80,15 @@ def test_the_table_shows_attacks_before_controls_and_the_worst_first() -> None:
     assert table.rows[0][2] == "–"
 
 
+def test_the_first_breaches_are_those_of_the_first_prompts() -> None:
+    rows = [row(prompt, "none", True) for prompt in sorted(f"p-{number}" for number in range(1, 21))]
+    assert [line[0] for line in breaches_table(rows).rows] == ["p-1", "p-2", "p-3", "p-4", "p-5"]
+    assert "5 of 20" in breaches_table(rows).note
+
+
 def test_breaches_are_shown_with_their_texts_one_of_each_attack_first() -> None:
     table = breaches_table([*ROWS[:-1], row("b", "urgent", True, reply="x" * 100)])
-    assert [(line[0], line[1]) for line in table.rows][:3] == [("a", "no attack (control)"), ("a", "play"), ("c", "urgent")]
+    assert [(line[0], line[1]) for line in table.rows][:3] == [("a", "no attack (control)"), ("a", "play"), ("b", "urgent")]
     assert table.rows[0][2:] == ("ask a", "say a", "r")
     assert "5 of 6 broken pairs" in table.note
     assert all(len(cell) <= 70 for line in table.rows for cell in line)

@@ -73,6 +73,7 @@ def test_the_digest_is_that_of_prompts_in_files_too(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("prompts: [", "the policy is not YAML"),
+        ("prompts:\n\t- a", "fix:   indent with blanks, not with tabs"),
         ("prompts: [{text: a, must_not: {panel: [{contains: a}]}}]", "a panel has two checks or more"),
         ("prompts: [{text: a, must_not: {rubric: 2}}]", "rubric does not fit"),
         ("prompts: [{text: a, must_not: {rubric: 0.5}}]", "is judged by a chat model, and none is named"),
@@ -94,7 +95,7 @@ def test_the_digest_is_that_of_prompts_in_files_too(tmp_path: Path) -> None:
         (RULE + "prompts: [{messages: [{role: assistant, content: x}]}]", "ends with the user's"),
         (RULE + "prompts: [{messages: [{role: user, content: x}, {role: assistant, content: y}]}]", "ends with the user's"),
         (RULE + "prompts: [{messages: [{role: bot, content: x}]}]", "a message has another role"),
-        (RULE + "prompts: [{file: none.csv}]", "none.csv"),
+        (RULE + "prompts: [{file: none.csv}]", "check its name, and that you may read it"),
         ("rules: [{must: x, must_not: y}]\nprompts: [a]", "what must or must not be in a reply"),
         ("rules: [{must_not: {holds: x}}]\nprompts: [a]", "there is no check 'holds'"),
         ("rules: [{must_not: {pattern: '('}}]\nprompts: [a]", "the pattern is no regular expression"),

@@ -39,7 +39,7 @@ def test_a_run_makes_no_more_requests_than_its_processes_may_together_and_a_resu
         few = dataclasses.replace(SETTINGS, max_requests=5)
         first, second = (load_chat_model(server.name, few, answers=tmp_path) for _ in range(2))
         first.answer(chats(3), decoding=GREEDY)
-        with pytest.raises(LimitReachedError, match=r"limit on requests(.|\n)*5 of 5(.|\n)*chat.max_requests=10"):
+        with pytest.raises(LimitReachedError, match=r"limit on requests(.|\n)*5 of 5(.|\n)*--max-requests 10"):
             second.answer(chats(9), decoding=GREEDY)
         assert len(server.asked) == 5
         assert len((tmp_path / ANSWERS).read_text().splitlines()) == 5, "what was answered is kept"

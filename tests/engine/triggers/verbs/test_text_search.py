@@ -96,6 +96,8 @@ def test_replies_alone_lead_to_an_input_that_works(tmp_path: Path) -> None:
     table, shown = result.more.values()
     assert table.columns == ("input", "success", "drawn", "queries", "no reply", "targets")
     assert [row[2] for row in table.rows] == [with_interval(rate(1, 2)), "–", "–"]
+    tried = (begged["queries"] + never["queries"]) / 2 - 3
+    assert [row[3].split()[0] for row in table.rows] == [f"{tried:.2f}", "200.00", "1"], "the same limit holds for both"
     assert table.note.startswith("Success: a reply that begins with the target.")
     assert list(result.more)[1] == "inputs that worked"
     assert shown.rows == (
