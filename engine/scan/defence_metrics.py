@@ -26,6 +26,7 @@ from parley.engine.core.stats.statistics import (
     NOTHING,
     Estimate,
     Metric,
+    clustered_rate,
     mean_count,
 )
 from parley.engine.core.tables.table import DECIMAL, PERCENT, Column, EstimateTable, TableRow, metric_table
@@ -95,11 +96,14 @@ def defence_metrics(answers: AnswerColumns) -> dict[str, Estimate]:
                 if len(modes[mode])
             }
         harmless = behind & answers.under(NONE) & (answers["unmet"] >= 0)
+        queries = answers["model_queries"][behind]
+        # The model is asked, or it is not: no mean is above 1.
+        mean_queries = clustered_rate if np.unique(queries).tolist() == [0, 1] else mean_count
         metrics |= {
             f"{DEFENDED}.{name}.{FALSE_ALARMS}": answers.share("stopped", harmless),
             f"{DEFENDED}.{name}.{LOST}": answers.difference("unmet", harmless, answers.plain & answers.under(NONE)),
             f"{DEFENDED}.{name}.{STOPPED}": answers.share("stopped", behind & answers.attacked),
-            f"{DEFENDED}.{name}.{QUERIES}": mean_count(answers["model_queries"][behind], answers.units(behind)),
+            f"{DEFENDED}.{name}.{QUERIES}": mean_queries(queries, answers.units(behind)),
         }
     return metrics
 
@@ -136,10 +140,11 @@ def defence_tables(metrics: Mapping[str, Estimate]) -> dict[str, EstimateTable]:
         return {}
     defences = list(dict.fromkeys(defence for defence, _, _ in parts))
     attacks = list(dict.fromkeys(attack for _, _, attack in parts if attack))
-    rows = [TableRow(_TITLES[kind], {"of": kind}) for kind in (TRANSFERRED, ADAPTIVE)]
+    adapting = {attack for _, kind, attack in parts if kind == ADAPTIVE and attack}
+    rows = [TableRow(_TITLES[mode], {"of": mode}) for mode in (TRANSFERRED, ADAPTIVE) if mode == TRANSFERRED or adapting]
     for attack in sorted(attacks, key=lambda name: name in CONTROLS):
         title = f"{CONTROLS[attack]} (control)" if attack in CONTROLS else attack
-        adapts = any(f"{DEFENDED}.{name}.{ADAPTIVE}.{attack}" in metrics for name in defences)
+        adapts = attack in adapting
         for mode in (TRANSFERRED, ADAPTIVE) if adapts else (TRANSFERRED,):
             label = f"{title}, {mode}" if adapts else title if attack in CONTROLS else f"{title}, nothing to adapt"
             rows.append(TableRow(label, {"of": f"{mode}.{attack}"}))

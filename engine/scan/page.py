@@ -46,7 +46,7 @@ class Scans(Chapter):
     """The chapter of scans."""
 
     name, title, unit = "scan", "Scans", "answers"
-    in_tables = True
+    in_tables = open_tables = True
     jobs = (SCAN.name,)
     terms: ClassVar = {
         r"\bbreach": ("Breach", "an answer that breaks a rule of the policy."),

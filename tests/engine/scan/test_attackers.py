@@ -565,3 +565,11 @@ def test_no_attack_says_itself_what_the_example_forbids() -> None:
     assert len(forbidden) == 5
     # A target that repeats its message would break the rule without any success of the attack.
     assert not [(name, words) for name, text in texts.items() for words in forbidden if re.search(words, text, re.IGNORECASE)]
+
+
+def test_attackers_of_the_example_beat_repetition_on_the_embedded_bot(parley: Parley) -> None:
+    policy = Path(__file__).parents[3] / "examples/attackers.yaml"
+    assert parley(f"scan {policy} --model demo --limit 1").status == 0
+    metrics = RunFolder.load(Path("runs/scan")).metrics()
+    rates = {name: metrics[f"breach.{name}"].value for name in ("pair", "tap", "crescendo", "goat", "repeat", "none")}
+    assert [rate > 0 for rate in rates.values()] == [True] * 4 + [False] * 2, rates

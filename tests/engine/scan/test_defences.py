@@ -239,7 +239,11 @@ def test_a_scan_has_a_column_a_defence(parley: Parley) -> None:
     assert {row["refused_by"] for row in rows if row["defence"] == "both"} == {"", "guard"}
     assert {len(line) for line in table} == {4}, "attack, none, and two defences"
     assert value["defended.none.transferred.claim-staff"] == value["defended.none.queries"] == 1
-    assert "claim-staff, nothing to adapt" in [line[0] for line in table]
+    titles = [line[0] for line in table]
+    assert ("claim-staff, nothing to adapt" in titles, "all attacks, adaptive" in titles) == (True, False)
+    assert RunFolder.load(Path("runs/defended")).metrics()["defended.both.queries"].high <= 1, "it asks once at most"
+    page = Path("runs/defended/report.html").read_text()
+    assert all(f"<h3>{heading}</h3>" in page for heading in ("Breaches by attack", "Breaches by rule", "Defences"))
     # What a scan tells of the model itself is the same without defences.
     _, plain, nothing = scanned(parley, POLICY.split("defences:")[0] + "repeats: 2", "runs/plain")
     assert {name: number for name, number in value.items() if not name.startswith("defended.")} == plain
