@@ -16,6 +16,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from html import escape
+from itertools import count
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
@@ -359,7 +360,7 @@ class Job(ABC, Generic[ConfigT, PreparedT, FoundT]):
                 metrics=run.metrics(),
                 legend=self.legend,
                 files=tuple(path / name for name in self.files),
-                next_commands=self.next_commands(config, path),
+                next_commands=tuple(map(in_free_folder, self.next_commands(config, path))),
                 more=self.more(run),
                 failure=failure,
                 warnings=[sentence for sentence in warnings if sentence not in failure],
@@ -533,6 +534,20 @@ def command_line(
     if run is not None:
         line += ["--run", display_path(run)]
     return shlex.join(line)
+
+
+def in_free_folder(command: str) -> str:
+    """Return a command of a job that names a new folder if a run is in its default one; others as they are."""
+    from parley.engine.core.verbs.catalogue import ENTRIES
+
+    words = tuple(shlex.split(command)[1:])
+    entries = [entry for entry in ENTRIES if words[: len(entry.words)] == entry.words and "--run" not in words]
+    # The words of one job may begin those of another: minmax, minmax replies.
+    names = [max(entries, key=lambda entry: len(entry.words)).load().run_name] if entries else []
+    if not any(Path("runs", name, CONFIG).is_file() for name in names):
+        return command
+    free = (folder for number in count(2) if not (folder := Path("runs", f"{names[0]}-{number}")).exists())
+    return f"{command} --run {next(free).as_posix()}"
 
 
 def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -20,6 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -30,7 +31,7 @@ from parley.engine.core.stats.statistics import Estimate, Metric, count, mean, p
 from parley.engine.core.tables.table import EstimateTable
 from parley.engine.core.verbs import sharded
 from parley.engine.core.verbs.campaign import ROUNDS_MADE, rounds_of, tables_of_rounds
-from parley.engine.core.verbs.job import Reporter, Silent, Summary
+from parley.engine.core.verbs.job import Reporter, Silent, Summary, command_line
 from parley.engine.core.verbs.repeated import RepeatedJob
 from parley.engine.core.verbs.sharded import session
 from parley.engine.negotiation.attacks.opponents import OpponentConfig
@@ -57,8 +58,8 @@ from parley.engine.negotiation.verbs.agents import (
 from parley.engine.negotiation.verbs.campaign import CONTROL, FINAL, Campaign, MinMaxConfig
 from parley.engine.negotiation.verbs.exploitability import BEST, MORE, NUM_IDLE, NUM_KNOWN, NUM_TRAINED, SCRIPTED
 from parley.engine.negotiation.verbs.exploitability import LEGEND as LEARNED
-from parley.engine.negotiation.verbs.negotiator import PUBLISHED, corpus_words, require_words
-from parley.engine.negotiation.verbs.population import labels, played_in
+from parley.engine.negotiation.verbs.negotiator import PUBLISHED, require_words
+from parley.engine.negotiation.verbs.population import EVALUATE_POPULATION, PopulationConfig, labels, played_in
 from parley.envs.core.config import from_dict
 from parley.envs.core.errors import CheckpointError, ConfigError
 from parley.envs.core.storage.copies import CHECKPOINT
@@ -415,15 +416,18 @@ class MinMax(RepeatedJob[MinMaxConfig, MinMaxConfig, Summary]):
         training.keep_learner(best, run.path)
 
     def next_commands(self, config: MinMaxConfig, path: Path) -> tuple[str, ...]:
-        """Suggest a talk with the result, and every attack on it."""
-        corpus = corpus_words(config.corpus, config.data_root)
-        table = ["parley", "attack", "table", "--target", display_path(path), *corpus]
-        table += ["--judge", config.judge] if config.judge else []
-        table += ["--published", "hardened" if config.corpus == PUBLISHED else "none"]
-        play = shlex.join(["parley", "play", display_path(path)])
-        matrix = ["parley", "evaluate", "population", "psro", display_path(path), *corpus]
-        mixed = [shlex.join(matrix)] if config.adversaries == "mixture" else []
-        return (*super().next_commands(config, path), play, shlex.join(table), *mixed)
+        """Suggest a talk with the result, and every attack on it; fresh adversaries learn as those of the campaign."""
+        from parley.engine.negotiation.verbs.table_stages import TableConfig, on_supervised
+
+        folder, rule = display_path(path), replace(config.attack, dialogues=config.budget)
+        same: dict[str, Any] = {"corpus": config.corpus, "data_root": config.data_root, "reinforce": rule}
+        published: Any = "hardened" if config.corpus == PUBLISHED else "none"
+        attacked = TableConfig(target=folder, judge=config.judge, published=published, **same)
+        table = command_line(("attack", "table"), {"": on_supervised}, attacked, None)
+        mixed = PopulationConfig(campaign=folder, num_fresh=1, **same)
+        matrix = command_line(EVALUATE_POPULATION.words, EVALUATE_POPULATION.presets, mixed, None, EVALUATE_POPULATION.argument)
+        play = shlex.join(["parley", "play", folder])
+        return (*super().next_commands(config, path), play, table, *[matrix] * (config.adversaries == "mixture"))
 
 
 MINMAX = MinMax()

@@ -144,6 +144,11 @@ def corpus_words(corpus: str, data_root: Path | None) -> list[str]:
     return [*([] if corpus == PUBLISHED else ["--corpus", corpus]), *root_words(data_root)]
 
 
+def demo_words(corpus: str) -> list[str]:
+    """Return the preset of a command with the budgets of the demonstration, if the corpus is its small one."""
+    return ["demo"] if corpus == TrainNegotiatorConfig.corpus else []
+
+
 def validation_perplexity(spec: str, corpus: str, data_root: Path | None) -> Estimate:
     """Return the perplexity of an agent on a corpus' validation dialogues, by the released formula.
 
@@ -268,7 +273,7 @@ class TrainNegotiator(Job[TrainNegotiatorConfig, tuple[TrainNegotiatorConfig, Co
         corpus = corpus_words(config.corpus, config.data_root)
         return (
             shlex.join(["parley", "selfplay", "--adversary", folder, "--target", folder, *root_words(config.data_root)]),
-            shlex.join(["parley", "train", "adversary", "--target", folder, *corpus]),
+            shlex.join(["parley", "train", "adversary", *demo_words(config.corpus), "--target", folder, *corpus]),
         )
 
 

@@ -43,7 +43,7 @@ from parley.engine.negotiation.verbs.agents import (
     weightless_name,
 )
 from parley.engine.negotiation.verbs.defended import defend, filter_judge
-from parley.engine.negotiation.verbs.negotiator import PUBLISHED, Language, corpus_words
+from parley.engine.negotiation.verbs.negotiator import PUBLISHED, Language, corpus_words, demo_words
 from parley.envs.core.config import (
     Configuration,
     NonNegativeFloat,
@@ -625,7 +625,7 @@ class TrainTarget(LearnJob[TrainTargetConfig]):
 
     def next_commands(self, config: TrainTargetConfig, path: Path) -> tuple[str, ...]:
         """Suggest the measurement of its exploitability."""
-        command = ["parley", "evaluate", "exploitability", "--target", display_path(path)]
+        command = ["parley", "evaluate", "exploitability", *demo_words(config.corpus), "--target", display_path(path)]
         return (shlex.join([*command, *corpus_words(config.corpus, config.data_root)]),)
 
 

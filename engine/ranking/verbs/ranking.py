@@ -121,10 +121,11 @@ class EvaluateRanking(RankersJob[RankingConfig, RankingTask]):
 
     def next_commands(self, config: RankingConfig, path: Path) -> tuple[str, ...]:
         """Suggest an attack search on the same rankers."""
-        settings = shared(config, RankersConfig) | {"rules": "all"}
+        settings = shared(config, RankersConfig) | {"rules": "all", "model": ",".join(config.model_names)}
         # Searches cost more than rules do.
         wanted = RankingAttackConfig(**settings | {"limit": min(config.limit or _SEARCHED, _SEARCHED)})
-        searched = command_line(ATTACK_RANKING.words, ATTACK_RANKING.presets, wanted, None)
+        # Not the preset of a paper, which may be nearer to a run of own data.
+        searched = command_line(ATTACK_RANKING.words, {"": ATTACK_RANKING.presets["helpdesk"]}, wanted, None)
         return (*super().next_commands(config, path), searched)
 
     def tables(self, run: RunFolder) -> dict[str, EstimateTable]:

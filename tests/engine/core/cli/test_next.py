@@ -13,7 +13,11 @@ from parley.engine.core.cli.flags import parse, parse_job
 from parley.engine.core.cli.main import find_verb
 from parley.engine.core.cli.runs import ReportArguments
 from parley.engine.core.verbs.catalogue import ENTRIES
+from parley.engine.core.verbs.job import in_free_folder
 from parley.engine.core.verbs.trainings import Entry
+from parley.engine.negotiation.verbs import training
+from parley.engine.negotiation.verbs.minmax import MINMAX
+from parley.engine.negotiation.verbs.negotiator import TRAIN_NEGOTIATOR
 from parley.engine.negotiation.verbs.play import PlayArguments
 from parley.engine.perturb.verbs.audit import LabelArguments
 from parley.engine.perturb.verbs.perturb import PerturbArguments
@@ -63,6 +67,37 @@ def test_what_a_job_names_is_understood_and_looks_for_corpora_where_it_did(entry
     for asked in filter(None, map(understood, commands)):
         if hasattr(config, "data_root") and hasattr(asked, "data_root"):
             assert asked.data_root == root
+
+
+def test_a_next_command_names_a_new_folder_if_another_run_is_in_its_own(parley: Parley) -> None:
+    parley("selfplay scripted --dialogues 3")
+    best = "parley selfplay scripted --config runs/sweep/best.yaml"
+    assert in_free_folder(best) == f"{best} --run runs/selfplay-2"
+    Path("runs/selfplay-2").mkdir()
+    assert in_free_folder(best) == f"{best} --run runs/selfplay-3"
+    for command in (
+        f"{best} --run runs/mine",
+        "parley report runs/selfplay",
+        "parley minmax replies",
+        "echo it | parley perturb typos",
+    ):
+        assert in_free_folder(command) == command
+    parley("attack ranking --limit 3 --method random")
+    told = parley("evaluate ranking --limit 3 --rules none --no-controls").err
+    assert "parley attack ranking --model tfidf,bm25 --limit 3 --run runs/ranking-attack-2\n" in told
+
+
+def test_fresh_adversaries_of_the_next_commands_learn_as_long_as_those_of_the_run() -> None:
+    rule = training.demo().reinforce
+    *_, table, matrix = map(understood, MINMAX.next_commands(MINMAX.presets["demo"](), Path("runs/minmax")))
+    assert (table.reinforce, table.target, matrix.reinforce, matrix.campaign) == (rule, "runs/minmax", rule, "runs/minmax")
+    *_, matrix = map(understood, MINMAX.next_commands(MINMAX.presets["psro"](), Path("runs/minmax")))
+    assert (matrix.num_fresh, matrix.reinforce.dialogues) == (1, 12_800)
+    *_, adversary = map(understood, TRAIN_NEGOTIATOR.next_commands(TRAIN_NEGOTIATOR.presets["demo"](), Path("runs/mine")))
+    assert (adversary.reinforce, adversary.target, adversary.corpus) == (rule, "runs/mine", "embedded")
+    hardened = replace(training.hardened(), corpus="embedded")
+    (measured,) = map(understood, training.TRAIN_TARGET.next_commands(hardened, Path("runs/mine")))
+    assert (measured.reinforce, measured.target) == (rule, "runs/mine")
 
 
 @pytest.mark.parametrize("verb", ["get", "info"])

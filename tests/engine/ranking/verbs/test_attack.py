@@ -286,6 +286,9 @@ def test_trainings_and_evaluations_name_the_attack_as_the_next_command() -> None
     # The default rankers of the one verb are not those of the other's default preset.
     asked = EVALUATE_RANKING.next_commands(RankingConfig(corpus="dailydialog_pp"), Path("runs/ranking"))[-1]
     assert understood(asked).model == "tfidf,bm25"
+    # A run of own data names no paper, and each ranker once.
+    asked = EVALUATE_RANKING.next_commands(RankingConfig(corpus="mine.csv", model="bm25,bm25"), Path("runs/ranking"))[-1]
+    assert asked == "parley attack ranking --model bm25 --corpus mine.csv --limit 300"
     trained = TRAIN_MATCHER.next_commands(TRAIN_MATCHER.presets["smn"](), Path("runs/matcher"))
     assert "parley attack ranking --model runs/matcher" in trained
 
