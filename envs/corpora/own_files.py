@@ -171,6 +171,10 @@ def _cells(path: Path, text: str, separator: str, quoting: Literal[0, 3]) -> Ite
         raise DataError("a line is no CSV", where=FileLine(str(path), line), got=error, fix=fix) from None
 
 
+_NAMED = 20
+"""Lines that an error names."""
+
+
 def _checked_rows(path: Path, rows: Iterable[tuple[int, list[str]]]) -> Iterator[Record]:
     """Yield records whose cells are named by the first row."""
     numbered = iter(rows)
@@ -183,17 +187,25 @@ def _checked_rows(path: Path, rows: Iterable[tuple[int, list[str]]]) -> Iterator
         fix = "save the file with commas (CSV) or tabs (TSV) between columns"
         raise DataError("a header is separated by other marks than its kind of file", where=where, got=header[0][:80], fix=fix)
     _require_distinct(columns, where)
+    misfits: dict[int, int] = {}
     for line, cells in numbered:
         where = FileLine(str(path), line)
         if len(cells) != len(columns):
-            got = f"{len(cells)} cells under {len(columns)} columns ({', '.join(columns)})"
-            fix = "quote a cell that holds a separator, and give every column a cell"
-            raise DataError("a row does not fit the header", where=where, got=got, fix=fix)
+            misfits[line] = len(cells)
+            continue
         # Only the first column may lack a name: tables often have row numbers there.
         if nameless := next((cell for name, cell in zip(columns[1:], cells[1:], strict=True) if not name and cell.strip()), ""):
             fix = "name the column, or quote a cell that holds a separator"
             raise DataError("a cell stands under no column", where=where, got=nameless[:80], fix=fix)
         yield Record(line, {name: cell for name, cell in zip(columns, cells, strict=True) if name}, line)
+    if misfits:
+        first, num = next(iter(misfits.items()))
+        named = ", ".join(map(str, islice(misfits, _NAMED))) + ", ..." * (len(misfits) > _NAMED)
+        several = len(misfits) > 1
+        what = f"{len(misfits):,} rows do not fit the header" if several else "a row does not fit the header"
+        got = f"lines {named}, the first with " * several + f"{num} cells under {len(columns)} columns ({', '.join(columns)})"
+        fix = "quote a cell that holds a separator, and give every column a cell"
+        raise DataError(what, where=FileLine(str(path), first), got=got, fix=fix)
 
 
 def _require_distinct(columns: Sequence[str], where: FileLine) -> None:
