@@ -10,7 +10,7 @@ import io
 import json
 import os
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,7 +22,7 @@ from parley.engine.perturb.lexicon.nltk_lexicon import FOLDERS, missing_folders
 from parley.envs.core.errors import ConfigError, DataError
 from parley.envs.corpora.lines import FileLine, Source
 from parley.envs.corpora.pairs.compiled import PairSplit, nothing_to_learn, open_pairs
-from parley.envs.corpora.pairs.tokens import PairSource
+from parley.envs.corpora.pairs.tokens import PairSource, SplitText
 from parley.envs.corpora.pairs.vocabulary import UNK_ID
 from parley.envs.mutual_friends.compiled import (
     LEXICON_FILE,
@@ -117,6 +117,8 @@ class DataCheck:
     where: str
     problems: tuple[Problem, ...]
     """Everything that is wrong, file by file."""
+    doubts: tuple[str, ...] = ()
+    """Sentences on repeated rows and equal replies; the corpus can be used."""
 
     @property
     def exit_status(self) -> int:
@@ -228,7 +230,26 @@ def check_pairs(source: PairSource, root: Path) -> PairCheck:
         num_utterances={name: split.num_utterances for name, split in text.splits.items()},
         num_pairs={name: split.num_pairs for name, split in text.splits.items()},
         problems=tuple(sorted(map(problem, wrong), key=lambda entry: entry.file)),
+        doubts=_doubts({name: [*map(tuple, _hashes(split)[split.pairs].tolist())] for name, split in text.splits.items()}),
     )
+
+
+def _hashes(split: SplitText) -> np.ndarray:
+    """Return a number for the words of each utterance (N,) int64, equal for equal words."""
+    return np.fromiter((hash(tuple(words)) for words in split.utterances()), np.int64)
+
+
+def _doubts(rows_of: Mapping[str, Sequence[tuple[int, ...]]]) -> tuple[str, ...]:
+    """Say which splits have rows that repeat another, or equal right replies, a row's last number."""
+    doubts = []
+    for name, rows in rows_of.items():
+        if repeated := len(rows) - len({*rows}):
+            doubts.append(
+                f"{name}: {repeated:,} of {len(rows):,} rows repeat another; equal contexts are one unit of intervals"
+            )
+        if len(rows) > 1 == len({row[-1] for row in rows}):
+            doubts.append(f"{name}: all {len(rows):,} right replies are equal, so nothing can be told from them")
+    return tuple(doubts)
 
 
 def describe_pairs(source: PairSource, root: Path) -> PairInfo:
@@ -334,6 +355,7 @@ def check_candidates(source: CandidateSource, root: Path) -> CandidateCheck:
         problems=tuple(sorted(map(problem, wrong), key=lambda entry: entry.file)),
         mended=tuple(map(problem, text.mended)),
         long=text.long_told(),
+        doubts=_doubts({name: split.rows() for name, split in text.splits.items()}),
     )
 
 

@@ -148,23 +148,21 @@ def run_check(verb: Verb, arguments: Sequence[str]) -> int:
         return checked.exit_status
     console = make_console()
     if isinstance(checked, PairCheck):
-        good = [(split, f"{num:,}", f"{checked.num_pairs[split]:,}") for split, num in checked.num_utterances.items()]
-        columns: tuple[str, ...] = ("part", "good utterances", "pairs")
-        show_table(console, f"{checked.name}, {checked.where}", columns, good, right=columns[1:])
+        counts = {"good utterances": checked.num_utterances, "pairs": checked.num_pairs}
     elif isinstance(checked, CandidateCheck):
-        groups = [(split, f"{num:,}", f"{checked.num_cut[split]:,}") for split, num in checked.num_groups.items()]
-        columns = ("part", "good groups", f"with more than {checked.turns} turns")
-        show_table(console, f"{checked.name}, {checked.where}", columns, groups, right=columns[1:])
+        counts = {"good groups": checked.num_groups, f"with more than {checked.turns} turns": checked.num_cut}
+    elif isinstance(checked, ChatCheck):
+        counts = {"good chats": checked.num_chats}
+    else:
+        counts = {"good lines": {**checked.num_dialogues, "self-play scenarios": checked.num_selfplay}}
+    if any(num for column in counts.values() for num in column.values()):
+        rows = [(part, *(f"{column[part]:,}" for column in counts.values())) for part in next(iter(counts.values()))]
+        show_table(console, f"{checked.name}, {checked.where}", ("part", *counts), rows, right=(*counts,))
+    if isinstance(checked, CandidateCheck):
         if checked.mended:
             show_lines(console, f"{len(checked.mended):,} read otherwise", _capped(checked.mended))
         show_lines(console, "unusually long", checked.long)
-    elif isinstance(checked, ChatCheck):
-        chats = [(split, f"{num:,}") for split, num in checked.num_chats.items()]
-        show_table(console, f"{checked.name}, {checked.where}", ("part", "good chats"), chats, right=("good chats",))
-    else:
-        rows = [(split, f"{num:,}") for split, num in checked.num_dialogues.items()]
-        rows.append(("self-play scenarios", f"{checked.num_selfplay:,}"))
-        show_table(console, f"{checked.name}, {checked.where}", ("part", "good lines"), rows, right=("good lines",))
+    show_lines(console, "look at", checked.doubts)
     if is_path(options.name) and (shares := own_file(options.name).told_shares):
         console.print(Text(f"\n{shares}"), soft_wrap=True)
     heading = f"{len(checked.problems):,} problem{'s' * (len(checked.problems) > 1)}"

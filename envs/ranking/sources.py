@@ -26,7 +26,7 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
+from itertools import groupby, pairwise
 from pathlib import Path
 from typing import ClassVar, NamedTuple, Protocol, runtime_checkable
 
@@ -135,6 +135,12 @@ class SplitGroups:
     def num_longer(self, turns: int) -> int:
         """Return the number of groups whose contexts have more turns."""
         return int((np.diff(self._context_ends) > turns).sum())
+
+    def rows(self) -> list[tuple[int, ...]]:
+        """Return the utterances of each context and of a right reply, one row for each right reply."""
+        edges = zip(pairwise(self._context_ends), pairwise(self._candidate_ends), strict=True)
+        rights = ((*context, range(*places)) for context, places in edges)
+        return [(*self._contexts[a:b], self._candidates[i]) for a, b, places in rights for i in places if self._labels[i]]
 
     def split(self, name: str, vocabulary: WordList) -> CandidateSplit:
         """Return the split as arrays.

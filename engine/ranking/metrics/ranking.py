@@ -1,8 +1,9 @@
 """Metrics of an evaluation of rankers: every metric of every ranker, clean and under every rule.
 
 Source: Li et al. 2019, section 5.2. A row is a context (`parley.engine.ranking.verbs.prepared.RANKING`); contexts of one
-dialogue are drawn together. Metrics are called KIND.MODEL.RULE, the rule being `CLEAN` where there is none: "r@1.smn.iiw" is
-R_n@1. Rules that do not keep labels have kinds of their own, "a@1.smn.sow" is A_n@1. What rules do alone is called KIND.RULE.
+dialogue, or of equal words, are drawn together. Metrics are called KIND.MODEL.RULE, the rule being `CLEAN` where there is
+none: "r@1.smn.iiw" is R_n@1. Rules that do not keep labels have kinds of their own, "a@1.smn.sow" is A_n@1. What rules do alone
+is called KIND.RULE.
 """
 
 from __future__ import annotations
@@ -143,19 +144,20 @@ class RankedRows:
         """The sources of replies."""
         self.errors: dict[str, Counter[str]] = {}
         """By ranker, why it gave no scores: reasons, each with its number of contexts."""
-        clusters, sizes = array("q"), array("i")
-        for number, row in enumerate(selected(self.rows, "dialogue", "labels", "kinds", "attacks", "ranked", "readings")):
+        clusters, sizes, first_with = array("q"), array("i"), dict[int, int]()
+        columns = ("dialogue", "context", "labels", "kinds", "attacks", "ranked", "readings")
+        for number, row in enumerate(selected(self.rows, *columns)):
             if not number:
                 self.models = list(dict.fromkeys(entry["model"] for entry in row["ranked"]))
                 self.rules = {attack["rule"]: attack["keeps_labels"] for attack in row["attacks"]}
                 self.errors = {model: Counter(failed) for model in self.models if failed and model not in controls}
-            clusters.append(row["dialogue"])
+            clusters.append(first_with.setdefault(hash(tuple(row["context"])), row["dialogue"]))
             sizes.append(len(row["labels"]))
             self._add(number, row)
         self.num_contexts = len(clusters) + failed.total()
         """Contexts, those that failed included."""
         self.clusters = np.array(clusters)
-        """The dialogue of each context (G,) int64."""
+        """The dialogue of each context, or of the first context with the same words (G,) int64."""
         self.sizes = np.array(sizes, dtype=np.int64)
         """The candidates of each context (G,) int64."""
         self._starts = np.concatenate([[0], np.cumsum(self.sizes)])

@@ -169,15 +169,15 @@ class SearchedRows:
     def __init__(self, rows: Sequence[Row]) -> None:
         self.rows = finished(rows)
         failed = Counter(str(row["error"]) for row in selected(lost(rows), "error"))
-        self._columns, clusters = Columns(), array("q")
+        self._columns, clusters, first_with = Columns(), array("q"), dict[int, int]()
         self.attacks: dict[tuple[str, str], dict[str, None]] = {}
         """The rankers and methods in the order of the run, each with the other rankers that its results were shown to."""
         self.errors: dict[str, Counter[str]] = {}
         """By ranker, why an attack ended without scores: reasons, each with its number of contexts."""
         self.counts: Counter[tuple[str, str]] = Counter()
         """Contexts by ranker and status; one may count twice if some methods end without scores."""
-        for index, row in enumerate(selected(self.rows, "dialogue", "searches")):
-            clusters.append(row["dialogue"])
+        for index, row in enumerate(selected(self.rows, "dialogue", "context", "searches")):
+            clusters.append(first_with.setdefault(hash(tuple(row["context"])), row["dialogue"]))
             states: dict[str, dict[str, str]] = {}
             for search in row["searches"]:
                 self._add(index, search)
@@ -190,7 +190,7 @@ class SearchedRows:
                 self.counts.update((model, kind) for kind in reasons)
                 self.counts[model, REACHED] += reasons.get("skipped") == REACHED_REASON
         self.clusters = np.array(clusters)
-        """The dialogue of each context (G,) int64."""
+        """The dialogue of each context, or of the first context with the same words (G,) int64."""
         self.num_contexts = len(clusters) + failed.total()
         """Contexts, those that failed included."""
         self.models = list(dict.fromkeys(model for model, _ in self.attacks))

@@ -86,6 +86,31 @@ def test_check_says_how_a_file_is_read_and_shared_out(parley: Parley, tmp_path: 
     assert json.loads(outcome.out)["summary"] == "pairs of your own, CSV: context=q, reply=a, 1:0:1 to train, val and test"
 
 
+def test_check_counts_repeated_rows_and_names_equal_replies(parley: Parley, tmp_path: Path) -> None:
+    rows = [f"how do i open file {number},use the menu\n" for number in range(20)]
+    (tmp_path / "pairs.csv").write_text("question,answer\n" + "".join(rows * 3))
+    labelled = [f"1\topen file {number} for me\tuse the menu\n0\topen file {number} for me\tgood bye\n" for number in range(4)]
+    (tmp_path / "groups.tsv").write_text("".join([*labelled, labelled[0]]))
+    told = parley(f"data check {tmp_path / 'pairs.csv'}#shares=100:0:0")
+    assert "train: 40 of 60 rows repeat another; equal contexts are one unit of intervals" in told.err
+    assert "train: all 60 right replies are equal, so nothing can be told from them" in told.err
+    told = parley(f"data check {tmp_path / 'groups.tsv'}#shares=100:0:0")
+    assert "train: 1 of 5 rows repeat another" in told.err
+    assert "train: all 5 right replies are equal" in told.err
+
+
+def test_check_names_every_row_that_does_not_fit_the_header_and_goes_on(parley: Parley, tmp_path: Path) -> None:
+    lines = ["question,answer", "what is it,a bug", "one cell", "is it mended,no", "so,many,cells", "empty,", "and now,yes"]
+    (tmp_path / "pairs.csv").write_text("\n".join(lines))
+    told = parley(f"data check {tmp_path / 'pairs.csv'}")
+    assert told.status == 1
+    assert "2 problems:" in told.err
+    assert "2 rows do not fit the header; got lines 3, 5, the first with 1 cells under 2 columns (question, answer)" in told.err
+    assert "pairs.csv:6: " in told.err
+    missing = parley(f"data check {tmp_path / 'nothing.csv'}")
+    assert ("good utterances" in told.err, "good utterances" in missing.err) == (True, False), "no table of zeros"
+
+
 def test_check_says_that_there_is_nothing_to_train_on(parley: Parley, tmp_path: Path) -> None:
     (tmp_path / "own.tsv").touch()
     outcome = parley(f"data check {tmp_path / 'own.tsv'}")

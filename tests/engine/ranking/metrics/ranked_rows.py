@@ -23,7 +23,7 @@ def context(number: int, ranked: list[dict[str, Any]], attacks: list[dict[str, A
         "status": "ok",
         "error": None,
         "dialogue": number // 2,
-        "context": ["it is broken", "what is"],
+        "context": ["it is broken", f"what is {number}"],
         "candidates": ["the blue screen", "hello there", "what a day"],
         "labels": [True, False, False],
         "kinds": ["positive", "random", "random"],

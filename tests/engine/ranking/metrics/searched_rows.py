@@ -46,7 +46,7 @@ def attacked_context(number: int, *searches: Any, dialogue: int | None = None, *
         "seed": 1,
         "schema_version": 1,
         "dialogue": number if dialogue is None else dialogue,
-        "context": ["it is broken", "what is"],
+        "context": ["it is broken", f"what is {number}"],
         "candidates": ["the blue screen", "hello there", "what a day"],
         "labels": [True, False, False],
         "kinds": ["positive", "random", "random"],

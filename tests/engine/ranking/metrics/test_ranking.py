@@ -38,6 +38,12 @@ def test_every_ranker_is_measured_clean_and_under_every_rule() -> None:
     assert (metrics["failed.mine"].value, metrics["failed.mine"].n) == (0, 8)
 
 
+def test_contexts_of_equal_words_are_one_unit_whatever_their_dialogues() -> None:
+    alike = {"context": ["it is broken"]}
+    metrics = ranking_metrics(RankedRows([*rows(), *(attacked(number, WRONG) | alike for number in range(8, 20))]))
+    assert (metrics["r@1.mine.iiw"].value, metrics["r@1.mine.iiw"].n) == (pytest.approx(3.5 / 19), 5)
+
+
 def test_the_change_is_among_the_same_contexts_as_they_are() -> None:
     metrics = ranking_metrics(RankedRows(rows()))
     change = metrics["r@1_change.mine.iiw"]

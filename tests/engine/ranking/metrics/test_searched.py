@@ -21,6 +21,12 @@ from parley.engine.ranking.metrics.searched import (
 from tests.engine.ranking.metrics.searched_rows import attacked_context, left, search
 
 
+def test_contexts_of_equal_words_are_one_unit_whatever_their_dialogues() -> None:
+    rows = [attacked_context(number, search("smn", "greedy", 4), context=["it is broken"]) for number in range(40)]
+    success = search_metrics(SearchedRows(rows), 50)["success@50.smn.greedy"]
+    assert (success.value, success.n) == (1.0, 1)
+
+
 def test_success_is_read_at_every_smaller_budget() -> None:
     spent = [3, 10, 11, 50, None, None, 100, 51]
     rows = [attacked_context(number, search("smn", "greedy", queries)) for number, queries in enumerate(spent)]

@@ -72,7 +72,7 @@ def test_the_verdict_says_how_good_and_what_costs_most() -> None:
 
 def test_candidates_stand_by_their_ranks_with_changed_words_marked() -> None:
     item = example(made(attacked(0, WRONG)), 0, "iiw")
-    assert '<p class="words" dir="auto">it is broken</p><p class="words" dir="auto">what is</p>' in shown(item)
+    assert '<p class="words" dir="auto">it is broken</p><p class="words" dir="auto">what is 0</p>' in shown(item)
     assert candidates(item) == [
         ("wrong, changed", "what a <del>day</del> <mark>broken</mark>", "3 \N{RIGHTWARDS ARROW} 1"),
         ("wrong, changed", "hello <del>there</del> <mark>broken</mark>", "2"),
