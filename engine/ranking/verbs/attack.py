@@ -223,7 +223,7 @@ def _require_names(config: RankingAttackConfig, tried: Tried) -> None:
     # Only workers fit the judges of limits.
     unlimited = replace(config, attack=replace(config.attack, max_perplexity_ratio=None, min_cosine=None))
     for ranker in tried.rankers.values():
-        composed(ranker, tried.language, unlimited, rules, {})
+        composed(ranker, tried.resources.language, unlimited, rules, {})
 
 
 ATTACK_RANKING = AttackRanking()

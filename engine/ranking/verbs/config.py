@@ -528,7 +528,8 @@ def lexicon_setting() -> Iterator[None]:
     try:
         yield
     except DataError as error:
-        fix = (error.fix or "").replace("--set perturb.lexicon=", "--lexicon ")
+        fix = (error.fix or "").replace(", or name others with --set perturb.corrections=PATH", "")
+        fix = fix.replace("--set perturb.lexicon=", "--lexicon ")
         raise DataError(error.what, where=error.where, got=error.got, fix=fix) from None
 
 

@@ -33,7 +33,6 @@ from parley.engine.core.verbs.export import FlatRows, Line, Row
 from parley.engine.core.verbs.job import Reporter
 from parley.engine.core.verbs.sharded import ItemsJob, TaskT
 from parley.engine.perturb.replies.catalogue import build_rules, rule_names
-from parley.engine.perturb.replies.language import ReplyLanguage
 from parley.engine.perturb.replies.shapes import Attacked, Rule, RuleResources
 from parley.engine.ranking.attacks.catalogue import policy_rule
 from parley.engine.ranking.attacks.settings import POLICY
@@ -389,12 +388,12 @@ class Tried:
     Args:
         rankers: by their labels.
         rules: each applied once.
-        language: of the replies.
+        resources: of the rules; its language opens the lexicon.
     """
 
     rankers: Mapping[str, Ranker]
     rules: Sequence[Rule]
-    language: ReplyLanguage
+    resources: RuleResources
 
 
 def prepare_ranking(
@@ -429,7 +428,7 @@ def prepare_ranking(
         from parley.engine.perturb.lexicon.built_in import ANNOUNCEMENT
 
         reporter.say(ANNOUNCEMENT)
-    return resolved, groups, Tried(rankers, rules, resources.language)
+    return resolved, groups, Tried(rankers, rules, resources)
 
 
 def not_scored(summary: Mapping[str, Any]) -> list[str]:

@@ -447,3 +447,8 @@ def test_where_nltk_has_no_data_the_flag_that_needs_none_is_named(tmp_path: Path
     with pytest.raises(DataError, match="NLTK's data lack") as caught:
         run(asked(rules="iiw", lexicon="nltk"), tmp_path / "run", Silent())
     assert "--lexicon built-in for the small lexicon" in str(caught.value.fix)
+    assert run(asked(rules="none", lexicon="nltk"), tmp_path / "plain", Silent()).metrics, "nothing is tagged without rules"
+    monkeypatch.setenv("PARLEY_DATA", str(tmp_path))
+    with pytest.raises(DataError, match="grammar errors need sentences") as caught:
+        run(asked(rules="misspellings", lexicon="nltk"), tmp_path / "run", Silent())
+    assert str(caught.value.fix).endswith("codespell_dictionary.txt; --lexicon built-in needs none")
