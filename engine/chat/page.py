@@ -69,7 +69,7 @@ class HardenedChatNegotiators(Hardenings):
     job, words = MINMAX_CHAT_NEGOTIATOR, NEGOTIATORS
     unhelped = MINMAX_CHAT_NEGOTIATOR.unhelped
     curves = (
-        CurveSource("round", "advantage", "points", {"best known adversary": EXPLOITABILITY, "fresh adversary": FRESH}),
+        CurveSource("round", "advantage", "points", {"best known by that round": EXPLOITABILITY, "fresh adversary": FRESH}),
         CurveSource("round", "plain score", "points", {"target": PLAIN_SCORE}),
     )
     stages: ClassVar = {MINMAX_CHAT_NEGOTIATOR.name: Stages({}, others="hidden")}

@@ -522,7 +522,7 @@ class HardenedNegotiators(Chapter):
             "exploitability",
             "advantage in points",
             {
-                "best known adversary": "exploitability",
+                "best known by that round": "exploitability",
                 "fresh, mean": "mean_fresh",
                 "trained along, before": "advantage_before",
                 "after": "advantage_after",
@@ -743,6 +743,11 @@ def _played_tactics(run: Run) -> TacticResults:
     return played_tactics(run.folder)
 
 
+_CHOSEN_APART = (
+    "The equilibrium is measured in the dialogues that chose it; the best target alone in others, so it may come out lower."
+)
+
+
 class Populations(Chapter):
     """The chapter of payoff matrices, with ratings and the values of mixtures."""
 
@@ -769,7 +774,10 @@ class Populations(Chapter):
             label="Points ahead at the equilibrium",
             unit="dialogues",
             marks={label: run.metrics[name] for name, label in labels.items() if name in run.metrics},
-            details=[mixture] if mixture else [],
+            details=[
+                "The equilibrium is measured in the dialogues that chose it, the best target alone in others.",
+                *([mixture] if mixture else []),
+            ],
         )
 
     def figures(self, run: Run) -> Iterable[Figure]:

@@ -287,13 +287,13 @@ def test_campaign_shows_what_its_rounds_came_to(tmp_path: Path) -> None:
     assert (curve.x_label, curve.series) == (
         "round",
         {
-            "best known adversary": [(0, 2), (1, 12)],
+            "best known by that round": [(0, 2), (1, 12)],
             "fresh, mean": [(0, 3), (1, 13)],
             "trained along, before": [(1, 10)],
             "after": [(1, 11)],
         },
     )
-    assert curve.bands["best known adversary"] == [(0, 0, 9), (1, 0, 9)]
+    assert curve.bands["best known by that round"] == [(0, 0, 9), (1, 0, 9)]
     text = report_from_run(tmp_path).read_text()
     assert "exploitability lost" in text
     assert "x against its adversary" not in text

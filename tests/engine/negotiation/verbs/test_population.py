@@ -242,7 +242,14 @@ def test_fresh_adversaries_learn_from_the_mixture_and_play_it(
 def test_page_shows_the_matrix_and_the_ratings(tmp_path: Path) -> None:
     run(matrix(), tmp_path / "run", Silent())
     page = render(collect_run(tmp_path / "run"), load_chapters())
-    for words in ("Payoff matrix", "Elo ratings", "Targets, rated", "At the equilibrium of the matrix", "scripted (target)"):
+    for words in (
+        "Payoff matrix",
+        "Elo ratings",
+        "Targets, rated",
+        "At the equilibrium of the matrix",
+        "in the dialogues that chose it",
+        "scripted (target)",
+    ):
         assert words in page
 
 
