@@ -774,10 +774,7 @@ class Populations(Chapter):
             label="Points ahead at the equilibrium",
             unit="dialogues",
             marks={label: run.metrics[name] for name, label in labels.items() if name in run.metrics},
-            details=[
-                "The equilibrium is measured in the dialogues that chose it, the best target alone in others.",
-                *([mixture] if mixture else []),
-            ],
+            details=["The equilibrium is measured in the dialogues that chose it.", *([mixture] if mixture else [])],
         )
 
     def figures(self, run: Run) -> Iterable[Figure]:

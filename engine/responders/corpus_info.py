@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 
@@ -22,7 +23,7 @@ from parley.engine.perturb.lexicon.nltk_lexicon import FOLDERS, missing_folders
 from parley.envs.core.errors import ConfigError, DataError
 from parley.envs.corpora.lines import FileLine, Source
 from parley.envs.corpora.pairs.compiled import PairSplit, nothing_to_learn, open_pairs
-from parley.envs.corpora.pairs.tokens import PairSource, SplitText
+from parley.envs.corpora.pairs.tokens import PairSource
 from parley.envs.corpora.pairs.vocabulary import UNK_ID
 from parley.envs.mutual_friends.compiled import (
     LEXICON_FILE,
@@ -230,17 +231,12 @@ def check_pairs(source: PairSource, root: Path) -> PairCheck:
         num_utterances={name: split.num_utterances for name, split in text.splits.items()},
         num_pairs={name: split.num_pairs for name, split in text.splits.items()},
         problems=tuple(sorted(map(problem, wrong), key=lambda entry: entry.file)),
-        doubts=_doubts({name: [*map(tuple, _hashes(split)[split.pairs].tolist())] for name, split in text.splits.items()}),
+        doubts=_doubts({name: split.rows() for name, split in text.splits.items()}),
     )
 
 
-def _hashes(split: SplitText) -> np.ndarray:
-    """Return a number for the words of each utterance (N,) int64, equal for equal words."""
-    return np.fromiter((hash(tuple(words)) for words in split.utterances()), np.int64)
-
-
-def _doubts(rows_of: Mapping[str, Sequence[tuple[int, ...]]]) -> tuple[str, ...]:
-    """Say which splits have rows that repeat another, or equal right replies, a row's last number."""
+def _doubts(rows_of: Mapping[str, Sequence[tuple[Any, ...]]]) -> tuple[str, ...]:
+    """Say which splits have rows that repeat another, or equal right replies, the last of a row."""
     doubts = []
     for name, rows in rows_of.items():
         if repeated := len(rows) - len({*rows}):

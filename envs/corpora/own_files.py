@@ -201,9 +201,9 @@ def _checked_rows(path: Path, rows: Iterable[tuple[int, list[str]]]) -> Iterator
     if misfits:
         first, num = next(iter(misfits.items()))
         named = ", ".join(map(str, islice(misfits, _NAMED))) + ", ..." * (len(misfits) > _NAMED)
-        several = len(misfits) > 1
-        what = f"{len(misfits):,} rows do not fit the header" if several else "a row does not fit the header"
-        got = f"lines {named}, the first with " * several + f"{num} cells under {len(columns)} columns ({', '.join(columns)})"
+        what = "a row does not fit the header" if len(misfits) == 1 else f"{len(misfits):,} rows do not fit the header"
+        lines = f"lines {named}, the first with " * (len(misfits) > 1)
+        got = f"{lines}{num} cells under {len(columns)} columns ({', '.join(columns)})"
         fix = "quote a cell that holds a separator, and give every column a cell"
         raise DataError(what, where=FileLine(str(path), first), got=got, fix=fix)
 

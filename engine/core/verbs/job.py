@@ -541,13 +541,12 @@ def in_free_folder(command: str) -> str:
     from parley.engine.core.verbs.catalogue import ENTRIES
 
     words = tuple(shlex.split(command)[1:])
-    entries = [entry for entry in ENTRIES if words[: len(entry.words)] == entry.words and "--run" not in words]
     # The words of one job may begin those of another: minmax, minmax replies.
-    names = [max(entries, key=lambda entry: len(entry.words)).load().run_name] if entries else []
-    if not any(Path("runs", name, CONFIG).is_file() for name in names):
+    entry = max(ENTRIES, key=lambda entry: len(entry.words) * (words[: len(entry.words)] == entry.words))
+    is_job = words[: len(entry.words)] == entry.words and "--run" not in words
+    if not (is_job and Path("runs", name := entry.load().run_name, CONFIG).is_file()):
         return command
-    free = (folder for number in count(2) if not (folder := Path("runs", f"{names[0]}-{number}")).exists())
-    return f"{command} --run {next(free).as_posix()}"
+    return f"{command} --run {next(folder for n in count(2) if not Path(folder := f'runs/{name}-{n}').exists())}"
 
 
 def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -97,10 +97,7 @@ VALUE, SINGLE, BEST_KNOWN = "value", "best_single", "known"
 _NUM_RESAMPLES = 2000
 LEGEND = {
     VALUE: Metric(
-        "value of the game",
-        "lower: target",
-        "advantage when both sides play the equilibrium of the matrix, in the dialogues that chose it",
-        main=True,
+        "value of the game", "lower: target", "advantage at the matrix's equilibrium, in the dialogues that chose it", main=True
     ),
     SINGLE: Metric(
         "best single target",

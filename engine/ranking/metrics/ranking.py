@@ -42,6 +42,7 @@ from parley.engine.ranking.metrics.ranks import (
     title,
     together,
 )
+from parley.envs.core.seeds import stable_hash
 from parley.envs.ranking.groups import CandidateKind
 
 CLEAN = "clean"
@@ -151,7 +152,7 @@ class RankedRows:
                 self.models = list(dict.fromkeys(entry["model"] for entry in row["ranked"]))
                 self.rules = {attack["rule"]: attack["keeps_labels"] for attack in row["attacks"]}
                 self.errors = {model: Counter(failed) for model in self.models if failed and model not in controls}
-            clusters.append(first_with.setdefault(hash(tuple(row["context"])), row["dialogue"]))
+            clusters.append(first_with.setdefault(stable_hash(*row["context"]), row["dialogue"]))
             sizes.append(len(row["labels"]))
             self._add(number, row)
         self.num_contexts = len(clusters) + failed.total()

@@ -57,6 +57,7 @@ from parley.engine.core.tables.table import (
 )
 from parley.engine.ranking.metrics.ranking import CLEAN, CONTEXT, RankedRows, context_task
 from parley.engine.ranking.metrics.ranks import GroupMetrics, compared
+from parley.envs.core.seeds import stable_hash
 
 
 def expected_ranks(scores: ArrayLike) -> np.ndarray:
@@ -177,7 +178,7 @@ class SearchedRows:
         self.counts: Counter[tuple[str, str]] = Counter()
         """Contexts by ranker and status; one may count twice if some methods end without scores."""
         for index, row in enumerate(selected(self.rows, "dialogue", "context", "searches")):
-            clusters.append(first_with.setdefault(hash(tuple(row["context"])), row["dialogue"]))
+            clusters.append(first_with.setdefault(stable_hash(*row["context"]), row["dialogue"]))
             states: dict[str, dict[str, str]] = {}
             for search in row["searches"]:
                 self._add(index, search)

@@ -279,6 +279,11 @@ class SplitText:
         for start, end in zip(self._offsets, self._offsets[1:], strict=False):
             yield [words[number] for number in self._values[start:end]]
 
+    def rows(self) -> list[tuple[str, str]]:
+        """Return each source and its reply, words between blanks."""
+        texts = [*map(" ".join, self.utterances())]
+        return [(texts[source], texts[reply]) for source, reply in self.pairs.tolist()]
+
     def encode(self, vocabulary: WordList) -> np.ndarray:
         """Return the word ids of all utterances, concatenated: (T,) int32."""
         return vocabulary.encode(self._numbers)[np.array(self._values, dtype=np.int64)].astype(np.int32)
