@@ -302,11 +302,6 @@ def scan_metrics(rows: Answers) -> dict[str, Estimate]:
     return metrics
 
 
-def is_attacked(rows: Iterable[Row]) -> bool:
-    """Return whether rows are attacks under a budget."""
-    return "turns" in next(iter(rows), {})
-
-
 def _attack_metrics(answers: AnswerColumns, attacks: Sequence[str]) -> dict[str, Estimate]:
     others = [attack for attack in attacks if attack not in (NONE, REPEAT)] if REPEAT in attacks else []
     metrics = {f"{GAIN}.{attack}": answers.above(attack, REPEAT) for attack in others}
@@ -584,11 +579,9 @@ class LimitVerdict:
 
 def decide_limit(metric: str, limit: float, estimate: Estimate) -> LimitVerdict:
     """Return the verdict of a limit: broken if the interval is above it, kept if not; undecided by one prompt, or else."""
-    if not estimate.n:
-        return LimitVerdict(metric, limit, estimate, "undecided")
     if estimate.n > 1 and (estimate.low > limit or estimate.high <= limit):
         return LimitVerdict(metric, limit, estimate, "broken" if estimate.low > limit else "kept")
-    return LimitVerdict(metric, limit, estimate, "undecided", prompts_needed(estimate, limit))
+    return LimitVerdict(metric, limit, estimate, "undecided", prompts_needed(estimate, limit) if estimate.n else None)
 
 
 def prompts_needed(estimate: Estimate, limit: float) -> int | None:

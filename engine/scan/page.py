@@ -23,7 +23,6 @@ from parley.engine.scan.metrics import (
     brief,
     broken_rules,
     describe_scan,
-    is_attacked,
     number_order,
     row_tags,
     success_curves,
@@ -79,10 +78,10 @@ class Scans(Chapter):
         return {name: describe_scan(name) for name in run.metrics}
 
     def figures(self, run: Run) -> Iterable[Figure]:
-        if is_attacked(run.done):
+        answers = AnswerColumns.of(run.done, repeated_of_run(run.summary))
+        if answers.is_attacked:
             from parley.engine.core.page import plots
 
-            answers = AnswerColumns.of(run.done, repeated_of_run(run.summary))
             for part, name in BUDGET_PARTS.items():
                 if curves := success_curves(answers, part):
                     caption = f"share of the attacks with a breach within a cost in {name}; with 95 % intervals"

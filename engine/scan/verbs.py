@@ -80,7 +80,6 @@ from parley.engine.scan.metrics import (
     conversation_before,
     decide_limit,
     describe_scan,
-    is_attacked,
     panel_metrics,
     row_tags,
     scan_metrics,
@@ -325,9 +324,12 @@ class ScanWorker:
     def _rows(self, shard: Shard[ScanItem]) -> list[dict[str, Any]]:
         prompts = [self.policy.prompts[item.prompt] for item in shard.items]
         pairs = list(zip(prompts, shard.items, strict=True))
-        chats = [
-            chat_of(self.policy, prompt, self._rewording(item), self._wording_seed(prompt, item)) for prompt, item in pairs
-        ]
+        chats = []
+        for prompt, item in pairs:
+            rewording = self.adapted[item.attack, item.defence] if item.adaptive else self.rewordings[item.attack]
+            # Attacks of one prompt and repeat draw alike, so that they differ in nothing but the attack.
+            seed = derive_seed(self.task.config.seed, "wording", prompt.key, item.repeat)
+            chats.append(chat_of(self.policy, prompt, rewording, seed))
         # Answers behind a defence are drawn as those without it, so that they differ in nothing but the defence.
         seeds = [self.task.seed(_key(prompt, item)) for prompt, item in pairs]
         given: dict[int, Answer] = {}
@@ -381,9 +383,6 @@ class ScanWorker:
             "unmet": side_broken(rules, verdicts, must=True),
             "model_queries": sum(map(queries_of, answers)),
         }
-
-    def _rewording(self, item: ScanItem) -> Rewording:
-        return self.adapted[item.attack, item.defence] if item.adaptive else self.rewordings[item.attack]
 
     def _attacked(self, shard: Shard[ScanItem]) -> list[dict[str, Any]]:
         assert self.seats is not None, "the policy has a budget"
@@ -456,10 +455,6 @@ class ScanWorker:
             **vars(conversation.spending),
             **self._behind(prompt, item, [turn.answer for turn in turns], best, rules),
         }
-
-    def _wording_seed(self, prompt: PolicyPrompt, item: ScanItem) -> int:
-        # Attacks of one prompt and repeat draw alike, so that they differ in nothing but the attack.
-        return derive_seed(self.task.config.seed, "wording", prompt.key, item.repeat)
 
 
 def _key(prompt: PolicyPrompt, item: ScanItem) -> str:
@@ -923,7 +918,7 @@ class Scan(Job[ScanConfig, ScanPlan, ScanPlan]):
         counted = answers.plain & ~answers.untouched
         breaches = breaches_table(row for row, counts in zip(shown, counted.tolist(), strict=True) if counts)
         tables = ({"Breaches": breaches} if breaches.rows else {}) | scan_tables(metrics) | defence_tables(metrics)
-        return tables | budget_tables(answers) if is_attacked(rows) else tables
+        return tables | budget_tables(answers) if answers.is_attacked else tables
 
     def present(self, result: Result, run: RunFolder) -> Result:
         """Show breaches with their texts first, then the rates, then what became of the limits."""
