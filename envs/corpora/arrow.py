@@ -140,8 +140,8 @@ def data_root(explicit: Path | None = None) -> Path:
 
 
 def root_words(explicit: Path | None) -> list[str]:
-    """Return the flag that makes a command use the given data root; empty if none was given."""
-    return [] if explicit is None else ["--data-root", str(explicit)]
+    """Return the flag that makes a command use the given data root; empty if none was given, or the one without a flag."""
+    return [] if explicit in (None, data_root()) else ["--data-root", str(explicit)]
 
 
 def missing_files(folder: Path, names: Sequence[str]) -> list[str]:

@@ -430,8 +430,14 @@ def failure_of(outcomes: Outcomes) -> str:
     """Return the reason why every item failed; empty if one worked, or there is none."""
     if outcomes.done or not outcomes.failed:
         return ""
+    return f"every item failed, {_commonest(outcomes, f'of {outcomes.failed:,}')}"
+
+
+def _commonest(outcomes: Outcomes, whole: str) -> str:
+    """Return the commonest error with its number; one as an example if no error is that of most items."""
     ((reason, times),) = outcomes.errors.most_common(1)
-    return f"every item failed, {times:,} of {outcomes.failed:,} with: {reason}"
+    most = 2 * times > outcomes.failed
+    return f"{times:,} {whole} with: {reason}" if most else f"with {len(outcomes.errors):,} different errors, such as: {reason}"
 
 
 def lost_items(outcomes: Outcomes) -> str:
@@ -444,8 +450,7 @@ def losses_of(outcomes: Outcomes) -> list[str]:
     """Return a sentence if some items failed; nothing if all failed, because that is a failure."""
     if not (lost := lost_items(outcomes)):
         return []
-    ((reason, times),) = outcomes.errors.most_common(1)
-    return [f"{lost}, {times:,} of them with: {reason.splitlines()[0]}"]
+    return [f"{lost}, {_commonest(outcomes, 'of them').splitlines()[0]}"]
 
 
 class Silent:

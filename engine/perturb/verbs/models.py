@@ -317,7 +317,8 @@ def open_models(config: RobustnessConfig) -> ModelSpecs:
         require_decoder(model, decoder, config.model)
         turns = getattr(model, "turns", OWN_TURNS)
         return ModelSpecs(tuple(chat_specs), turns, None, "", decoder, is_encoder=is_encoder(base.name))
-    folder = require_checkpoint(config.model, "--model", "parley train seq2seq").absolute()
+    maker = "rankers that count words, such as tfidf, are not taken; parley train seq2seq"
+    folder = require_checkpoint(config.model, "--model", maker).absolute()
     responder = cast("TrainableResponder", load_responder(folder))
     require_decoder(responder, decoder, config.model)
     turns = responder.turns

@@ -416,7 +416,7 @@ def read_sample_replies(root: Path, side: str) -> list[RepliedPair]:
         samples = ", ".join(f"{SAMPLE}:{name}" for name in SAMPLE_FILES)
         raise DataError("the sample has no such side", got=f"{SAMPLE}:{side}", fix=f"known: {samples}")
     names = [f"{SAMPLE_FILES[side]}_{split}.txt" for split in _SPLITS]
-    remedy = "the folder data/ of github.com/jiweil/Neural-Dialogue-Generation holds them"
+    remedy = "get the files from github.com/jiweil/Neural-Dialogue-Generation, folder data"
     require_files(SAMPLE, folder, [DICTIONARY, *names], remedy)
     dictionary = read_lines(folder / DICTIONARY)
     dictionary[0] = UNKNOWN

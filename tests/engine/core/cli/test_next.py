@@ -24,6 +24,7 @@ from parley.engine.perturb.verbs.perturb import PerturbArguments
 from parley.engine.ranking.verbs.play import PlayRankingArguments
 from parley.engine.responders.data import CorpusArguments
 from parley.engine.responders.reply import PlayReplyArguments
+from parley.envs.corpora.lines import data_command
 from tests.engine.core.cli.conftest import Parley
 from tests.engine.core.verbs.made_up import CORPUS
 
@@ -128,3 +129,9 @@ def test_the_remedy_of_a_missing_corpus_fetches_it_into_the_root_that_was_named(
     assert outcome.status in (1, 2)
     asked = understood("parley data get" + outcome.err.partition("parley data get")[2].partition("; or")[0])
     assert (asked.name, asked.data_root) == ("dealornodeal", root)
+
+
+def test_the_data_root_that_needs_no_flag_gets_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PARLEY_DATA", str(tmp_path))
+    assert data_command("check", "huge.csv", tmp_path) == "parley data check huge.csv"
+    assert data_command("check", "huge.csv", Path("/other")) == "parley data check huge.csv --data-root /other"

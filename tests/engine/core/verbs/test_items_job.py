@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from parley.engine.core.ray.worker import Shard
-from parley.engine.core.runs.parts import ok_row, row_schema
+from parley.engine.core.runs.parts import Outcomes, ok_row, row_schema
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.stats.statistics import Metric, mean_count
-from parley.engine.core.verbs.job import Reporter, Silent, Summary
+from parley.engine.core.verbs.job import Reporter, Silent, Summary, failure_of, losses_of
 from parley.engine.core.verbs.sharded import ItemsJob, Prepared, Sharded, ShardedConfig
 from parley.envs.core.errors import ConfigError
 from parley.envs.core.seeds import derive_seed
@@ -99,3 +100,13 @@ def test_a_verb_of_one_file_counts_resumes_and_is_finished(tmp_path: Path) -> No
     assert again.said == [f"{tmp_path / 'run'} is finished: nothing is left to do"]
     assert (COUNT.num_items(config), CountWords(config).shard_size(100, 0)) == (3, 2)
     assert COUNT.prepare(config, tmp_path, Silent()).facts == {}
+
+
+def test_errors_that_all_differ_are_an_example_and_no_count() -> None:
+    errors = Counter({"no score for 'hello': boom": 2, **{f"no score for {number}: boom": 1 for number in range(8)}})
+    assert failure_of(Outcomes(0, errors)) == "every item failed, with 9 different errors, such as: no score for 'hello': boom"
+    some = "10 of 15 items failed and are in no figure"
+    assert losses_of(Outcomes(5, errors)) == [f"{some}, with 9 different errors, such as: no score for 'hello': boom"]
+    alike = Counter({"boom": 9, "other": 1})
+    assert failure_of(Outcomes(0, alike)) == "every item failed, 9 of 10 with: boom"
+    assert losses_of(Outcomes(5, alike)) == [f"{some}, 9 of them with: boom"]
