@@ -43,6 +43,7 @@ from parley.engine.ranking.metrics.searched import (
     baseline_of,
     describe_search,
     expected_ranks,
+    has_transfers,
     points_in,
     points_of,
     rank_movement,
@@ -503,7 +504,7 @@ class RankerAttacks(_OfContexts):
             "of the successes on the ranker of the line the share that reach the goal on that of the column; on the "
             "diagonal success itself; n: dialogues"
         )
-        for method in dict.fromkeys(method for _, method in searched.attacks) if len(searched.models) > 1 else ():
+        for method in dict.fromkeys(method for _, method in searched.attacks) if has_transfers(run.metrics) else ():
             cells = [[_transfer(run, method, attacked, other) for other in searched.models] for attacked in searched.models]
             labels = "shown to", "found on"
             yield plots.heat(f"Transfer of {method}", caption, searched.models, searched.models, cells, labels)

@@ -410,7 +410,7 @@ def success_table(metrics: Metrics) -> EstimateTable:
 
 
 def tables_of_searches(metrics: Metrics) -> dict[str, EstimateTable]:
-    """Return all tables of attacks by their headings; that of transfer if there are several rankers."""
+    """Return all tables of attacks by their headings; that of transfer if a success was shown to another ranker."""
     models = list(dict.fromkeys(model for model, _ in attacks_of(metrics)))
     contexts = [TableRow(model, {"model": model}) for model in models]
     counts = ((name, f"{kind}.{{model}}") for kind, name in _CONTEXTS.items())
@@ -421,12 +421,17 @@ def tables_of_searches(metrics: Metrics) -> dict[str, EstimateTable]:
         ),
         "Contexts": metric_table(metrics, "ranker", contexts, [Column(*names, WHOLE) for names in counts], _NOTE_CONTEXTS),
     }
-    if len(models) > 1:
+    if has_transfers(metrics):
         shown_to = [Column(f"shown to {model}", cell=partial(_transfer, model)) for model in models]
         table = metric_table(metrics, "found on, by", _methods(metrics), shown_to, _NOTE_TRANSFER)
         few = any(FEW_MARK in cell for row in table.rows for cell in row)
         tables[TRANSFER_TABLE] = replace(table, note=table.note + few_note("dialogues") * few)
     return tables
+
+
+def has_transfers(metrics: Metrics) -> bool:
+    """Return whether a success on one ranker was shown to another one."""
+    return any(estimate.n for name, estimate in metrics.items() if name.startswith(f"{TRANSFER}."))
 
 
 _METHOD = "{model}.{method}"

@@ -11,6 +11,7 @@ from parley.engine.core.stats.statistics import NOTHING, clustered_rate, rate
 from parley.engine.core.tables.table import figure
 from parley.engine.ranking.metrics.searched import (
     REACHED_REASON,
+    TRANSFER_TABLE,
     SearchedRows,
     describe_search,
     points_of,
@@ -140,3 +141,8 @@ def test_what_rounds_to_nothing_has_no_sign() -> None:
         for number in range(300)
     ]
     assert success_table(search_metrics(SearchedRows(rows), 10)).rows[0][1].splitlines()[2].startswith("0.00")
+
+
+def test_transfer_has_no_table_where_no_success_was_shown_to_another_ranker() -> None:
+    rows = [attacked_context(0, search("smn", "greedy", None), search("tfidf", "greedy", None))]
+    assert TRANSFER_TABLE not in tables_of_searches(search_metrics(SearchedRows(rows), 50))
