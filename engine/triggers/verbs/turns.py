@@ -7,6 +7,7 @@ text of an input, and its reply is judged.
 from __future__ import annotations
 
 import logging
+import os
 import time
 from abc import ABC, abstractmethod
 from collections import Counter
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 
 
 logger = logging.getLogger(__name__)
+# Of a search's many numbers of rows oneDNN keeps up to 1,024 kernels: 90 MiB of a worker after a minute, and no speed.
+os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "128")
 
 SAVED_EVERY_S = 30.0
 """Seconds after which the state of a shard is saved again, even if no restart of a single item has ended."""
