@@ -160,10 +160,11 @@ def test_a_campaign_from_its_first_round_to_the_report(parley: Parley, root: Pat
     assert {"exploitability_before", "exploitability", "exploitability_drop"} <= set(printed["metrics"])
     lines = [line.split() for line in outcome.err.splitlines()]
     rounds = [cells for cells in lines if cells and cells[0] in ("round", "0", "1") and "training" not in cells]
-    assert [cells[0] for cells in rounds] == ["round", "0", "1"], "one line as each round ends"
+    assert [cells[0] for cells in rounds] == 2 * ["round", "0", "1"], "one line as each round ends, and the table of all"
     assert "round 1: training the target" in outcome.err
     assert "runs/minmax/checkpoint" in outcome.err
-    assert f"parley attack table --target runs/minmax --corpus {CORPUS} --data-root {root} --published none" in outcome.err
+    attacked = f"parley attack table --data-root {root} --target runs/minmax --published none --corpus {CORPUS}"
+    assert f"{attacked} --set reinforce.dialogues=6" in outcome.err, "fresh adversaries learn as long as the campaign's"
     assert "Before and after" in Path("runs/minmax/report.html").read_text()
     again = parley("resume runs/minmax --json")
     assert (again.status, again.out) == (0, outcome.out)
