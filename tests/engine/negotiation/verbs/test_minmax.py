@@ -343,8 +343,8 @@ def test_what_to_do_next(root: Path, continued: tuple[Result, Notes]) -> None:
     corpus = {"--corpus", CORPUS, "--data-root", str(root), "--target", path, "--published", "none"}
     assert corpus < {*table}
     published = MINMAX.next_commands(replace(MINMAX.presets["cheng2019"](), judge="runs/negotiator"), Path("runs/minmax"))
-    options = "--judge runs/negotiator --published hardened --set reinforce.dialogues=12800"
-    assert published[-1] == f"parley attack table --target runs/minmax {options}"
+    options = "--judge runs/negotiator --target runs/minmax --published hardened --set reinforce.dialogues=12800"
+    assert published[-1] == f"parley attack table {options}"
 
 
 @pytest.mark.slow
