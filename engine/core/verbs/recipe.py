@@ -33,6 +33,7 @@ import math
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeVar
@@ -266,11 +267,17 @@ class RecipePlan:
             stage = self.stages[name]
             folders = stage.folders if attribute.endswith("s") else [stage.folders[min(number, stage.copies) - 1]]
             if attribute not in _ATTRIBUTES:
-                run = path / folders[0]
-                return stage.entry.load().offers[attribute](RunFolder.load(run)) if (run / SUMMARY).exists() else ""
+                summary = path / folders[0] / SUMMARY
+                return _offered(stage.entry, attribute, summary, summary.stat().st_mtime_ns) if summary.exists() else ""
             return ",".join(display_path(path / folder) if attribute.startswith("run") else folder for folder in folders)
 
         return _mapped(value, lambda text: _REFERENCE.sub(text_of, text))
+
+
+@lru_cache(1 << 10)
+def _offered(entry: Entry, attribute: str, summary: Path, written_ns: int) -> str:
+    """Return what a verb offers of a finished run, which some verbs find in all of its rows; asked anew for another summary."""
+    return entry.load().offers[attribute](RunFolder.load(summary.parent))
 
 
 def read_recipe(

@@ -270,7 +270,13 @@ stages:
 
 
 def test_a_verb_offers_agents_that_have_no_name_before_it_is_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(SELFPLAY, "offers", {"last_target": lambda run: f"{run.path.name}/chosen"})
+    read: list[str] = []
+
+    def chosen(run: RunFolder) -> str:
+        read.append(run.path.name)
+        return f"{run.path.name}/chosen"
+
+    monkeypatch.setattr(SELFPLAY, "offers", {"last_target": chosen})
     text = RECIPE.replace("adversary: scripted, target", 'adversary: "${scripted.last_target}", target')
     recipe = read_recipe(write(tmp_path, text))
     assert recipe.needs()["again-2"] == ["scripted-2"]
@@ -280,6 +286,7 @@ def test_a_verb_offers_agents_that_have_no_name_before_it_is_finished(tmp_path: 
     job.run(replace(config, dialogues=2), tmp_path / "scripted-2", Silent())
     assert recipe.planned(tmp_path, {})["again-2"][1].adversary == "scripted-2/chosen"
     assert recipe.planned(tmp_path, {})["again"][1].adversary == ""
+    assert read == ["scripted-2"], "a finished run is read once: that of a campaign has tens of thousands of rows"
 
 
 FOR_EACH = """
