@@ -37,15 +37,9 @@ from parley.engine.negotiation.attacks.tactics import ARMS, NONE, REFINED
 from parley.engine.negotiation.attacks.tactics import ATTACKERS as TACTICIANS
 from parley.engine.negotiation.metrics.attack import REACTIVE, Attempt, budget_curves
 from parley.engine.negotiation.metrics.attack_table import attack_table, titles_of
-from parley.engine.negotiation.metrics.campaign import PLAIN_AGREEMENT, REPETITION, ROUND_METRICS, SINGLE, VALUE
+from parley.engine.negotiation.metrics.campaign import PLAIN_AGREEMENT, REPEATS, REPETITION, ROUND_METRICS, SINGLE, VALUE
 from parley.engine.negotiation.metrics.dialogues import TACTIC_METRICS, TacticResults, tactics_table
-from parley.engine.negotiation.verbs.exploitability import (
-    BEST,
-    EVALUATE_EXPLOITABILITY,
-    MORE,
-    NUM_KNOWN,
-    by_budget,
-)
+from parley.engine.negotiation.verbs.exploitability import BEST, EVALUATE_EXPLOITABILITY, MORE, NUM_KNOWN, by_budget
 from parley.engine.negotiation.verbs.match import DIALOGUES, OF_DEFENCES
 from parley.engine.negotiation.verbs.minmax import (
     AS_CONTROL,
@@ -530,7 +524,7 @@ class HardenedNegotiators(Chapter):
         ),
         CurveSource("round", "plain play", "points", {"target": "plain_score"}),
         CurveSource("round", "language", "perplexity", {"validation": "perplexity"}),
-        CurveSource("round", "repetition", "share of 4-grams", {"plain play": "repetition"}),
+        CurveSource("round", "repetition", "share", {"4-grams of an utterance": REPETITION, "utterances": REPEATS}),
     )
 
     def shows(self, run: Run) -> bool:
@@ -597,6 +591,11 @@ def _cautions(metrics: Mapping[str, Estimate]) -> list[str]:
         if has_lost(share.value):
             # Gains from an agent without language say nothing about agents with one.
             warnings.append(f"{who} has lost its language: it repeats itself in {number(SHARE, share.value)} of its 4-grams.")
+        usual, again = metrics.get(f"{REPEATS}{BEFORE_TRAINING}", NOTHING), metrics.get(f"{REPEATS}{ending}", NOTHING)
+        if has_lost(again.value - usual.value):
+            # Standing firm by saying a demand again is no loss of language, but it is not what people do either.
+            shares = f"{number(SHARE, again.value)} of its later utterances ({number(SHARE, usual.value)} before)"
+            warnings.append(f"{who} says again, word for word, {shares}.")
     return warnings
 
 

@@ -315,13 +315,7 @@ class ScriptedChats(CorpusFolder):
 
     def read_text(self, root: Path) -> ChatText:
         """Generate the chats."""
-        from parley.envs.mutual_friends.scripted.bots import (
-            FRIENDS_SCHEMA,
-            GUESSES,
-            SLIPS,
-            friends_forms,
-            scripted_chats,
-        )
+        from parley.envs.mutual_friends.scripted.bots import FRIENDS_SCHEMA, GUESSES, SLIPS, friends_forms, scripted_chats
 
         text = ChatText(schema=FRIENDS_SCHEMA, forms=friends_forms())
         if self.wanted:

@@ -43,6 +43,7 @@ from parley.engine.core.verbs.sharded import session
 from parley.engine.negotiation.metrics.campaign import (
     PLAIN_AGREEMENT,
     PLAIN_SCORE,
+    REPEATS,
     REPETITION,
     ROUND_METRICS,
     WATCH,
@@ -61,7 +62,7 @@ FRESH = "fresh"
 PLAYED = {
     EXPLOITABILITY: ROUND_METRICS[EXPLOITABILITY],
     FRESH: Metric("fresh adversary", "lower: target", "advantage in points of an adversary that learned on this target"),
-    **{name: ROUND_METRICS[name] for name in (PLAIN_SCORE, PLAIN_AGREEMENT, REPETITION)},
+    **{name: ROUND_METRICS[name] for name in (PLAIN_SCORE, PLAIN_AGREEMENT, REPETITION, REPEATS)},
 }
 """The metrics of a target after a round, and of start, control and result at the end."""
 ENDINGS = {"before": "_before", "plain play": "_plain", "after": ""}
@@ -323,6 +324,7 @@ class NegotiatorCampaign(CampaignAdapter[HardenNegotiatorConfig]):
             PLAIN_SCORE: plain["score_target"],
             PLAIN_AGREEMENT: plain["agreement"],
             REPETITION: plain.get("repetition_target", NOTHING),
+            REPEATS: plain.get("repeats_target", NOTHING),
         }
 
 

@@ -7,15 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from parley.envs.core.config import (
-    Configuration,
-    NonNegativeFloat,
-    NumItems,
-    PositiveFloat,
-    PositiveInt,
-    PositiveShare,
-    check,
-)
+from parley.envs.core.config import Configuration, NonNegativeFloat, NumItems, PositiveFloat, PositiveInt, PositiveShare, check
 
 AttackKind = Literal["reactive", "preemptive", "ra-pa-da", "ra-pa-ta"]
 """The white-box attacks of Cheng et al. 2019."""

@@ -34,13 +34,7 @@ from parley.engine.core.stats.statistics import (
     mean,
 )
 from parley.engine.core.tables.table import read_published
-from parley.engine.negotiation.metrics.dialogues import (
-    METRICS,
-    OUTCOMES,
-    PERPLEXITIES,
-    ROW_METRICS,
-    negotiation_metrics,
-)
+from parley.engine.negotiation.metrics.dialogues import METRICS, OUTCOMES, PERPLEXITIES, ROW_METRICS, negotiation_metrics
 
 
 @dataclass(frozen=True)

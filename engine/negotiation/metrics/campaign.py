@@ -43,7 +43,7 @@ from parley.engine.core.tables.table import (
 from parley.envs.core.seeds import stream
 
 PLAIN_SCORE, PLAIN_AGREEMENT, PERPLEXITY = "plain_score", "plain_agreement", "perplexity"
-REPETITION = "repetition"
+REPETITION, REPEATS = "repetition", "repeats"
 BEFORE, AFTER = "advantage_before", "advantage_after"
 BY_THE_BEST = Metric(
     "exploitability", "lower: target", "advantage of the best of all known adversaries, in dialogues that did not choose it"
@@ -61,6 +61,12 @@ ROUND_METRICS = {
     REPETITION: Metric(
         "repetition", "lower: better", "share of the target's 4-grams there that its utterance had before", "rate"
     ),
+    REPEATS: Metric(
+        "repeated utterances",
+        "lower: better",
+        "share of its later utterances there that it said before in the dialogue",
+        "rate",
+    ),
     PERPLEXITY: Metric("perplexity", "lower: better", "of the corpus' validation dialogues, released formula", "perplexity"),
 }
 """Metrics of a round, in the order of the table's columns."""
@@ -71,7 +77,8 @@ _NOTE = (
     "after the target learned from it. Exploitability: advantage of the best adversary known by then, in dialogues that "
     "did not choose it. Mean of fresh adversaries: of those trained against the frozen target of the round. Plain: "
     "ordinary play with the partner. Repetition: share of the target's 4-grams there that the same utterance had before; "
-    f"above {LOST:g} it has lost its language. Brackets: 95 % intervals."
+    f"above {LOST:g} it has lost its language. Repeats: share of its utterances but the first of a dialogue "
+    "that it said there before, word for word. Brackets: 95 % intervals."
 )
 
 
@@ -83,7 +90,7 @@ def exploitability_of(measured: Round) -> float:
 def rounds_table(rounds: Sequence[Round]) -> EstimateTable:
     """Return the table of rounds, one row each."""
     metrics = {f"{row.number}.{name}": estimate for row in rounds for name, estimate in row.metrics.items()}
-    without_interval = (PLAIN_AGREEMENT, REPETITION, PERPLEXITY)
+    without_interval = (PLAIN_AGREEMENT, REPETITION, REPEATS, PERPLEXITY)
     columns = [
         Column(metric.title, f"{{round}}.{name}", Form(inline=True, bounded=name not in without_interval))
         for name, metric in ROUND_METRICS.items()

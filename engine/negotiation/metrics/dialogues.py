@@ -186,6 +186,19 @@ _MOVES_OF_CHATS = {name: metric for number in (0, 1) for name, metric in _moves_
 logger = logging.getLogger(__name__)
 
 
+_DIRECTIONS = tuple(zip(SIDES, (FOR_ADVERSARY, FOR_TARGET), (LOWER_FOR_ADVERSARY, LOWER_FOR_TARGET), strict=True))
+_LANGUAGE = {
+    "illegal": ("illegal selections", True, "share of all dialogues whose selection was out of range"),
+    "distinct": ("distinct utterances", False, "how many differ, <selection> left out"),
+    "distinct_share": ("distinct share", False, "different utterances per utterance; falls as dialogues are added"),
+    "repetition": ("repetition", True, "share of its 4-grams that the same utterance had before (seq-rep-4)"),
+    "repeats": (
+        "repeated utterances",
+        True,
+        "share of those after its first that it said in the dialogue before, word for word",
+    ),
+}
+"""Metrics of each side: title, whether more is worse, definition."""
 METRICS: dict[str, Metric] = {
     "advantage": Metric("advantage", FOR_ADVERSARY, "adversary's points minus target's, mean over all dialogues", main=True),
     "advantage_agreed": Metric("advantage, agreed", FOR_ADVERSARY, "the same over agreed dialogues only"),
@@ -220,26 +233,11 @@ METRICS: dict[str, Metric] = {
     "ended_by_adversary": Metric("ended by adversary", NEITHER, "share of all dialogues whose <selection> it said", "share"),
     "forced_end": Metric("forced end", LOWER_FOR_BOTH, "share of all dialogues that a limit ended", "share"),
     **{
-        f"illegal_{side}": Metric(
-            f"{side}'s illegal selections", direction, "share of all dialogues whose selection was out of range", "share"
+        f"{name}_{side}": Metric(
+            f"{side}'s {title}", lower if is_bad else better, definition, "count" if name == "distinct" else "share"
         )
-        for side, direction in (("adversary", LOWER_FOR_ADVERSARY), ("target", LOWER_FOR_TARGET))
-    },
-    "distinct_adversary": Metric(
-        "adversary's distinct utterances", FOR_ADVERSARY, "how many differ, <selection> left out", "count"
-    ),
-    "distinct_target": Metric("target's distinct utterances", FOR_TARGET, "how many differ, <selection> left out", "count"),
-    "distinct_share_adversary": Metric(
-        "adversary's distinct share", FOR_ADVERSARY, "different utterances per utterance; falls as dialogues are added", "share"
-    ),
-    "distinct_share_target": Metric(
-        "target's distinct share", FOR_TARGET, "different utterances per utterance; falls as dialogues are added", "share"
-    ),
-    **{
-        f"repetition_{side}": Metric(
-            f"{side}'s repetition", direction, "share of its 4-grams that the same utterance had before (seq-rep-4)", "share"
-        )
-        for side, direction in (("adversary", LOWER_FOR_ADVERSARY), ("target", LOWER_FOR_TARGET))
+        for name, (title, is_bad, definition) in _LANGUAGE.items()
+        for side, better, lower in _DIRECTIONS
     },
     "fluency_ppl": Metric(
         "adversary's perplexity",
@@ -279,15 +277,13 @@ def negotiation_metrics(rows: Sequence[Row]) -> dict[str, Estimate]:
             yield row
 
     estimates = RowFigures({**ROW_METRICS, **PERPLEXITIES}, noted()).estimates()
-    for side in SIDES:
+    for number, side in enumerate(SIDES):
         if (illegal := estimates[f"illegal_{side}"]).value > 0:
             what = "the %s chose out of range in %d of %d dialogues, which count as no agreement"
             logger.warning(what, side, round(illegal.value * illegal.n), illegal.n)
-    for side in SIDES:
         if has_lost(estimates[f"repetition_{side}"].value):
             what = "the %s repeats itself, in %.0f %% of the 4-grams of its utterances: it may have lost its language"
             logger.warning(what, side, 100 * estimates[f"repetition_{side}"].value)
-    for number, side in enumerate(SIDES):
         digests = utterances.get(number, "Q")
         distinct, total = len(np.unique(digests)), len(digests)
         estimates[f"distinct_{side}"] = count(distinct, total)
@@ -315,10 +311,24 @@ OUTCOMES: Mapping[str, RowMetric] = {
 """Metrics of `METRICS` that points and agreement alone decide, by what each dialogue adds to them."""
 
 
-def _said_again(row: Row, side: int) -> tuple[int, int]:
-    """Return the repeated 4-grams of a side in a dialogue, and all of them."""
-    pairs = [repeated(turn["words"].split()) for turn in row["turns"] if turn["side"] == side]
-    return sum(again for again, _ in pairs), sum(grams for _, grams in pairs)
+def _language(index: int, side: str) -> dict[str, RowMetric]:
+    """Return the metrics of `_LANGUAGE` that are sums over dialogues, for one side."""
+
+    def utterances(row: Row) -> list[str]:
+        return [turn["words"] for turn in row["turns"] if turn["side"] == index and turn["words"] != _SELECTION]
+
+    def of_4_grams(part: int) -> Callable[[Row], int]:
+        return lambda row: sum(repeated(words.split())[part] for words in utterances(row))
+
+    return {
+        f"illegal_{side}": RowMetric(lambda row: row[f"selection_{side}"] == [ILLEGAL], "share"),
+        f"repetition_{side}": RowMetric(of_4_grams(0), "share", bottom=of_4_grams(1)),
+        f"repeats_{side}": RowMetric(
+            lambda row: len(utterances(row)) - len(set(utterances(row))),
+            "share",
+            bottom=lambda row: max(len(utterances(row)) - 1, 0),
+        ),
+    }
 
 
 ROW_METRICS: Mapping[str, RowMetric] = {
@@ -332,10 +342,8 @@ ROW_METRICS: Mapping[str, RowMetric] = {
     ),
     "ended_by_adversary": RowMetric(lambda row: row["ended_by"] == 0, "share"),
     "forced_end": RowMetric(itemgetter("forced"), "share"),
-    "illegal_adversary": RowMetric(lambda row: row["selection_adversary"] == [ILLEGAL], "share"),
-    "illegal_target": RowMetric(lambda row: row["selection_target"] == [ILLEGAL], "share"),
-    "repetition_adversary": RowMetric(lambda row: _said_again(row, 0)[0], "share", bottom=lambda row: _said_again(row, 0)[1]),
-    "repetition_target": RowMetric(lambda row: _said_again(row, 1)[0], "share", bottom=lambda row: _said_again(row, 1)[1]),
+    **_language(0, "adversary"),
+    **_language(1, "target"),
 }
 """Metrics of `METRICS` by what each dialogue adds to them; distinct utterances are no sum over dialogues."""
 PERPLEXITIES: Mapping[str, RowMetric] = {

@@ -39,11 +39,7 @@ from ray.rllib.utils.metrics import (
 from ray.rllib.utils.metrics.metrics_logger import MetricsLogger
 
 from parley.engine.core.ray.identity import own_identity
-from parley.engine.core.rllib.distributed_rollouts import (
-    DistributedAlgorithm,
-    DistributedConfig,
-    StartedSearch,
-)
+from parley.engine.core.rllib.distributed_rollouts import DistributedAlgorithm, DistributedConfig, StartedSearch
 from parley.engine.core.rllib.reproducible import RunningBaseline
 from parley.engine.negotiation.attacks.opponents import OpponentDraw, TrainingRoster, require_enough
 from parley.engine.negotiation.attacks.reinforce import discounted_returns

@@ -42,6 +42,7 @@ from parley.engine.negotiation.metrics.campaign import (
     PERPLEXITY,
     PLAIN_AGREEMENT,
     PLAIN_SCORE,
+    REPEATS,
     REPETITION,
     PayoffGains,
     exploitability_of,
@@ -187,7 +188,7 @@ _ONCE = {
 }
 _TRAINED = _EACH_ROUND | _ONCE
 """The agents that a phase trains, by its role."""
-_WIDTHS = (5, 20, 20, 20, 25, 20, 15, 10, 10)
+_WIDTHS = (5, 20, 20, 20, 25, 20, 15, 10, 7, 10)
 
 
 class Campaign:
@@ -469,6 +470,7 @@ class Campaign:
             PLAIN_AGREEMENT: plain["agreement"],
             # Matches of earlier versions lack this metric.
             REPETITION: plain.get("repetition_target", NOTHING),
+            REPEATS: plain.get("repeats_target", NOTHING),
             PERPLEXITY: self._perplexity(target),
         }
 

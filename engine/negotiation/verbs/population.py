@@ -35,14 +35,7 @@ from parley.engine.core.verbs.repeated import TRAINING
 from parley.engine.core.verbs.sharded import RESUME_SAFE, Sharded, ShardedConfig, run_items, spread
 from parley.engine.negotiation.attacks.opponents import OpponentConfig
 from parley.engine.negotiation.attacks.settings import DefenceConfig, ReinforceConfig
-from parley.engine.negotiation.metrics.campaign import (
-    LEGEND,
-    PayoffGains,
-    elo,
-    matrix_table,
-    payoff_estimates,
-    ratings_table,
-)
+from parley.engine.negotiation.metrics.campaign import LEGEND, PayoffGains, elo, matrix_table, payoff_estimates, ratings_table
 from parley.engine.negotiation.verbs import training as reinforce
 from parley.engine.negotiation.verbs.agents import judge_of, require_negotiator, split_names, start_of, words_of
 from parley.engine.negotiation.verbs.defended import defend

@@ -18,14 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
-from parley.envs.core.config import (
-    Configuration,
-    NonNegativeFloat,
-    NumItems,
-    NumItemsOrAll,
-    ShareBelowOne,
-    check,
-)
+from parley.envs.core.config import Configuration, NonNegativeFloat, NumItems, NumItemsOrAll, ShareBelowOne, check
 
 CANDIDATES, CANDIDATES_GCG = 100, 512
 """Default number of inputs tried at each visit: |G| of the paper, and nanoGCG's search width."""

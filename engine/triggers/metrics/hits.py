@@ -45,10 +45,7 @@ from parley.engine.core.stats.statistics import (
     mean,
     no_reply_metrics,
 )
-from parley.engine.core.tables.table import (
-    Form,
-    read_published,
-)
+from parley.engine.core.tables.table import Form, read_published
 from parley.engine.triggers.budget import BUDGET
 from parley.envs.core.errors import RunError
 from parley.envs.core.visible import visible

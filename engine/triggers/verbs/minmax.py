@@ -30,14 +30,7 @@ from parley.engine.core.stats.known import KNOWN, SOLVED, KnownAdversaries, Loss
 from parley.engine.core.stats.statistics import NOTHING, Estimate, count
 from parley.engine.core.tables.table import EstimateTable
 from parley.engine.core.verbs import sharded
-from parley.engine.core.verbs.campaign import (
-    OUTCOME,
-    RESULT,
-    CampaignAdapter,
-    CampaignConfig,
-    CampaignJob,
-    rounds_of,
-)
+from parley.engine.core.verbs.campaign import OUTCOME, RESULT, CampaignAdapter, CampaignConfig, CampaignJob, rounds_of
 from parley.engine.core.verbs.composite import Stage, run_stages
 from parley.engine.core.verbs.job import TABLE_FILE, Reporter, Result, flat
 from parley.engine.core.verbs.sharded import ShardedConfig, session

@@ -12,6 +12,7 @@ from parley.engine.negotiation.metrics.campaign import (
     PERPLEXITY,
     PLAIN_AGREEMENT,
     PLAIN_SCORE,
+    REPEATS,
     REPETITION,
     ROUND_METRICS,
     WATCH,
@@ -26,6 +27,7 @@ MEASURED = {
     PLAIN_SCORE: Estimate(6.644, 6.5, 6.75, 200),
     PLAIN_AGREEMENT: Estimate(0.92, 0.9, 0.94, 200),
     REPETITION: Estimate(0.084, 0.06, 0.1, 200),
+    REPEATS: Estimate(0.36, 0.3, 0.4, 200),
     PERPLEXITY: count(5.0712, 50),
 }
 
@@ -40,6 +42,7 @@ def test_a_round_shows_intervals_of_points_and_plain_figures_otherwise() -> None
         "6.64 [6.50, 6.75]",
         "0.92",
         "0.08",
+        "0.36",
         "5.07",
     )
 

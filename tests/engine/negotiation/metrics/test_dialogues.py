@@ -128,7 +128,15 @@ def test_failed_items_are_left_out_and_reported(caplog: pytest.LogCaptureFixture
 
 def test_no_agreement_at_all_leaves_agreed_metrics_empty() -> None:
     found = negotiation_metrics([dialogue((0, 0), agreed=False)] * 3)
-    empty = {"advantage_agreed", "score_adversary_agreed", "score_target_agreed", "pareto", "repetition_target"}
+    empty = {
+        "advantage_agreed",
+        "score_adversary_agreed",
+        "score_target_agreed",
+        "pareto",
+        "repetition_target",
+        "repeats_adversary",
+        "repeats_target",
+    }
     assert {name for name, estimate in found.items() if math.isnan(estimate.value)} == empty
 
 
@@ -167,6 +175,18 @@ def test_who_says_the_same_words_over_and_over_is_told(caplog: pytest.LogCapture
         "the target repeats itself, in 33 % of the 4-grams of its utterances: it may have lost its language"
     ]
     assert negotiation_metrics([dialogue((8, 2), turns=short)])["repetition_target"].n == 0, "it has none"
+
+
+def test_a_demand_that_is_made_again_in_a_later_turn_is_counted() -> None:
+    ball, hat = "i need the ball", "i want the hat"
+    turns = [{"side": side, "words": words} for side, words in ((1, ball), (0, ball), (1, ball), (0, hat), (1, ball), (1, hat))]
+    turns.append({"side": 1, "words": "<selection>"})
+    found = negotiation_metrics([dialogue((8, 2), turns=turns), dialogue((8, 2), turns=turns[:1])])
+    assert (found["repeats_target"].value, found["repeats_adversary"].value) == (2 / 3, 0), (
+        "the partner's words are not its own"
+    )
+    assert found["repeats_target"].n == 1, "who speaks once cannot say it again"
+    assert found["repetition_target"].value == 0
 
 
 def test_wins_stand_before_the_rate_that_counts_ties() -> None:

@@ -140,6 +140,25 @@ def test_a_target_that_repeats_itself_is_told(after: float, control: float, told
     assert told_by(verdict(campaign(0.5, **figures))).endswith(f" It is still exploitable. {told}".rstrip())
 
 
+@pytest.mark.parametrize(
+    ("usual", "after", "control", "warnings"),
+    [
+        (0.02, 0.5, 0.1, ["It says again, word for word, 50.0 % of its later utterances (2.0 % before)."]),
+        (0.3, 0.35, 0.3, []),
+        (
+            0.0,
+            0.0,
+            0.2,
+            ["The target of plain play alone says again, word for word, 20.0 % of its later utterances (0.0 % before)."],
+        ),
+    ],
+)
+def test_a_target_that_says_its_demands_again_is_told(usual: float, after: float, control: float, warnings: list[str]) -> None:
+    found = verdict(campaign(0.5, **around(0.05, repeats_before=usual, repeats=after, repeats_control=control)))
+    told = [warning.replace("\N{NO-BREAK SPACE}", " ") for warning in found.warnings]
+    assert [warning for warning in told if "word for word" in warning] == warnings
+
+
 PLAINLY = "As many dialogues of plain play, without an adversary, help "
 
 

@@ -24,6 +24,7 @@ from parley.engine.negotiation.metrics.campaign import (
     PERPLEXITY,
     PLAIN_AGREEMENT,
     PLAIN_SCORE,
+    REPEATS,
     REPETITION,
     ROUND_METRICS,
     rounds_table,
@@ -169,6 +170,7 @@ def test_a_round_measures_what_its_runs_say(continued: tuple[Result, Notes], tra
             PLAIN_SCORE: plain["score_target"],
             PLAIN_AGREEMENT: plain["agreement"],
             REPETITION: plain["repetition_target"],
+            REPEATS: plain["repeats_target"],
         }
         if number:
             wanted |= {
