@@ -518,7 +518,9 @@ def test_the_smallest_recipe_of_a_paper_runs_to_its_tables(tmp_path: Path) -> No
     )
 
 
-@pytest.mark.parametrize("name", ["chat_minmax", "hardened_negotiator", "hardened_ranker", "perturbed_chat_model"])
+@pytest.mark.parametrize(
+    "name", ["chat_minmax", "hardened_negotiator", "hardened_ranker", "mishearing_bots", "perturbed_chat_model"]
+)
 def test_the_recipes_among_the_examples_are_read(name: str) -> None:
     plan = read_recipe(ROOT / "examples" / f"{name}.yaml")
     assert plan.stages

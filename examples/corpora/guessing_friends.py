@@ -1,4 +1,4 @@
-"""Scripted chats whose players guess more or less often: `parley train dynonet --corpus examples/guessing_friends.py:OFTEN`."""
+"""Scripted chats whose players guess more or less often: `--corpus examples/corpora/guessing_friends.py:OFTEN`."""
 
 from dataclasses import replace
 
