@@ -358,10 +358,10 @@ class ReplyJob(ItemsJob[ReplyConfig, ReplyTask, Example]):
         _write(run.path / NEXT_FILE, ((row["context"], after.get(row["item_key"], "")) for row in rows))
         config, facts, num = prepared.task.config, prepared.facts, len(rows)
         what = f"{num:,} {config.split} contexts, replies by {config.decoder}, seed {config.seed}."
-        replied = ((row["reply"].split(), row["truth"].split()) for row in rows if not is_no_reply(row))
+        replied = ((row["context"], row["reply"].split(), row["truth"].split()) for row in rows if not is_no_reply(row))
         metrics = dict(reply_metrics(replied, facts["longest"]))
         if any(row["kind"] for row in rows):
-            metrics |= no_reply_metrics(kinds_of_rows(rows), np.ones(num))
+            metrics |= no_reply_metrics(kinds_of_rows(rows), np.ones(num), [row["context"] for row in rows])
         without = without_line(metrics)
         return Summary(
             f"replies of {config.model} on {facts['corpus']}",

@@ -21,14 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from parley.engine.core.stats.statistics import (
-    NEITHER,
-    NOTHING,
-    Estimate,
-    Metric,
-    clustered_rate,
-    mean_count,
-)
+from parley.engine.core.stats.statistics import NEITHER, NOTHING, Estimate, Metric, clustered_rate, mean_count
 from parley.engine.core.tables.table import DECIMAL, PERCENT, Column, EstimateTable, TableRow, metric_table
 from parley.engine.scan.attacks import CONTROLS, NONE
 

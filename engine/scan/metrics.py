@@ -36,7 +36,7 @@ import numpy as np
 
 from parley.engine.core.stats.judged import agreement
 from parley.engine.core.stats.pairs import ItemFigures, ItemMetrics
-from parley.engine.core.stats.rows import Columns, UnitNumbers, selected
+from parley.engine.core.stats.rows import Columns, linked_units, selected
 from parley.engine.core.stats.statistics import (
     NEITHER,
     NOTHING,
@@ -100,13 +100,12 @@ class AnswerColumns:
         self.is_attacked, self.num_failed = False, 0
         """True if rows are attacks under a budget; the number of rows that failed."""
         self._columns, self._num = Columns(), 0
-        prompts = UnitNumbers()
         for row in rows:
             if row.get("status", "ok") != "ok":
                 self.num_failed += 1
                 continue
-            self._add("i", prompt=(number := prompts.add(row["prompt"])))
-            self._add("i", unit=prompts.add(repeated[row["prompt"]]) if row["prompt"] in repeated else number)
+            unit = repeated.get(row["prompt"], row["prompt"])
+            self._add("Q", prompt=stable_hash(row["prompt"]), unit=stable_hash(unit))
             texts = {turn["asked"] for turn in row["turns"]} if row.get("turns") else {row["asked"]}
             # An attack of several wordings has changed the prompt.
             self._add("Q", text=stable_hash(*texts) if len(texts) == 1 else 0)
@@ -128,8 +127,8 @@ class AnswerColumns:
                     self._add("d", **{name: row[name], f"first_{name}": first.get(name, math.inf)})
                 self._add("i", refusals=len(row["refusals"]), thoughts=sum(bool(turn["thought"]) for turn in row["turns"]))
             self._num += 1
-        self._prompts = prompts.numbers()
-        plain, of, text = np.zeros(len(self._prompts), dtype=np.uint64), self["prompt"], self["text"]
+        self._units = {name: linked_units(self._columns.get(name, "Q")).astype(np.int32) for name in ("prompt", "unit")}
+        plain, of, text = np.zeros(self._num, dtype=np.uint64), self["prompt"], self["text"]
         plain[of[self._of(NONE)]] = text[self._of(NONE)]
         self.untouched = (text == plain[of]) & (text > 0) & ~self.controlled
         """Whether an attack asked nothing but the prompt as it is (V,) bool."""
@@ -154,8 +153,7 @@ class AnswerColumns:
     def __getitem__(self, name: str) -> np.ndarray:
         if name not in self._columns:
             return np.zeros(self._num, dtype=np.int8)
-        numbers = self._columns.get(name)
-        return self._prompts[numbers] if name in ("prompt", "unit") else numbers
+        return self._units[name] if name in self._units else self._columns.get(name)
 
     def names(self, kind: str, among: np.ndarray) -> list[str]:
         """Return the attacks or defences of some answers, in the order in which they come.
@@ -457,7 +455,7 @@ SCAN_ITEMS = ItemMetrics(
     unit="prompts",
     figures=_item_figures,
     describe=describe_scan,
-    cluster=lambda row: str(row.get("unit", row["prompt"])),
+    links=lambda row: row.get("unit", row["prompt"]),
     # The message of an attack that talks is what it found, and no part of its task.
     content=lambda row: row["prompt"] if "turns" in row and row["attack"] != NONE else row["asked"],
 )

@@ -107,10 +107,7 @@ def write_junit(
 
 
 def _write_suite(
-    file: BinaryIO,
-    name: str,
-    cases: Iterable[tuple[str, tuple[str, str], Sequence[str]]],
-    counts: tuple[int, int, int],
+    file: BinaryIO, name: str, cases: Iterable[tuple[str, tuple[str, str], Sequence[str]]], counts: tuple[int, int, int]
 ) -> None:
     """Write a suite: cases with their outcome and tags, and the number of all, of failures and of errors."""
     tests, failures, errors = map(str, counts)

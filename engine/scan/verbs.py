@@ -364,12 +364,7 @@ class ScanWorker:
         return rows
 
     def _behind(
-        self,
-        prompt: PolicyPrompt,
-        item: ScanItem,
-        answers: Sequence[Answer],
-        shown: int,
-        verdicts: Sequence[Mapping[str, Any]],
+        self, prompt: PolicyPrompt, item: ScanItem, answers: Sequence[Answer], shown: int, verdicts: Sequence[Mapping[str, Any]]
     ) -> dict[str, Any]:
         """Return the columns of a scan with defences, by all answers, and the number and verdicts of the one that is shown."""
         if not self.policy.defences:

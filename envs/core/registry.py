@@ -281,6 +281,23 @@ def takes_messages(part: object) -> bool:
     return inspect.isfunction(part) and list(inspect.signature(part).parameters) == ["messages"]
 
 
+def is_chat_name(name: str, registry: Registry, own: str) -> bool:
+    """Return whether a name is a chat model: by its prefix, or as a user's own.
+
+    A user's own is a class with `answer` or `reply` and without the method `own`, or a function of `messages`.
+
+    Raises:
+        ConfigError: a user's file cannot be imported.
+    """
+    from parley.envs.core.storage.uris import has_chat_prefix
+
+    if ".py:" not in name or has_chat_prefix(name):
+        return has_chat_prefix(name)
+    part = registry.get(name)
+    answers = inspect.isclass(part) and not hasattr(part, own) and (hasattr(part, "answer") or hasattr(part, "reply"))
+    return answers or takes_messages(part)
+
+
 class OutOfTimeError(BaseException):
     """A block that exceeded its time limit; `except Exception` does not catch it."""
 

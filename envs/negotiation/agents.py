@@ -13,6 +13,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from inspect import isclass
 from typing import Any
 
@@ -20,9 +21,8 @@ import numpy as np
 
 from parley.envs.core.errors import ConfigError
 from parley.envs.core.play import HUMAN, Session, Utterances, agent_errors
-from parley.envs.core.registry import Registry, TimedCalls, nearest, own_start, takes_messages
+from parley.envs.core.registry import Registry, TimedCalls, is_chat_name, nearest, own_start
 from parley.envs.core.storage.copies import fetched_model
-from parley.envs.core.storage.uris import has_chat_prefix
 from parley.envs.negotiation.domain import Vocabulary
 from parley.envs.negotiation.game import Agent, SideView
 
@@ -232,19 +232,8 @@ def _words(vocabulary: Vocabulary | None) -> Vocabulary:
     return bargainer_vocabulary()
 
 
-def is_chat_model(spec: str) -> bool:
-    """Return True if a name is a chat model: by its prefix, or as a user's own.
-
-    A user's own chat model is a class with `answer` or `reply` and no `join`, or a function of `messages`.
-
-    Raises:
-        ConfigError: a user's file cannot be imported.
-    """
-    if ".py:" not in spec or has_chat_prefix(spec):
-        return has_chat_prefix(spec)
-    named = agents.get(spec)
-    answers = isclass(named) and not hasattr(named, "join") and (hasattr(named, "answer") or hasattr(named, "reply"))
-    return answers or takes_messages(named)
+is_chat_model = partial(is_chat_name, registry=agents, own="join")
+"""Returns whether a name is a chat model."""
 
 
 def require_same_game(agent: Agent, words: Vocabulary) -> None:

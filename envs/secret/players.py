@@ -27,13 +27,13 @@ import base64
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from inspect import isclass
 from typing import Any
 
 from parley.envs.core.errors import ConfigError
 from parley.envs.core.play import agent_errors
-from parley.envs.core.registry import Registry, TimedCalls, nearest, own_start, takes_messages
-from parley.envs.core.storage.uris import has_chat_prefix
+from parley.envs.core.registry import Registry, TimedCalls, is_chat_name, nearest, own_start
 from parley.envs.secret.decoder import MORSE, spelling_of
 from parley.envs.secret.game import NAMES, SeatView, SecretPlayer, spoken
 from parley.envs.secret.scenarios import VALUE, answer_in, phrases
@@ -229,14 +229,5 @@ def as_secret_player(part: object, side: int) -> SecretPlayer:
     return OwnSecretPlayer(getattr(part, "__name__", type(part).__name__), part)
 
 
-def is_chat_player(spec: str) -> bool:
-    """Return whether a name is a chat model: by its prefix, or as a user's own with `answer` or `reply` and no `speak`.
-
-    Raises:
-        ConfigError: a user's file cannot be imported.
-    """
-    if ".py:" not in spec or has_chat_prefix(spec):
-        return has_chat_prefix(spec)
-    named = attackers.get(spec)
-    answers = isclass(named) and not hasattr(named, "speak") and (hasattr(named, "answer") or hasattr(named, "reply"))
-    return answers or takes_messages(named)
+is_chat_player = partial(is_chat_name, registry=attackers, own="speak")
+"""Returns whether a name is a chat model."""

@@ -23,7 +23,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from parley.engine.core.stats.rows import Columns, UnitNumbers
+from parley.engine.core.stats.rows import Columns, linked_units
 from parley.engine.core.stats.statistics import (
     NOTHING,
     Estimate,
@@ -40,6 +40,7 @@ from parley.engine.core.stats.statistics import (
     rate_difference,
     ratio_of_sums,
 )
+from parley.envs.core.seeds import stable_hash
 
 Form = Literal["share", "mean", "count", "perplexity"]
 """Shares have Wilson's interval, counts an interval that is not below 0; a perplexity is exp of nats per word."""
@@ -77,6 +78,17 @@ class ItemFigures:
         values = np.array(list(sums.values()), dtype=np.float64).reshape(-1, 2)
         return cls(np.array(list(sums), dtype=np.int64), values[:, 0], values[:, 1], form, spread)
 
+    @classmethod
+    def by_name(
+        cls, sums_of: Sequence[Mapping[str, tuple[float, float]]], form: Form, spread: float = 1.0
+    ) -> dict[str, ItemFigures]:
+        """Return the figures of rows, each of which has numerators and denominators by metric."""
+        columns: dict[str, list[tuple[int, float, float]]] = {}
+        for number, sums in enumerate(sums_of):
+            for name, pair in sums.items():
+                columns.setdefault(name, []).append((number, *pair))
+        return {name: cls.of(entries, form, spread) for name, entries in columns.items()}
+
 
 @dataclass(frozen=True)
 class RowMetric:
@@ -102,14 +114,20 @@ class RowMetric:
             figures: of rows.
             units: the independent unit of each (V,); every row is its own if not given.
         """
-        tops, bottoms = figures.tops, figures.bottoms
-        if self.form == "perplexity":
-            return perplexity(name, tops, bottoms, units)
-        if self.form == "count":
-            return mean_count(tops, units, bottoms)
         if self.form == "share" and self.bottom is None and units is None:
-            return rate(int(tops.sum()), len(tops))
-        return clustered_rate(tops, units, bottoms) if self.form == "share" else ratio_of_sums(tops, bottoms, units)
+            return rate(int(figures.tops.sum()), len(figures.tops))
+        return _estimate(self.form, figures.tops, figures.bottoms, units, name=name)
+
+
+def _estimate(
+    form: Form, tops: np.ndarray, bottoms: np.ndarray, units: np.ndarray | None, spread: float = 1.0, name: str = ""
+) -> Estimate:
+    """Return a metric of items; its name stands in a warning."""
+    if form == "share":
+        return clustered_rate(tops, units, bottoms, spread=spread)
+    if form == "perplexity":
+        return perplexity(name, tops, bottoms, units)
+    return mean_count(tops, units, bottoms) if form == "count" else ratio_of_sums(tops, bottoms, units)
 
 
 def key_of(row: Row) -> str:
@@ -129,17 +147,17 @@ class RowFigures:
     def __init__(
         self, metrics: Mapping[str, RowMetric], rows: Iterable[Row], cluster: Callable[[Row], str] | None = None
     ) -> None:
-        self._metrics, self._columns, units, number = metrics, Columns(), UnitNumbers(), -1
+        self._metrics, self._columns, number = metrics, Columns(), -1
         for number, row in enumerate(rows):
             for name, metric in metrics.items():
                 if metric.among is None or metric.among(row):
                     bottom = 1.0 if metric.bottom is None else metric.bottom(row)
                     self._columns.add(name, "d", (number, metric.top(row), bottom))
             if cluster is not None:
-                self._columns.add(None, "i", (units.add(cluster(row)),))
+                self._columns.add(None, "Q", (stable_hash(cluster(row)),))
         self.num_rows = number + 1
         self._is_clustered = cluster is not None
-        self.units = units.numbers()[self._columns.get(None, "i")] if cluster is not None else np.arange(self.num_rows)
+        self.units = linked_units(self._columns.get(None, "Q")) if self._is_clustered else np.arange(self.num_rows)
         """The number of the unit of each row (V,)."""
 
     def __getitem__(self, name: str) -> ItemFigures:
@@ -156,6 +174,11 @@ class RowFigures:
         return {name: self.estimate(name) for name in self._metrics}
 
 
+def figures_of_rows(rows: Sequence[Row], config: Mapping[str, Any]) -> dict[str, ItemFigures]:
+    """Return the figures of rows that hold sums of shares by metric."""
+    return ItemFigures.by_name([row["figures"] for row in rows], "share")
+
+
 @dataclass(frozen=True)
 class ItemMetrics:
     """The rule by which rows become figures of single items; runs are compared by them.
@@ -164,7 +187,8 @@ class ItemMetrics:
         unit: name of the independent units, such as "dialogues".
         figures: returns the figures by metric, from rows that worked and the settings of their run.
         describe: returns the meaning of a metric by its name.
-        cluster: returns the independent unit that a row belongs to.
+        links: returns what makes rows one unit, such as the prompt; of a tuple, such as dialogue and context, rows that share
+            an entry, directly or through others, are one (`linked_units`).
         content: returns the task of a row; rows of one key are the same item if their tasks are equal.
         subjects: returns the labels of the measured models in metrics' names, without controls, from rows and settings.
         unit_alone: name of the units if all items share one cluster: each item is its own unit then. Empty: they stay one unit.
@@ -173,16 +197,20 @@ class ItemMetrics:
     unit: str
     figures: Callable[[Sequence[Row], Mapping[str, Any]], Mapping[str, ItemFigures]]
     describe: Callable[[str], Metric]
-    cluster: Callable[[Row], str] = key_of
+    links: Callable[[Row], Any] = key_of
     content: Callable[[Row], Any] = key_of
     subjects: Callable[[Sequence[Row], Mapping[str, Any]], Collection[str]] = lambda rows, config: ()
     unit_alone: str = ""
 
-    def units(self, keys: Sequence[str], clusters: Sequence[str]) -> tuple[str, np.ndarray]:
-        """Return the name of the independent units, and the unit of each item (V,), from the items' keys and clusters."""
-        if self.unit_alone and len(set(clusters)) == 1:
-            return self.unit_alone, np.array(keys)
-        return self.unit, np.array(clusters)
+    def digests(self, row: Row) -> tuple[int, ...]:
+        """Return the links of a row as numbers."""
+        links = self.links(row)
+        return tuple(stable_hash(repr(link)) for link in (links if isinstance(links, tuple) else (links,)))
+
+    def units(self, digests: Sequence[tuple[int, ...]]) -> tuple[str, np.ndarray]:
+        """Return the name of the independent units, and the unit of each item (V,), from the digests of the items."""
+        units = linked_units(*np.array(digests, dtype=np.uint64).T)
+        return (self.unit_alone, np.arange(len(units))) if self.unit_alone and not units.any() else (self.unit, units)
 
 
 @dataclass(frozen=True)
@@ -215,11 +243,8 @@ class Sample:
         if not self.is_measured:
             num = int(self.present.sum())
             return count(math.nan, num) if num else NOTHING
-        tops, bottoms, clusters = self.tops[self.present], self.bottoms[self.present], self.clusters[self.present]
-        if self.form == "share":
-            return clustered_rate(tops, clusters, bottoms, spread=self.spread)
-        estimate = ratio_of_sums(tops, bottoms, clusters, np.exp if self.form == "perplexity" else None)
-        return replace(estimate, low=max(0.0, estimate.low)) if self.form == "count" and estimate.low < 0 else estimate
+        tops, bottoms, clusters = (column[self.present] for column in (self.tops, self.bottoms, self.clusters))
+        return _estimate(self.form, tops, bottoms, clusters, self.spread)
 
     def parts(self, num_clusters: int, index: np.ndarray) -> np.ndarray:
         """Return the linear parts of the metric (G,): their mean is the metric, their spread is its error.

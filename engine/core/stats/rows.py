@@ -19,9 +19,9 @@ from typing import Any, Generic, TypeVar, overload
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import ArrayLike
 
 from parley.envs.core.errors import RunError
-from parley.envs.core.seeds import stable_hash
 
 CHUNK = 128
 """Rows that become dictionaries at a time."""
@@ -288,27 +288,27 @@ class Columns:
         return np.frombuffer(b"".join([*pieces, waiting.tobytes()]), dtype=waiting.typecode)
 
 
-class UnitNumbers:
-    """Numbers of independent units in the order in which they come; their names are not kept.
+def linked_units(*columns: ArrayLike) -> np.ndarray:
+    """Return the independent unit of each row: rows that share an entry of a column, directly or through others, are one.
 
-    Rows of one unit mostly follow each other.
+    Args:
+        columns: numbers of what rows may share, such as their dialogues and their contexts, (V,) each.
+
+    Returns:
+        The index of the first row of the unit of each row (V,) int64.
     """
-
-    def __init__(self) -> None:
-        self._last, self._digests = "", array("Q")
-
-    def add(self, name: str) -> int:
-        """Return the provisional number of a unit."""
-        if not self._digests or name != self._last:
-            self._last = name
-            self._digests.append(stable_hash(name))
-        return len(self._digests) - 1
-
-    def numbers(self) -> np.ndarray:
-        """Return the number of each provisional number, that of the first one of the same unit."""
-        _, firsts, codes = np.unique(self._digests, return_index=True, return_inverse=True)
-        numbers: np.ndarray = firsts[codes].astype(np.int32)
-        return numbers
+    codes = [np.unique(column, return_inverse=True)[1] for column in columns]
+    units: np.ndarray = np.arange(len(codes[0]))
+    while True:
+        before = units
+        for code in codes:
+            first = np.full(len(units), len(units))
+            np.minimum.at(first, code, units)
+            units = first[code]
+        # The first row of a unit may belong to one that begins earlier.
+        units = units[units]
+        if np.array_equal(units, before):
+            return units
 
 
 class PackedTexts(LazySequence[int, str]):

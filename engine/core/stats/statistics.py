@@ -40,7 +40,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from parley.engine.core.stats.rows import Columns, StoredRows
+from parley.engine.core.stats.rows import Columns, StoredRows, linked_units
 from parley.envs.core.seeds import stable_hash, stream
 from parley.envs.corpora.pairs.vocabulary import EOT, EOU, UNK
 from parley.policies.chat.model import NO_REPLIES, AnswerKind
@@ -182,7 +182,7 @@ def clustered_rate(
         return _wilson(share, num / spread**2, num)
     if not np.array_equal(values, np.round(values)):
         # Trials that are shares themselves vary less than coins, by an amount that is itself estimated.
-        size = share * (1 - share) / variance * (num - 1) / num if variance > 0 else total
+        size = share * (1 - share) / variance * (num - 1) / num if variance > 0 else num
         size *= (INTERVAL_Z / _student(num - 1)) ** 2
         # Of small parts alone nothing tells how many whole trials there are: not even one has been seen.
         size = min(size, num) if min(share, 1 - share) * total < 1 else size
@@ -316,7 +316,13 @@ def paired_difference(a: ArrayLike, b: ArrayLike, clusters: ArrayLike | None = N
     return mean(first - second, clusters)
 
 
-def paired_bootstrap(after: ArrayLike, before: ArrayLike, num_resamples: int = NUM_TEST_RESAMPLES, seed: int = 0) -> PairedTest:
+def paired_bootstrap(
+    after: ArrayLike,
+    before: ArrayLike,
+    num_resamples: int = NUM_TEST_RESAMPLES,
+    seed: int = 0,
+    clusters: ArrayLike | None = None,
+) -> PairedTest:
     """Return the studentised paired bootstrap test of a mean difference, two-sided.
 
     A resample is far if its mean is at least as many of its own standard errors from the measured mean as that is from 0. Its
@@ -329,11 +335,19 @@ def paired_bootstrap(after: ArrayLike, before: ArrayLike, num_resamples: int = N
         before: (V,) numbers of the other system on the same items, in the same order.
         num_resamples: draws of V items with replacement.
         seed: names the resampling stream; equal seeds give equal tests.
+        clusters: (V,) as in `clustered_rate`; they are drawn whole.
     """
     first, second = np.asarray(after, dtype=np.float64), np.asarray(before, dtype=np.float64)
     assert first.shape == second.shape == (len(first),), f"pairs are wanted, got {first.shape} and {second.shape}"
-    differences, size = first - second, len(first)
+    differences = first - second
     assert np.isfinite(differences).all(), "every number must be finite"
+    if clusters is not None and len(differences):
+        # A mean over items is a ratio of sums whose bottom is drawn too. This is its linear part: the mean over clusters is
+        # that over items, and a cluster counts by how far its items are from it, not by how many they are.
+        codes, num = cluster_codes(np.asarray(clusters))
+        weight = num / len(codes)
+        differences = np.bincount(codes, differences) * weight + differences.mean() * (1 - np.bincount(codes) * weight)
+    size = len(differences)
     if size == 0:
         return PairedTest(NOTHING, math.nan)
     total = float(differences.sum())
@@ -554,31 +568,35 @@ REPLIES = {
 """Figures of `reply_metrics`."""
 
 
-def reply_metrics(pairs: Iterable[tuple[Sequence[str], Sequence[str]]], limit: int | None = None) -> Mapping[str, Estimate]:
+def reply_metrics(
+    pairs: Iterable[tuple[str, Sequence[str], Sequence[str]]], limit: int | None = None
+) -> Mapping[str, Estimate]:
     """Return figures of replies and of the recorded replies to the same contexts: length, variety, `<unk>`, limits.
 
     Args:
-        pairs: words of each reply and of the recorded one; gone through once.
+        pairs: contexts, words of the reply and of the recorded one; gone through once. Equal contexts are one unit.
         limit: largest number of words that the model can say; None if it has no limit in words.
     """
-    columns, shares = Columns(), dict.fromkeys(("commonest_share", "unknown_share", "empty_share"), 0)
-    for reply, recorded in pairs:
+    columns = Columns()
+    for context, reply, recorded in pairs:
+        columns.add("context", "Q", (stable_hash(context),))
         for words, prefix, side in ((reply, "", "reply"), (recorded, "recorded_", "recorded")):
             columns.add(f"{side}_words", "i", (len(words),))
             for length in (1, 2):
                 columns.add(f"{prefix}distinct_{length}", "Q", _grams(words, length))
         columns.add("reply", "Q", (stable_hash(*reply),))
-        shares["unknown_share"] += UNK in reply
-        shares["empty_share"] += not has_word(reply)
-    _, times = np.unique(columns.get("reply", "Q"), return_counts=True)
-    shares["commonest_share"] = int(times.max(initial=0))
-    lengths = columns.get("reply_words", "i")
+        columns.add("unknown_share", "b", (UNK in reply,))
+        columns.add("empty_share", "b", (not has_word(reply),))
+    _, codes, times = np.unique(columns.get("reply", "Q"), return_inverse=True, return_counts=True)
+    lengths, units = columns.get("reply_words", "i"), linked_units(columns.get("context", "Q"))
+    shares = {"commonest_share": codes == times.argmax() if len(codes) else codes}
+    shares |= {name: columns.get(name, "b") for name in ("unknown_share", "empty_share")}
     if limit is not None:
-        shares["limit_share"] = int((lengths >= limit).sum())
-    figures = {name: mean_count(columns.get(name, "i")) for name in ("reply_words", "recorded_words")}
+        shares["limit_share"] = lengths >= limit
+    figures = {name: mean_count(columns.get(name, "i"), units) for name in ("reply_words", "recorded_words")}
     for name in (f"{prefix}distinct_{length}" for length in (1, 2) for prefix in ("", "recorded_")):
         figures[name] = _different(columns.get(name, "Q"))
-    return figures | {name: rate(hits, len(lengths)) for name, hits in shares.items()}
+    return figures | {name: clustered_rate(hits, units) for name, hits in shares.items()}
 
 
 def has_word(reply: Sequence[str]) -> bool:

@@ -69,7 +69,7 @@ class MeasuredRun:
         finished: whether nothing is left to do.
         positions: the number of each item that worked, by its key.
         tasks: digests of the tasks of these items.
-        clusters: the independent unit of each of them.
+        links: digests of what makes each of them one unit with others.
         failed: keys of the items that failed.
         figures: by metric the positions, numerators and denominators, in parts.
         forms: the form and the spread of each metric.
@@ -82,7 +82,7 @@ class MeasuredRun:
     finished: bool
     positions: dict[str, int] = field(default_factory=dict)
     tasks: list[bytes] = field(default_factory=list)
-    clusters: list[str] = field(default_factory=list)
+    links: list[tuple[int, ...]] = field(default_factory=list)
     failed: set[str] = field(default_factory=set)
     figures: dict[str, list[tuple[np.ndarray, np.ndarray, np.ndarray]]] = field(default_factory=dict)
     forms: dict[str, tuple[Form, float]] = field(default_factory=dict)
@@ -95,7 +95,7 @@ class MeasuredRun:
         self.failed.update(key_of(row) for row in rows if row["status"] != OK)
         self.positions.update({key_of(row): offset + number for number, row in enumerate(done)})
         self.tasks += [hashlib.blake2b(repr(rule.content(row)).encode(), digest_size=16).digest() for row in done]
-        self.clusters += [str(rule.cluster(row)) for row in done]
+        self.links += map(rule.digests, done)
         if done:
             self.subjects = tuple(dict.fromkeys((*self.subjects, *rule.subjects(done, self.config))))
             for metric, figures in rule.figures(done, self.config).items():
@@ -283,7 +283,7 @@ def compare_runs(
     if unequal := [f"{name} ({', '.join(several)})" for name, several in values.items() if len(several) > 1]:
         warnings.append(f"the runs differ in {', '.join(unequal)}: not all items are the same")
     keys, items = _common_items(runs)
-    unit, clusters = rule.units(keys, [every[0].clusters[every[0].positions[key]] for key in keys])
+    unit, clusters = rule.units([every[0].links[every[0].positions[key]] for key in keys])
     if unfinished := [entry.run for entry in items if not entry.finished]:
         warnings.append(f"not finished, compared as far as there are rows: {', '.join(unfinished)}")
     if items[0].common < FEW:
@@ -413,7 +413,7 @@ def item_difference(first: tuple[Path, str], second: tuple[Path, str]) -> Estima
     if trainings or others or tasks[0] != tasks[1]:
         return None
     keys = sorted(after.positions)
-    _, clusters = rule.units(keys, [after.clusters[after.positions[key]] for key in keys])
+    _, clusters = rule.units([after.links[after.positions[key]] for key in keys])
     samples = (run.sample(metric, keys, clusters) for run, (_, metric) in zip((after, before), sides, strict=True))
     return paired_estimate(*samples)
 

@@ -15,13 +15,13 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from parley.engine.core.runs.parts import ERROR, OK
-from parley.engine.core.stats.pairs import ItemFigures, ItemMetrics
+from parley.engine.core.stats.pairs import ItemMetrics, figures_of_rows
 from parley.engine.core.stats.statistics import Metric, Row
 from parley.engine.core.verbs.transcripts import LOG_ENDING, inspect_log
 from parley.envs.core.errors import DataError
@@ -84,23 +84,13 @@ def scan_answers(rows: Iterable[Row]) -> Iterator[LoggedAnswer]:
             yield LoggedAnswer(row["asked"], {} if row["breach"] is None else {BREACH: float(row["breach"])})
 
 
-def _figures(rows: Sequence[Row], config: Mapping[str, Any]) -> dict[str, ItemFigures]:
-    names = dict.fromkeys(name for row in rows for name in row["figures"])
-    return {
-        name: ItemFigures.of(
-            ((number, *row["figures"][name]) for number, row in enumerate(rows) if name in row["figures"]), "share"
-        )
-        for name in names
-    }
-
-
 def _describe(name: str) -> Metric:
     if name == BREACH:
         return Metric("breaches", "higher: adversary", "share of the answers with a verdict that fail", "share", main=True)
     return Metric(name, "", "mean of the scorer's values, 0 to 1", "share", main=True)
 
 
-LOG_ITEMS = ItemMetrics(unit="prompts", figures=_figures, describe=_describe)
+LOG_ITEMS = ItemMetrics(unit="prompts", figures=figures_of_rows, describe=_describe)
 """Prompts of logs of other tools, and of scans beside them."""
 
 

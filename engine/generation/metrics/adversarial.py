@@ -46,7 +46,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from parley.engine.core.stats.pairs import ItemFigures, ItemMetrics
-from parley.engine.core.stats.rows import selected
+from parley.engine.core.stats.rows import linked_units, selected
 from parley.engine.core.stats.statistics import (
     NEITHER,
     NOTHING,
@@ -257,22 +257,13 @@ def next_utterances(pairs: Sequence[RepliedPair]) -> list[RepliedPair]:
 
 def _of_one_turn(files: Iterable[BySource], sources: Collection[str]) -> Iterable[list[str]]:
     """Group sources that share a last turn, directly or through other sources."""
-    parents = {source: source for source in sources}
-
-    def root(source: str) -> str:
-        while parents[source] != source:
-            parents[source] = source = parents[parents[source]]
-        return source
-
-    first: dict[Utterance, str] = {}
-    for file in files:
-        for source in file.keys() & parents.keys():
-            for turn in {pair.context[-1] for pair in file[source]}:
-                parents[root(source)] = root(first.setdefault(turn, source))
-    groups: dict[str, list[str]] = defaultdict(list)
-    for source in parents:
-        groups[root(source)].append(source)
-    return groups.values()
+    turns: set[tuple[str, Utterance]] = {(source, (source,)) for source in sources}
+    turns |= {(source, pair.context[-1]) for file in files for source in file.keys() & {*sources} for pair in file[source]}
+    units = linked_units([stable_hash(source) for source, _ in turns], [stable_hash(*turn) for _, turn in turns])
+    groups: dict[int, dict[str, None]] = defaultdict(dict)
+    for (source, _), unit in zip(turns, units.tolist(), strict=True):
+        groups[unit][source] = None
+    return map(list, groups.values())
 
 
 def _couples(scenario: JudgedScenario) -> list[tuple[SidedPair, SidedPair]]:
@@ -391,6 +382,18 @@ class JudgedRows:
         self.folds = {key: len(of) for key, of in folds.items()}
 
 
+def num_different(judged: Sequence[JudgedScores]) -> int:
+    """Return the number of pairs of a scenario of which no two have one source, side and score of every judge.
+
+    Pairs that repeat another are judged alike. If some are repeated more often than others, that many of equal weight vary as
+    much (Kish 1965).
+    """
+    sources = np.unique(judged[0].sources, return_inverse=True)[1]
+    columns = [sources, judged[0].labels, *(scores.scores for scores in judged)]
+    times = np.unique(np.column_stack(columns), axis=0, return_counts=True)[1]
+    return round(int(times.sum()) ** 2 / int(times @ times))
+
+
 def chance_range(num_pairs: int, num_folds: int) -> Estimate:
     """Return the range of AdverSuc, in at least 95 % of cases, of a cross-fitted judge with nothing to learn.
 
@@ -413,7 +416,10 @@ def adversarial_metrics(read: JudgedRows, judges: Sequence[str], systems: Sequen
         num_folds: folds of every scenario.
     """
     scored = {key: scores for key, scores in read.scored.items() if read.folds[key] == num_folds}
-    metrics = {f"{CHANCE}.{scenario}": chance_range(len(scores.labels), num_folds) for (scenario, _), scores in scored.items()}
+    by_scenario: dict[str, list[JudgedScores]] = {}
+    for (scenario, _), scores in scored.items():
+        by_scenario.setdefault(scenario, []).append(scores)
+    metrics = {f"{CHANCE}.{name}": chance_range(num_different(judged), num_folds) for name, judged in by_scenario.items()}
     for judge in judges:
         metrics[f"{ERE}.{judge}"] = reliability_error({name: scores for (name, by), scores in scored.items() if by == judge})
         for (scenario, by), scores in scored.items():
@@ -522,15 +528,7 @@ def source_rows(rows: Sequence[Row], num_folds: int) -> list[dict[str, Any]]:
 
 
 def _figures(rows: Sequence[Row], config: Mapping[str, Any]) -> dict[str, ItemFigures]:
-    names = dict.fromkeys(name for row in rows for name in row["pairs"])
-    return {
-        name: ItemFigures.of(
-            ((number, *row["pairs"][name]) for number, row in enumerate(rows) if name in row["pairs"]),
-            "share",
-            refit_spread(config["folds"]),
-        )
-        for name in names
-    }
+    return ItemFigures.by_name([row["pairs"] for row in rows], "share", refit_spread(config["folds"]))
 
 
 def judged_systems(rows: Sequence[Row], config: Mapping[str, Any]) -> list[str]:

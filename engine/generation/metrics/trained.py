@@ -284,11 +284,13 @@ class ReadReplies:
     Args:
         words: of each reply, one word at least.
         nats: (N,) of each, its end counted.
+        sources: (N,) their names; replies to one source are one unit.
         vectors_NE: one for each.
     """
 
     words: Sequence[Sequence[str]]
     nats: np.ndarray
+    sources: Sequence[str]
     vectors_NE: np.ndarray
 
 
@@ -321,13 +323,7 @@ def describe(name: str) -> Metric:
 
 
 def _judged_figures(rows: Sequence[Row], config: Mapping[str, Any]) -> dict[str, ItemFigures]:
-    names = dict.fromkeys(name for row in rows for name in row["shares"])
-    return {
-        name: ItemFigures.of(
-            ((number, row["shares"][name], 1.0) for number, row in enumerate(rows) if name in row["shares"]), "mean"
-        )
-        for name in names
-    }
+    return ItemFigures.by_name([{name: (share, 1.0) for name, share in row["shares"].items()} for row in rows], "mean")
 
 
 JUDGED_ITEMS = ItemMetrics("sources", _judged_figures, lambda name: describe(name)._replace(main=f".{ADVERSUC}-" in name))
@@ -345,8 +341,8 @@ def reply_figures(replies: ReadReplies, recorded: ReadReplies, seed: int) -> dic
     num = len(replies.words)
     lengths = [len(words) for words in replies.words]
     return {
-        WORDS: mean_count(lengths),
-        PERPLEXITY: ratio_of_sums(replies.nats, [length + 1 for length in lengths], transform=np.exp),
+        WORDS: mean_count(lengths, replies.sources),
+        PERPLEXITY: ratio_of_sums(replies.nats, [length + 1 for length in lengths], replies.sources, np.exp),
         DISTINCT: distinct(replies.words, 1),
         DISTINCT_2: distinct(replies.words, 2),
         SELF_BLEU: count(float(self_bleu(replies.words).mean()), num),

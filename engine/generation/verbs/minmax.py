@@ -658,9 +658,8 @@ class _ReplyTraining:
             fitness = evaluate(model, PairExamples(prepared.pairs["val"], model.sizes))
             metrics[f"{NATS}{suffix}"] = ratio_of_sums(fitness.nll_sums, fitness.num_targets)
             words = [list(map(model.vocabulary.decode, replies)) for replies in (replies, self._held["test"].recorded)]
-            metrics |= {
-                f"{name}{suffix}": figure for name, figure in reply_metrics(zip(*words, strict=True), config.longest).items()
-            }
+            figures = reply_metrics(zip(self._held["test"].source_names, *words, strict=True), config.longest)
+            metrics |= {f"{name}{suffix}": figure for name, figure in figures.items()}
         sources = sorted(judged[""].by_source)
         after, before = ([judged[suffix].by_source[source] for source in sources] for suffix in ("", BEFORE))
         metrics[GAIN] = rate_difference(after, before, spread=refit_spread(NUM_FOLDS))

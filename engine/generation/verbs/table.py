@@ -271,10 +271,7 @@ class EvaluateGeneration(Composite[TrainedTableConfig, TrainedTableConfig, Train
     def prepare(self, config: TrainedTableConfig, path: Path, reporter: Reporter) -> TrainedTableConfig:
         """Check what is named, and take the sizes of other models from the first start."""
         begun = [require_word_model(name, "--start", "parley train seq2seq") for name in config.starts]
-        for name, option, maker in (
-            (config.lm, "--lm", "parley train lm"),
-            (config.judge_lm, "--judge-lm", "parley train lm"),
-        ):
+        for name, option, maker in ((config.lm, "--lm", "parley train lm"), (config.judge_lm, "--judge-lm", "parley train lm")):
             if name:
                 require_checkpoint(name, option, maker)
         read = [config.sizes]
@@ -378,10 +375,7 @@ class EvaluateGeneration(Composite[TrainedTableConfig, TrainedTableConfig, Train
                 filter(None, [f"{len(people.words):,} test replies of {config.corpus}; {how}, seed {config.seed}.", left_out])
             ),
             metrics,
-            {
-                CONCLUDED: conclusions(metrics, judges[0], _unreliable(done, path, judges[0])),
-                PLACED: placements(metrics),
-            },
+            {CONCLUDED: conclusions(metrics, judges[0], _unreliable(done, path, judges[0])), PLACED: placements(metrics)},
         )
 
     def item_rows(self, run: RunFolder) -> Iterator[Sequence[Mapping[str, Any]]]:
@@ -428,10 +422,10 @@ class _ReplyReader:
 
     def read(self, path: Path) -> ReadReplies:
         """Return the replies of a file, scored by the language model."""
-        replies = [pair.reply for pair in read_replied(path, normalise=False)]
-        words = [self._vocabulary.decode(self._vocabulary.encode(list(reply)).tolist()) for reply in replies]
+        pairs = read_replied(path, normalise=False)
+        words = [self._vocabulary.decode(self._vocabulary.encode(list(pair.reply)).tolist()) for pair in pairs]
         nats = [-scores.sum() for scores in self._scores.log_probabilities(words)]
-        return ReadReplies(words, np.array(nats), self._scores.vectors(words))
+        return ReadReplies(words, np.array(nats), list(map(source_name, pairs)), self._scores.vectors(words))
 
 
 def measured_systems(config: TrainedTableConfig, path: Path) -> list[System]:

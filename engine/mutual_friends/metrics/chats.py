@@ -377,7 +377,7 @@ def _figures(rows: Sequence[Row], config: Mapping[str, Any]) -> dict[str, ItemFi
 
 
 CHAT_ITEMS = ItemMetrics(
-    "scenarios", _figures, describe, cluster=_scenario, content=itemgetter("pair", "strategy", "attributes", "tables")
+    "scenarios", _figures, describe, links=_scenario, content=itemgetter("pair", "strategy", "attributes", "tables")
 )
 """Figures of single chats; a scenario is one unit."""
 

@@ -234,10 +234,7 @@ def dialogue_figures(rows: Sequence[Row], config: Mapping[str, Any]) -> dict[str
 
 
 DIALOGUE_ITEMS = ItemMetrics(
-    "dialogues",
-    dialogue_figures,
-    ATTACK_METRICS.__getitem__,
-    content=itemgetter("counts", "values_adversary", "values_target"),
+    "dialogues", dialogue_figures, ATTACK_METRICS.__getitem__, content=itemgetter("counts", "values_adversary", "values_target")
 )
 """Figures of single dialogues, of matches and of attacks alike."""
 

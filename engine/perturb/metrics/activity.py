@@ -38,7 +38,7 @@ the data root; `unigram2entity.tsv` is its pickle as lines key<TAB>entity.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 from pathlib import Path
@@ -327,20 +327,24 @@ CEILING = "truth"
 """The true replies as answers to themselves."""
 
 
-def reference_metrics(truths: Sequence[ActEnt]) -> dict[str, Estimate]:
+def reference_metrics(truths: Sequence[ActEnt], contexts: Sequence[Hashable]) -> dict[str, Estimate]:
     """Return the scores of `CONSTANTS` and `CEILING`, by "activity_f1.NAME" and "entity_f1.NAME".
 
     Args:
         truths: of the examples that models are scored on.
+        contexts: of these examples; those of equal ones are one unit.
     """
     counted = [truth for truth in truths if truth.complete]
+    numbers = {context: number for number, context in enumerate(contexts)}
+    units = [numbers[context] for truth, context in zip(truths, contexts, strict=True) if truth.complete]
     metrics: dict[str, Estimate] = {}
     for name in (*CONSTANTS, CEILING):
         answers = [CONSTANTS.get(name, truth) for truth in counted]
         pairs = list(zip(answers, counted, strict=True))
         activities = [_f1(answer.activities, truth.activities) for answer, truth in pairs]
-        metrics[f"activity_f1.{name}"] = clustered_rate(activities)
-        metrics[f"entity_f1.{name}"] = clustered_rate([_f1(answer.entities, truth.entities) for answer, truth in pairs])
+        metrics[f"activity_f1.{name}"] = clustered_rate(activities, units)
+        entities = [_f1(answer.entities, truth.entities) for answer, truth in pairs]
+        metrics[f"entity_f1.{name}"] = clustered_rate(entities, units)
     return metrics
 
 

@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from parley.engine.core.stats.rows import Columns
+from parley.engine.core.stats.rows import Columns, linked_units
 from parley.engine.core.stats.statistics import (
     NEITHER,
     NOTHING,
@@ -32,7 +32,6 @@ from parley.engine.core.stats.statistics import (
     clustered_rate,
     count,
     mean_count,
-    rate,
     ratio_of_sums,
 )
 from parley.engine.core.tables.table import (
@@ -54,6 +53,7 @@ from parley.engine.perturb.strategies.stopwords import (
     SIGNALS,
     UNKNOWN_WORDS,
 )
+from parley.envs.core.seeds import stable_hash
 
 logger = logging.getLogger(__name__)
 
@@ -114,22 +114,25 @@ def audit_metrics(rows: Iterable[Row], strategies: Sequence[str], max_ratio: flo
             kept = math.nan if touched["kept"] is None else touched["kept"]
             rises = (touched["signals_after"][name] > touched["signals_before"][name] for name in SIGNALS)
             columns.add(touched["strategy"], "d", (num, *numbers, after - before, kept, *rises))
+        columns.add("context", "Q", (stable_hash(row["context"]),))
         columns.add(None, "i", (row["num_words"], row["num_utterances"]))
         num += 1
     if failed:
         logger.warning("%d of %d examples failed and are left out of the metrics", failed, failed + num)
     num_words, num_utterances = columns.get(None, "i").reshape(-1, 2).T
+    units = linked_units(columns.get("context", "Q"))
     metrics: dict[str, Estimate] = {}
     for name in (*strategies, CONTROL):
         of_context, changed, replaced, retagged, log_ratios, kept_too, *rises_of = (
             columns.get(name).reshape(-1, 6 + len(SIGNALS)).T
         )
-        contexts, was_replaced, is_known = of_context.astype(np.int64), replaced > 0, np.isfinite(kept_too)
+        rows, was_replaced, is_known = of_context.astype(np.int64), replaced > 0, np.isfinite(kept_too)
+        contexts, num_changed = units[rows], np.bincount(rows, minlength=num)
         estimates = {
-            CONTEXTS: rate(len(np.unique(contexts)), num),
-            UTTERANCES: clustered_rate(np.bincount(contexts, minlength=num), trials=num_utterances),
+            CONTEXTS: clustered_rate(num_changed > 0, units),
+            UTTERANCES: clustered_rate(num_changed, units, num_utterances),
             WORDS: mean_count(changed, contexts),
-            ALL_WORDS: clustered_rate(np.bincount(contexts, changed, num), trials=num_words),
+            ALL_WORDS: clustered_rate(np.bincount(rows, changed, num), units, num_words),
             RATIO: ratio_of_sums(log_ratios, np.ones_like(log_ratios), contexts, transform=np.exp),
             # A ratio that is the limit but for its rounding reaches it.
             ABOVE: clustered_rate(log_ratios >= np.log(max_ratio) - 1e-12, contexts),

@@ -11,10 +11,10 @@ The metrics are F1, change rates, similarities, and the effect of training. Sour
 tables 2 to 4. A row is an example with its perturbed contexts and every model's replies
 (`parley.engine.perturb.verbs.config.ROBUSTNESS`). Models are `BASE` and adversarially trained ones, which are named by the
 strategies of their training and reply to clean contexts and to those of these strategies.
-  # Paper: significance by 100,000 bootstrap samples, whether paired is not said. Ours: paired over examples, two-sided.
+  # Paper: significance by 100,000 bootstrap samples, whether paired is not said. Ours: paired over contexts, two-sided.
 
-Metrics are called KIND.MODEL.SITUATION, the situation being a strategy or `CLEAN`; F1 and shares are 0 to 1. Examples are the
-independent units.
+Metrics are called KIND.MODEL.SITUATION, the situation being a strategy or `CLEAN`; F1 and shares are 0 to 1. Contexts are the
+independent units: examples of equal contexts are one.
 
 Table 9 compares two models that answer the same contexts: one reads words, the other pieces of words.
 """
@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import logging
 import math
+from array import array
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -34,7 +35,7 @@ from typing import Any
 import numpy as np
 
 from parley.engine.core.stats.pairs import Form, ItemFigures, ItemMetrics
-from parley.engine.core.stats.rows import Columns, selected
+from parley.engine.core.stats.rows import Columns, linked_units, selected
 from parley.engine.core.stats.statistics import (
     NO_REPLY_METRICS,
     NOTHING,
@@ -51,7 +52,6 @@ from parley.engine.core.stats.statistics import (
     no_reply_metrics,
     no_reply_note,
     paired_bootstrap,
-    rate,
     rate_difference,
 )
 from parley.engine.core.tables.table import (
@@ -118,14 +118,12 @@ _KINDS: dict[str, Metric] = {
     CONTEXT_SIMILARITY: Metric("similarity of contexts", "", "cosine of the model's mean embeddings, mean over contexts"),
     REPLY_SIMILARITY: Metric("similarity of replies", "", "cosine of the model's mean embeddings, mean over replies"),
     BLEU: Metric("BLEU of replies", "", "of the reply against the same model's clean one, 0 to 1, mean over replies", "rate"),
-    ACTIVITY + GAIN: Metric("gain of activity F1", "", "it minus base on the same contexts, mean over examples"),
-    ENTITY + GAIN: Metric("gain of entity F1", "", "it minus base on the same contexts, mean over examples"),
-    ACTIVITY + P_VALUE: Metric("p of the gain of activity F1", "", "paired bootstrap, two-sided"),
-    ENTITY + P_VALUE: Metric("p of the gain of entity F1", "", "paired bootstrap, two-sided"),
     **{
         kind + suffix: Metric(f"{title} of {name} F1", "", meaning)
         for kind, name in ((ACTIVITY, "activity"), (ENTITY, "entity"))
         for suffix, title, meaning in (
+            (GAIN, "gain", "it minus base on the same contexts, mean over examples"),
+            (P_VALUE, "p of the gain", "paired bootstrap, two-sided"),
             (LOSS, "change", "behind perturbed contexts minus clean ones, the same model, mean over examples"),
             (LOSS_P, "p of the change", "paired bootstrap, two-sided"),
         )
@@ -180,41 +178,41 @@ def robustness_metrics(
     if len(examples) < len(rows):
         logger.warning("%d of %d examples failed and are left out of the metrics", len(rows) - len(examples), len(rows))
     replies = _ReplyNumbers(examples)
-    metrics = {f"{PERTURBED_SHARE}.{name}": rate(int(marks.sum()), len(marks)) for name, marks in replies.touched.items()}
+    units = replies.units
+    metrics = {f"{PERTURBED_SHARE}.{name}": clustered_rate(marks, units) for name, marks in replies.touched.items()}
     for model, strategy in replies.given:
         where, of = f"{model}.{strategy or CLEAN}", replies.of(model, strategy)
         if strategy:
             # Nothing is compared where either answer is no reply.
             changed, is_compared = of[CHANGE_RATE], np.isfinite(of[CHANGE_RATE])
             for kind, counts in ((CHANGE_RATE, is_compared), (TOUCHED_CHANGE_RATE, is_compared & replies.touched[strategy])):
-                metrics[f"{kind}.{where}"] = rate(int(changed[counts].sum()), int(counts.sum()))
+                metrics[f"{kind}.{where}"] = clustered_rate(changed[counts], units[counts])
         else:
             metrics[f"{DIFFERENT}.{where}"] = count(*replies.distinct(model))
         if exact:
             right = of[RIGHT]
-            metrics[f"{RIGHT}.{where}"] = rate(int(right.sum()), len(right))
+            metrics[f"{RIGHT}.{where}"] = clustered_rate(right, units)
             if strategy:
-                metrics[f"{RIGHT_CHANGE}.{where}"] = rate_difference(right, replies.of(model, "")[RIGHT])
-        if without := int(of[NO_REPLY_SHARE].sum()):
-            metrics[f"{NO_REPLY_SHARE}.{where}"] = rate(without, len(of[NO_REPLY_SHARE]))
+                metrics[f"{RIGHT_CHANGE}.{where}"] = rate_difference(right, replies.of(model, "")[RIGHT], units)
+        if of[NO_REPLY_SHARE].any():
+            metrics[f"{NO_REPLY_SHARE}.{where}"] = clustered_rate(of[NO_REPLY_SHARE], units)
         for kind in _NUMBERS:
-            if len(numbers := of[kind][np.isfinite(of[kind])]):
-                metrics[f"{kind}.{where}"] = clustered_rate(numbers) if kind in (ACTIVITY, ENTITY) else mean(numbers)
-        if model != BASE:
-            before = replies.of(BASE, strategy)
-            for kind in (ACTIVITY, ENTITY, CHANGE_RATE):
-                if test := _gain(of[kind], before[kind], num_resamples):
-                    metrics[f"{kind}{GAIN}.{where}"] = test.difference
-                    metrics[f"{kind}{P_VALUE}.{where}"] = count(test.p_value, test.difference.n)
+            if (known := np.isfinite(of[kind])).any():
+                estimate = clustered_rate if kind in _RATES else mean
+                metrics[f"{kind}.{where}"] = estimate(of[kind][known], units[known])
+        others = {(GAIN, P_VALUE): (BASE, strategy)} if model != BASE else {}
         if strategy and model in (BASE, BESIDE) and (BESIDE, "") in replies.given:
-            before = replies.of(model, "")
-            for kind in (ACTIVITY, ENTITY):
-                if test := _gain(of[kind], before[kind], num_resamples):
-                    metrics[f"{kind}{LOSS}.{where}"] = test.difference
-                    metrics[f"{kind}{LOSS_P}.{where}"] = count(test.p_value, test.difference.n)
+            others[LOSS, LOSS_P] = model, ""
+        for (change, p_value), other in others.items():
+            before = replies.of(*other)
+            # Clean replies have no change rate.
+            for kind in (ACTIVITY, ENTITY, CHANGE_RATE):
+                if test := _gain(of[kind], before[kind], units, num_resamples):
+                    metrics[f"{kind}{change}.{where}"] = test.difference
+                    metrics[f"{kind}{p_value}.{where}"] = count(test.p_value, test.difference.n)
     if replies.have_kinds:
         kinds = (sum(kinds_of_rows(row["replies"]), Counter[str]()) for row in selected(examples, "replies"))
-        metrics |= no_reply_metrics(kinds, replies.answers)
+        metrics |= no_reply_metrics(kinds, replies.answers, units)
     return metrics
 
 
@@ -230,7 +228,7 @@ def _figures(rows: Sequence[Row], config: Mapping[str, Any]) -> dict[str, ItemFi
             figures[f"{TOUCHED_CHANGE_RATE}.{where}"] = _entries(of_touched, "share")
         figures[f"{NO_REPLY_SHARE}.{where}"] = _entries(of[NO_REPLY_SHARE], "share")
         for kind in _NUMBERS:
-            figures[f"{kind}.{where}"] = _entries(of[kind], "share" if kind in (ACTIVITY, ENTITY) else "mean")
+            figures[f"{kind}.{where}"] = _entries(of[kind], "share" if kind in _RATES else "mean")
     return {name: entries for name, entries in figures.items() if len(entries.rows)}
 
 
@@ -240,7 +238,7 @@ def _entries(numbers: np.ndarray, form: Form) -> ItemFigures:
     return ItemFigures(rows, numbers[rows].astype(np.float64), np.ones(len(rows)), form)
 
 
-CONTEXT_ITEMS = ItemMetrics("contexts", _figures, describe, content=itemgetter("context", "truth"))
+CONTEXT_ITEMS = ItemMetrics("contexts", _figures, describe, itemgetter("context"), itemgetter("context", "truth"))
 """Figures of single contexts."""
 
 
@@ -251,27 +249,30 @@ def unknown_shares(rows: Sequence[Row], vocabulary: Container[str]) -> dict[str,
         rows: as in `robustness_metrics`.
         vocabulary: words of the base; marks of turns are none.
     """
-    unknown, num = Counter[str](), Counter[str]()
+    flags: dict[str, tuple[array[int], array[int]]] = {}
     for row in selected(finished(rows), "context", "perturbations"):
         clean = Counter(row["context"].split())
         came_in = {made["strategy"]: Counter(made["text"].split()) - clean for made in row["perturbations"]}
         for situation, words in ({CLEAN: clean} | came_in).items():
-            unknown[situation] += any(word not in vocabulary and word not in MARKS for word in words)
-            num[situation] += 1
-    return {f"{UNKNOWN_SHARE}.{BASE}.{situation}": rate(unknown[situation], total) for situation, total in num.items()}
+            unknown, contexts = flags.setdefault(situation, (array("b"), array("Q")))
+            unknown.append(any(word not in vocabulary and word not in MARKS for word in words))
+            contexts.append(stable_hash(row["context"]))
+    return {f"{UNKNOWN_SHARE}.{BASE}.{situation}": clustered_rate(*of) for situation, of in flags.items()}
 
 
-def _gain(after: np.ndarray, before: np.ndarray, num_resamples: int) -> PairedTest | None:
+def _gain(after: np.ndarray, before: np.ndarray, units: np.ndarray, num_resamples: int) -> PairedTest | None:
     """Test numbers of replies against those of others to the same examples; return None if nothing was scored."""
     is_scored = np.isfinite(after) & np.isfinite(before)
     if not is_scored.any():
         return None
-    now, then = after[is_scored], before[is_scored]
-    return PairedTest(rate_difference(now, then), paired_bootstrap(now, then, num_resamples).p_value)
+    now, then, units = after[is_scored], before[is_scored], units[is_scored]
+    return PairedTest(rate_difference(now, then, units), paired_bootstrap(now, then, num_resamples, clusters=units).p_value)
 
 
 _NUMBERS = (ACTIVITY, ENTITY, CONTEXT_SIMILARITY, REPLY_SIMILARITY, BLEU)
 """Columns of a reply that hold a number, or none."""
+_RATES = (ACTIVITY, ENTITY, BLEU)
+"""Those from 0 to 1."""
 
 
 class _ReplyNumbers:
@@ -288,6 +289,7 @@ class _ReplyNumbers:
         strategies: dict[str, None] = {}
         for row in examples:
             self._columns.add("answers", "i", (len(row["replies"]),))
+            self._columns.add("context", "Q", (stable_hash(row["context"]),))
             for made in row["perturbations"]:
                 strategies[made["strategy"]] = None
                 self._columns.add(("touched", made["strategy"]), "b", (bool(made["changed"]),))
@@ -302,6 +304,8 @@ class _ReplyNumbers:
                     self._columns.add(("reply", reply["model"]), "Q", (stable_hash(reply["reply"]),))
         self.answers = self._columns.get("answers", "i")
         """Replies to each example (V,)."""
+        self.units = linked_units(self._columns.get("context", "Q"))
+        """The unit of each example: those of equal contexts are one (V,)."""
         self.touched = {name: self._columns.get(("touched", name)) > 0 for name in strategies}
         """Whether each context was changed, by strategy (V,) bool."""
 
@@ -318,12 +322,12 @@ class _ReplyNumbers:
 
 Metrics = Mapping[str, Estimate]
 
-_TESTS = "Paired bootstrap over examples, two-sided, not corrected for their number."
+_TESTS = "Paired bootstrap over contexts, two-sided, not corrected for their number."
 _NOTE_F1 = (
     "F1 in percent, brackets: 95 % intervals. N-train: the model as it is; A-train: after training against the strategy, or "
     "against those of the group. A-test: contexts perturbed by the strategy; N-test: clean ones. Star: p < 0.05 against "
     f"N-train on the same contexts. {_TESTS} Constant answers ignore the context; the true replies against themselves are the "
-    "maximum. n: examples whose true reply has an activity in every utterance."
+    "maximum. n: contexts whose true reply has an activity in every utterance."
 )
 _NOTE_SIMILARITY = (
     "Cosine similarity of the mean embeddings (the model's own) of clean and perturbed contexts, and of the model's replies to "
@@ -335,7 +339,7 @@ _NOTE_UNITS = (
     "F1 in percent, brackets: 95 % intervals. Both models answer the same contexts; words that may enter them are those of the "
     "first. Star: p < 0.05 against the same model's replies to clean contexts; cross: against the first model's on the same "
     f"contexts. {_TESTS} Trainings differ too: one of each is no claim. Read as <unk>: contexts in which the first model meets "
-    "an unknown word, under a strategy a new one. n: examples whose true reply has an activity in every utterance."
+    "an unknown word, under a strategy a new one. n: contexts whose true reply has an activity in every utterance."
 )
 _OTHER_CORPUS = ", on another corpus with another tagger: sizes cannot be compared, ups and downs can"
 _OTHER_SIZES = "; there pieces are 15 thousand types and 4.5 million parameters fewer."
@@ -387,7 +391,7 @@ def table_2(metrics: Metrics, published: str | None = None) -> EstimateTable:
     rows = list(_f1_rows(metrics, figures)) if f"{ACTIVITY}.{BASE}.{CLEAN}" in metrics else []
     note = _NOTE_F1 + (f" Published: Niu & Bansal 2018, {PUBLISHED[published]}{_OTHER_CORPUS}." if published else "")
     note += _control_note(metrics)
-    return metric_table(metrics, "strategy", rows, _F1, note, n=f"{ACTIVITY}.{{counted}}", unit="examples")
+    return metric_table(metrics, "strategy", rows, _F1, note, n=f"{ACTIVITY}.{{counted}}", unit="contexts")
 
 
 def _f1_rows(metrics: Metrics, figures: Mapping[str, Mapping[str, float]]) -> Iterator[TableRow]:
@@ -444,7 +448,7 @@ def table_4(metrics: Metrics, published: str | None = None) -> EstimateTable:
     note = _NOTE_SIMILARITY + (f" Published: Niu & Bansal 2018, {PUBLISHED[published]}." if published else "")
     note += _control_note(metrics) + no_reply_note(metrics, "chat.max_tokens", rates=_LEFT_OUT)
     n = f"{CHANGE_RATE}.{{model}}.{{situation}}"
-    return metric_table(metrics, "strategy", rows, columns, note, n=n, unit="examples")
+    return metric_table(metrics, "strategy", rows, columns, note, n=n, unit="contexts")
 
 
 def _printed(table: str) -> Mapping[str, Mapping[str, float]]:
@@ -520,7 +524,7 @@ def table_9(metrics: Metrics, models: Mapping[str, ModelSize], *, published: boo
                 empty = dict.fromkeys(("types", "parameters", "read as <unk>", "n"), "")
                 rows.append(TableRow("published", dict.fromkeys(fields, ""), cells=shown | empty | {"changed replies": ABSENT}))
     note = _NOTE_UNITS + f" Published: Niu & Bansal 2018{_OTHER_CORPUS}{_OTHER_SIZES}" * published
-    return metric_table(metrics, "model and contexts", rows, columns, note, n="{counted}", unit="examples")
+    return metric_table(metrics, "model and contexts", rows, columns, note, n="{counted}", unit="contexts")
 
 
 def _marked_f1(kind: str, metrics: Metrics, row: TableRow) -> str:

@@ -35,6 +35,7 @@ from parley.engine.core.runs.documents import SUMMARY, write_whole
 from parley.engine.core.runs.parts import OK, ok_row
 from parley.engine.core.runs.remote_sync import fetched_run
 from parley.engine.core.runs.run_folder import RunFolder
+from parley.engine.core.stats.rows import selected
 from parley.engine.core.tables.table import EstimateTable
 from parley.engine.core.verbs.checkpoints import require_checkpoint
 from parley.engine.core.verbs.export import FlatRows, each_of
@@ -448,7 +449,8 @@ class PerturbAudit(ItemsJob[AuditConfig, AuditTask, Example]):
         drawn = Counter(line.strategy for line in lines.values())
         labelled = Counter(lines[key].strategy for key in set().union(*labels.values()))
         metrics = audit_metrics(rows, strategies, config.max_ratio)
-        contexts = {key: line.context for key, line in lines.items()}
+        texts = {row["item_key"]: row["context"] for row in selected(rows, "item_key", "context")}
+        contexts = {key: texts[line.context] for key, line in lines.items()}
         return Summary(
             f"audit of perturbations on {config.corpus}",
             f"{len(rows):,} {config.split} contexts, {len(strategies)} {'strategy' if len(strategies) == 1 else 'strategies'}, "

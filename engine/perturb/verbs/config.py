@@ -30,7 +30,7 @@ from parley.engine.perturb.strategy import PerturbSettings
 from parley.envs.core.config import Configuration, NumItems, NumItemsOrAll, PositiveFloat, PositiveInt, check
 from parley.envs.core.storage.uris import HUGGING_FACE
 from parley.envs.corpora.arrow import data_root
-from parley.envs.corpora.pairs.turns import Turn, Turns
+from parley.envs.corpora.pairs.turns import Example, Turn, Turns
 from parley.policies.chat.addresses import is_chat_address
 from parley.policies.chat.settings import ChatReplying
 from parley.policies.core.responder import GREEDY, DecoderSettings, Responder
@@ -61,9 +61,10 @@ class Activities:
         """Return the F1 of activities and of entities, 0 to 1; None where the truth does not count."""
         return f1(self.extract(reply), self.extract(truth))
 
-    def references(self, truths: Sequence[Turn]) -> dict[str, Estimate]:
-        """Return the scores of constant replies and of the truths themselves."""
-        return reference_metrics([self.extract(truth) for truth in truths])
+    def references(self, examples: Sequence[Example]) -> dict[str, Estimate]:
+        """Return the scores of constant replies and of the true replies themselves."""
+        truths = [self.extract(example.reply) for example in examples]
+        return reference_metrics(truths, [example.context for example in examples])
 
 
 def likeness(responder: Responder, before: Sequence[Turns], after: Sequence[Turns]) -> list[float | None]:

@@ -278,7 +278,7 @@ def _reference_scores(evaluation: PreparedRobustness, rows: Rows) -> dict[str, E
         return {}
     activities = Activities.open(resources(task.config, task.models, task.common))
     answered = {row["item_key"] for row in rows if row["status"] == OK}
-    return activities.references([example.reply for key, example in evaluation.items.items() if key in answered])
+    return activities.references([example for key, example in evaluation.items.items() if key in answered])
 
 
 def describe_for(name: str, expected: Mapping[str, str]) -> Metric:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from parley.engine.core.stats.known import AdversaryWords, CampaignMetrics, LanguageWatch, Round, best_of
+from parley.engine.core.stats.rows import linked_units
 from parley.engine.core.stats.statistics import Estimate, Metric, Row, clustered_rate, finished, rate_difference
 from parley.engine.ranking.metrics.ranks import group_metrics, recall_at
 from parley.engine.ranking.metrics.searched import REACHED_REASON
+from parley.envs.core.seeds import stable_hash
 
 RANKER, HIGHER = "lower: ranker", "higher: ranker"
 POLICY_BEFORE, POLICY_AFTER, POLICY, SEARCH, HELD, FIRST = (
@@ -96,7 +98,8 @@ class UnderAttack:
     def __init__(self, rows: Sequence[Row], methods: Sequence[str]) -> None:
         self._rows = finished(rows)
         attacks = {row["item_key"]: [search for search in row["searches"] if search["method"] in methods] for row in self._rows}
-        self._dialogues = {row["item_key"]: row["dialogue"] for row in self._rows}
+        links = ([row["dialogue"] for row in self._rows], [stable_hash(*row["context"]) for row in self._rows])
+        self._units = dict(zip(attacks, linked_units(*links).tolist(), strict=True))
         # A goal reached before any edit counts as lost; contexts without a reply to edit or without scores do not count.
         self._held = {
             key: float(all(search["status"] == "failure" for search in of_context))
@@ -113,17 +116,17 @@ class UnderAttack:
         """Return 1 if an attack puts a wrong reply first in a context that counts, else 0."""
         return 1 - self._held[key]
 
-    def dialogue(self, key: str) -> str:
-        """Return the dialogue of a context."""
-        return str(self._dialogues[key])
+    def units(self, keys: Iterable[str]) -> list[int]:
+        """Return the units of contexts."""
+        return [self._units[key] for key in keys]
 
     def held(self) -> Estimate:
         """Return the share of contexts in which no attack puts a wrong reply first."""
-        return clustered_rate(list(self._held.values()), [self._dialogues[key] for key in self._held])
+        return clustered_rate(list(self._held.values()), self.units(self._held))
 
     def lost(self) -> Estimate:
         """Return the share of contexts in which an attack puts a wrong reply first: 1 - `held`."""
-        return clustered_rate([1 - held for held in self._held.values()], [self._dialogues[key] for key in self._held])
+        return clustered_rate([1 - held for held in self._held.values()], self.units(self._held))
 
     def first(self) -> Estimate:
         """Return R@1 of the unattacked candidates, with ties as expectations."""
@@ -132,14 +135,12 @@ class UnderAttack:
         scores = np.concatenate([row["before"][0]["scores"] for row in scored])
         labels = np.concatenate([row["labels"] for row in scored])
         metrics = group_metrics(keys, scores, labels)
-        return clustered_rate(metrics.values[recall_at(1)], [self._dialogues[key] for key in metrics.keys.tolist()])
+        return clustered_rate(metrics.values[recall_at(1)], self.units(metrics.keys.tolist()))
 
     def more_than(self, other: UnderAttack) -> Estimate:
         """Return `held` minus that of another ranker, over the contexts that count for both."""
         keys = sorted(self._held.keys() & other._held.keys())
-        return rate_difference(
-            [self._held[key] for key in keys], [other._held[key] for key in keys], [self._dialogues[key] for key in keys]
-        )
+        return rate_difference([self._held[key] for key in keys], [other._held[key] for key in keys], self.units(keys))
 
 
 def best_single(attacks: Sequence[UnderAttack]) -> Estimate:
@@ -150,4 +151,4 @@ def best_single(attacks: Sequence[UnderAttack]) -> Estimate:
     """
     keys = sorted(set.intersection(*(set(attack.keys) for attack in attacks)))
     lost_GA = np.array([[attack.is_lost(key) for attack in attacks] for key in keys])
-    return best_of(lost_GA, [attacks[0].dialogue(key) for key in keys], clustered_rate)
+    return best_of(lost_GA, attacks[0].units(keys), clustered_rate)

@@ -1,9 +1,9 @@
 """Metrics of an evaluation of rankers: every metric of every ranker, clean and under every rule.
 
 Source: Li et al. 2019, section 5.2. A row is a context (`parley.engine.ranking.verbs.prepared.RANKING`); contexts of one
-dialogue, or of equal words, are drawn together. Metrics are called KIND.MODEL.RULE, the rule being `CLEAN` where there is
-none: "r@1.smn.iiw" is R_n@1. Rules that do not keep labels have kinds of their own, "a@1.smn.sow" is A_n@1. What rules do alone
-is called KIND.RULE.
+dialogue, or of dialogues that share a context, are drawn together. Metrics are called KIND.MODEL.RULE, the rule being `CLEAN`
+where there is none: "r@1.smn.iiw" is R_n@1. Rules that do not keep labels have kinds of their own, "a@1.smn.sow" is A_n@1. What
+rules do alone is called KIND.RULE.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from itertools import repeat
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from parley.engine.core.stats.pairs import ItemFigures, ItemMetrics
-from parley.engine.core.stats.rows import Columns, selected
+from parley.engine.core.stats.rows import Columns, linked_units, selected
 from parley.engine.core.stats.statistics import Estimate, Metric, Row, clustered_rate, count, finished, lost, mean_count
 from parley.engine.perturb.strategy import RANDOM_WORDS
 from parley.engine.ranking.metrics.erasure import KeptPoint, WordReading, kept_points
@@ -145,20 +146,21 @@ class RankedRows:
         """The sources of replies."""
         self.errors: dict[str, Counter[str]] = {}
         """By ranker, why it gave no scores: reasons, each with its number of contexts."""
-        clusters, sizes, first_with = array("q"), array("i"), dict[int, int]()
+        dialogues, contexts, sizes = array("q"), array("Q"), array("i")
         columns = ("dialogue", "context", "labels", "kinds", "attacks", "ranked", "readings")
         for number, row in enumerate(selected(self.rows, *columns)):
             if not number:
                 self.models = list(dict.fromkeys(entry["model"] for entry in row["ranked"]))
                 self.rules = {attack["rule"]: attack["keeps_labels"] for attack in row["attacks"]}
                 self.errors = {model: Counter(failed) for model in self.models if failed and model not in controls}
-            clusters.append(first_with.setdefault(stable_hash(*row["context"]), row["dialogue"]))
+            dialogues.append(row["dialogue"])
+            contexts.append(stable_hash(*row["context"]))
             sizes.append(len(row["labels"]))
             self._add(number, row)
-        self.num_contexts = len(clusters) + failed.total()
+        self.num_contexts = len(dialogues) + failed.total()
         """Contexts, those that failed included."""
-        self.clusters = np.array(clusters)
-        """The dialogue of each context, or of the first context with the same words (G,) int64."""
+        self.clusters = linked_units(dialogues, contexts)
+        """The unit of each context: dialogues that share a context are one (G,) int64."""
         self.sizes = np.array(sizes, dtype=np.int64)
         """The candidates of each context (G,) int64."""
         self._starts = np.concatenate([[0], np.cumsum(self.sizes)])
@@ -455,14 +457,16 @@ def context_task(row: Row) -> tuple[Any, ...]:
     return row["context"], row["candidates"], row["labels"]
 
 
+dialogue_and_context = itemgetter("dialogue", "context")
+"""Returns what makes rows one unit."""
 RANKED_ITEMS = ItemMetrics(
     "dialogues",
     ranked_figures,
     # P@1 is R_n@1 where a context has one right reply; it is shown if it is named.
     lambda name: describe(name)._replace(main=name.startswith(f"{recall_at(1)}.")),
-    cluster=lambda row: str(row["dialogue"]),
+    links=dialogue_and_context,
     content=context_task,
     # Controls stand behind the rankers that were asked for.
     subjects=lambda rows, config: RankedRows(rows[:1]).models[: len(config["model"].split(","))],
 )
-"""Figures of single contexts; contexts of one dialogue are one unit."""
+"""Figures of single contexts; dialogues that share a context are one unit."""

@@ -43,6 +43,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from parley.engine.core.stats.known import BEFORE, HIGHER, LOWER
+from parley.engine.core.stats.rows import linked_units
 from parley.engine.core.stats.statistics import (
     NEITHER,
     Estimate,
@@ -52,6 +53,8 @@ from parley.engine.core.stats.statistics import (
     paired_bootstrap,
     rate_difference,
 )
+from parley.envs.core.seeds import stable_hash
+from parley.envs.ranking.groups import CandidateSplit
 
 RANKER = "lower: ranker"
 SUCCESS, UNTRAINED, RANDOM, GAIN, EDITS, QUERIES, TRIED = (
@@ -414,6 +417,11 @@ Clusters = Mapping[Any, Any] | np.ndarray
 """The cluster of each group by its key; an array for keys that are indices."""
 
 
+def units_of(split: CandidateSplit) -> np.ndarray:
+    """Return the unit of each context of a split (G,) int64: dialogues that share a context are one."""
+    return linked_units(split.dialogues, [stable_hash(*split.contexts[row].tolist()) for row in range(len(split))])
+
+
 def clusters_of(keys: np.ndarray, clusters: Clusters) -> ArrayLike:
     """Return the cluster of each key."""
     of_keys: ArrayLike = clusters[keys] if isinstance(clusters, np.ndarray) else [clusters[key] for key in keys.tolist()]
@@ -477,24 +485,10 @@ def compared(
         For each metric of both the mean of after minus before, its interval, and the p-value of the paired bootstrap.
     """
     _, rows, other_rows = np.intersect1d(after.keys, before.keys, return_indices=True)
-    shared = [name for name in after.values if name in before.values]
-    drawn_with = np.arange(len(rows))
-    if clusters is not None and len(rows):
-        _, drawn_with = np.unique(clusters_of(after.keys[rows], clusters), return_inverse=True)
-    num = max(len(rows), 1)
-    weight = (drawn_with.max(initial=-1) + 1) / num
-    sizes = np.bincount(drawn_with) * weight
-
-    def of_clusters(differences: np.ndarray) -> np.ndarray:
-        # A mean over groups is a ratio of sums whose bottom is drawn too. This is its linear part: the mean over clusters is
-        # that over groups, and a cluster counts by how far its groups are from it, not by how many they are.
-        linear: np.ndarray = np.bincount(drawn_with, differences) * weight + differences.sum() / num * (1 - sizes)
-        return linear
-
+    drawn_with = None if clusters is None else clusters_of(after.keys[rows], clusters)
     tests = {}
-    for name in shared:
+    for name in (name for name in after.values if name in before.values):
         here, there = after.values[name][rows], before.values[name][other_rows]
-        differences = of_clusters(here - there)
-        tested = paired_bootstrap(differences, np.zeros_like(differences), seed=seed)
-        tests[name] = PairedTest(rate_difference(here, there, drawn_with), tested.p_value)
+        p_value = paired_bootstrap(here, there, seed=seed, clusters=drawn_with).p_value
+        tests[name] = PairedTest(rate_difference(here, there, drawn_with), p_value)
     return tests

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from parley.engine.core.stats.pairs import ItemFigures, ItemMetrics
-from parley.engine.core.stats.rows import Columns, selected
+from parley.engine.core.stats.rows import Columns, linked_units, selected
 from parley.engine.core.stats.statistics import (
     FOR_ADVERSARY,
     LOWER_FOR_ADVERSARY,
@@ -55,7 +55,7 @@ from parley.engine.core.tables.table import (
     num_measured,
     number,
 )
-from parley.engine.ranking.metrics.ranking import CLEAN, CONTEXT, RankedRows, context_task
+from parley.engine.ranking.metrics.ranking import CLEAN, CONTEXT, RankedRows, context_task, dialogue_and_context
 from parley.engine.ranking.metrics.ranks import GroupMetrics, compared
 from parley.envs.core.seeds import stable_hash
 
@@ -170,7 +170,7 @@ class SearchedRows:
     def __init__(self, rows: Sequence[Row]) -> None:
         self.rows = finished(rows)
         failed = Counter(str(row["error"]) for row in selected(lost(rows), "error"))
-        self._columns, clusters, first_with = Columns(), array("q"), dict[int, int]()
+        self._columns, dialogues, contexts = Columns(), array("q"), array("Q")
         self.attacks: dict[tuple[str, str], dict[str, None]] = {}
         """The rankers and methods in the order of the run, each with the other rankers that its results were shown to."""
         self.errors: dict[str, Counter[str]] = {}
@@ -178,7 +178,8 @@ class SearchedRows:
         self.counts: Counter[tuple[str, str]] = Counter()
         """Contexts by ranker and status; one may count twice if some methods end without scores."""
         for index, row in enumerate(selected(self.rows, "dialogue", "context", "searches")):
-            clusters.append(first_with.setdefault(stable_hash(*row["context"]), row["dialogue"]))
+            dialogues.append(row["dialogue"])
+            contexts.append(stable_hash(*row["context"]))
             states: dict[str, dict[str, str]] = {}
             for search in row["searches"]:
                 self._add(index, search)
@@ -190,9 +191,9 @@ class SearchedRows:
                     self.errors.setdefault(model, Counter(failed))[reasons.pop("error")] += 1
                 self.counts.update((model, kind) for kind in reasons)
                 self.counts[model, REACHED] += reasons.get("skipped") == REACHED_REASON
-        self.clusters = np.array(clusters)
-        """The dialogue of each context, or of the first context with the same words (G,) int64."""
-        self.num_contexts = len(clusters) + failed.total()
+        self.clusters = linked_units(dialogues, contexts)
+        """The unit of each context: dialogues that share a context are one (G,) int64."""
+        self.num_contexts = len(dialogues) + failed.total()
         """Contexts, those that failed included."""
         self.models = list(dict.fromkeys(model for model, _ in self.attacks))
         """The rankers, in the order of the run."""
@@ -221,7 +222,7 @@ class SearchedRows:
         return TriedSearches(*self._columns.get((model, method)).reshape(-1, len(TriedSearches._fields)).T)
 
     def of(self, contexts: np.ndarray) -> np.ndarray:
-        """Return the dialogue of each context (n,)."""
+        """Return the unit of each context (n,)."""
         dialogues: np.ndarray = self.clusters[contexts.astype(np.int64)]
         return dialogues
 
@@ -324,11 +325,11 @@ SEARCHED_ITEMS = ItemMetrics(
     "dialogues",
     searched_figures,
     describe_search,
-    cluster=lambda row: str(row["dialogue"]),
+    links=dialogue_and_context,
     content=context_task,
     subjects=lambda rows, config: SearchedRows(rows).models,
 )
-"""Figures of single contexts; contexts of one dialogue are one unit."""
+"""Figures of single contexts; dialogues that share a context are one unit."""
 
 
 _AT: Mapping[str, tuple[str, str, Literal["number", "share"], bool]] = {

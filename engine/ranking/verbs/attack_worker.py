@@ -37,6 +37,7 @@ from parley.engine.ranking.attacks.attack import FixedRule, RankAttack
 from parley.engine.ranking.attacks.cases import AttackOutcome, transferred
 from parley.engine.ranking.attacks.catalogue import compose_attack, need_of
 from parley.engine.ranking.attacks.settings import POLICY, AttackDetails, GoalKind
+from parley.engine.ranking.metrics.ranks import units_of
 from parley.engine.ranking.verbs.config import (
     Contexts,
     RankedGroup,
@@ -214,7 +215,7 @@ def with_wrong_replies(groups: Sequence[CandidateGroup], results: Mapping[str, R
 def promoted(split: CandidateSplit, results: Mapping[str, ReplyResult]) -> Estimate:
     """Compute the share of tried contexts in which the search promotes a wrong reply."""
     rows = [row for row in range(len(split)) if (reply := results.get(split.key(row))) and reply.is_tried]
-    return clustered_rate([results[split.key(row)].is_promoted for row in rows], split.dialogues[rows])
+    return clustered_rate([results[split.key(row)].is_promoted for row in rows], units_of(split)[rows])
 
 
 def composed_search(

@@ -25,7 +25,7 @@ from parley.engine.core.verbs.sharded import session
 from parley.engine.core.verbs.supervised import ChoiceJob
 from parley.engine.perturb.replies.settings import ReplySettings
 from parley.engine.perturb.replies.shapes import RuleResources
-from parley.engine.ranking.metrics.ranks import EDITING, EDITS, GAIN, QUERIES, RANDOM, SUCCESS, TRIED, UNTRAINED
+from parley.engine.ranking.metrics.ranks import EDITING, EDITS, GAIN, QUERIES, RANDOM, SUCCESS, TRIED, UNTRAINED, units_of
 from parley.engine.ranking.verbs.config import (
     DEFAULT_CORPUS,
     Contexts,
@@ -120,10 +120,10 @@ class EditWorld:
         )
 
     @property
-    def dialogues(self) -> dict[str, int]:
-        """The dialogues of the test contexts, by key."""
+    def units(self) -> dict[str, int]:
+        """The units of the test contexts, by key."""
         split = self.corpus.splits["test"]
-        return {split.key(row): int(split.dialogues[row]) for row in range(len(split))}
+        return {split.key(row): unit for row, unit in enumerate(units_of(split).tolist())}
 
     def attack(self, editor: Editor | None) -> list[AttackOutcome]:
         """Attack the test contexts with a policy, or with random edits if it is None.
@@ -230,7 +230,7 @@ class TrainEditor(ChoiceJob[TrainEditorConfig, EditWorld]):
         left_out = not_read_in(splits, config.candidates.turns, config.model, prepared.ranker)
         if note := unread_note(left_out):
             reporter.say(note)
-        metrics = _figures(measured, prepared.dialogues)
+        metrics = _figures(measured, prepared.units)
         about = {"model": config.model, "corpus": config.corpus, "seed": config.seed}
         game = {"edits": config.game.edits, "num_places": config.game.num_places, "num_proposals": config.game.num_proposals}
         FORMAT.save(editor, run.path / CHECKPOINT, {**about, "game": game, SUCCESS: metrics[SUCCESS].value})
@@ -258,12 +258,12 @@ class TrainEditor(ChoiceJob[TrainEditorConfig, EditWorld]):
         return (*super().next_commands(config, path), attacked, further)
 
 
-def _figures(measured: Mapping[str, Sequence[AttackOutcome]], dialogues: Mapping[str, int]) -> dict[str, Estimate]:
+def _figures(measured: Mapping[str, Sequence[AttackOutcome]], units: Mapping[str, int]) -> dict[str, Estimate]:
     """Compute the metrics of the legend; contexts with something to attack are the same for all."""
     tried = {name: [outcome for outcome in outcomes if outcome.was_tried] for name, outcomes in measured.items()}
     reached = {name: np.array([outcome.status == "success" for outcome in of], dtype=float) for name, of in tried.items()}
     policy = tried[SUCCESS]
-    clusters = [dialogues[outcome.key] for outcome in policy]
+    clusters = [units[outcome.key] for outcome in policy]
     metrics = {name: clustered_rate(values, clusters) for name, values in reached.items()}
     metrics[GAIN] = rate_difference(reached[SUCCESS], reached[RANDOM], clusters)
     metrics[EDITS] = mean_count([outcome.cost for outcome in policy], clusters)

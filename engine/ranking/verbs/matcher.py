@@ -34,7 +34,7 @@ from parley.engine.core.verbs.supervised import EPOCHS, RESUME_SAFE, STATE, Supe
 from parley.engine.perturb.replies.settings import ReplySettings
 from parley.engine.perturb.replies.shapes import RuleResources
 from parley.engine.ranking.attacks.settings import POLICY, AttackSettings
-from parley.engine.ranking.metrics.ranks import ATTACKED, FIRST, MATCHING, PROMOTED, RANKS, estimates, group_metrics
+from parley.engine.ranking.metrics.ranks import ATTACKED, FIRST, MATCHING, PROMOTED, RANKS, estimates, group_metrics, units_of
 from parley.engine.ranking.verbs.attack_worker import END, START, PoolSearch, composed_search, promoted, with_wrong_replies
 from parley.engine.ranking.verbs.config import (
     ADVERSARIAL,
@@ -498,13 +498,14 @@ def _figures(prepared: MatcherTraining, held: Mapping[str, Sequence[CandidateGro
         values, keys = np.concatenate(scores), np.repeat([group.key for group in groups], sizes)
         name, _, attacked = split.partition("_")
         whole = prepared.splits[SPLITS[name]]
-        clusters = {whole.key(row): dialogue for row, dialogue in enumerate(whole.dialogues.tolist())}
+        units = units_of(whole)
+        clusters = {whole.key(row): unit for row, unit in enumerate(units.tolist())}
         measured = estimates(group_metrics(keys, values, labels), clusters)
         wanted = RANKS if split == "test" else (FIRST,)
         suffix = f"_{attacked}" if attacked else ""
         metrics |= {f"{name}_{metric}{suffix}": measured[metric] for metric in wanted}
         if not attacked:
-            metrics[f"{name}_loss"] = mean(pair_losses(values, labels), np.repeat(whole.dialogues, sizes))
+            metrics[f"{name}_loss"] = mean(pair_losses(values, labels), np.repeat(units, sizes))
     return metrics
 
 

@@ -6,7 +6,7 @@ from its number alone, so rows do not depend on the cut, on workers, or on who e
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,11 +26,13 @@ from parley.engine.secret.metrics import (
     ANY_BEYOND,
     LEAK,
     SAID,
+    SCENARIO_ITEMS,
     SCORE,
     USEFULNESS,
     USEFULNESS_BEYOND,
     beyond_first_table,
     describe_secret,
+    scenario_rows,
     secret_metrics,
     secret_table,
 )
@@ -246,6 +248,7 @@ class EvaluateSecret(ItemsJob[SecretConfig, SecretMatches, SecretDialogue]):
     config = SecretConfig
     presets = {"scripted": scripted, "quick": quick}
     schema = SECRETS
+    item_metrics = SCENARIO_ITEMS
     outcomes = (AnswerKind.EMPTY, *MODERATED)
     doing = "playing dialogues"
     repeatable = ("attackers", "defenders")
@@ -281,6 +284,10 @@ class EvaluateSecret(ItemsJob[SecretConfig, SecretMatches, SecretDialogue]):
         own += [f"{kind}.{defender}" for defender in config.labels(DEFENDER)[1:] for kind in (ANY_BEYOND, USEFULNESS_BEYOND)]
         pairs = [(defender, attacker) for defender in config.labels(DEFENDER) for attacker in config.labels(ATTACKER)]
         return [*own, *(f"{LEAK}.{defender}.{attacker}" for defender, attacker in pairs)]
+
+    def item_rows(self, run: RunFolder) -> Iterator[Sequence[Mapping[str, Any]]]:
+        """Yield a row for each scenario; rows of the run are dialogues."""
+        yield scenario_rows(run.rows())
 
     def transcripts(self, run: RunFolder) -> TranscriptRule:
         return secret_transcript

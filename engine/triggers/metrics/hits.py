@@ -27,7 +27,7 @@ from typing import Any, cast
 import numpy as np
 
 from parley.engine.core.stats.pairs import ItemFigures, ItemMetrics, RowFigures, RowMetric
-from parley.engine.core.stats.rows import UnitNumbers, selected
+from parley.engine.core.stats.rows import linked_units, selected
 from parley.engine.core.stats.statistics import (
     FOR_ADVERSARY,
     LOWER_FOR_ADVERSARY,
@@ -48,6 +48,7 @@ from parley.engine.core.stats.statistics import (
 from parley.engine.core.tables.table import Form, read_published
 from parley.engine.triggers.budget import BUDGET
 from parley.envs.core.errors import RunError
+from parley.envs.core.seeds import stable_hash
 from parley.envs.core.visible import visible
 
 _SHOWN = 60
@@ -414,17 +415,17 @@ def hits_by_restarts(rows: Iterable[Row], wanted: Sequence[str]) -> dict[str, Po
         rows: finished rows of one search.
         wanted: types of hit that were read.
     """
-    prompts, numbers, most = UnitNumbers(), array("i"), 0
+    prompts, most = array("Q"), 0
     lengths, hits = array("i"), {kind: array("b") for kind in wanted}
     for row in rows:
-        numbers.append(prompts.add(prompt_of(row)))
+        prompts.append(stable_hash(prompt_of(row)))
         lengths.append(len(row["restarts"]))
         most = max(most, lengths[-1])
         for number in range(1, lengths[-1] + 1):
             chosen = choose_restart(row["restarts"][:number])
             for kind, of_kind in hits.items():
                 of_kind.append(is_hit(chosen, kind))
-    clusters = units_of(prompts.numbers()[np.asarray(numbers)])
+    clusters = units_of(linked_units(prompts))
     after = {number: _after(number - 1, lengths) for number in range(1, most + 1)}
     return {
         kind: [(number, clustered_rate(np.array(of_kind)[index], clusters)) for number, index in after.items()]
@@ -440,16 +441,16 @@ def loss_by_sweep(rows: Iterable[Row]) -> Points:
     Args:
         rows: finished rows of one search.
     """
-    prompts, numbers, most = UnitNumbers(), array("i"), 0
+    prompts, most = array("Q"), 0
     of_row, lengths, losses = array("i"), array("i"), array("d")
     for number, row in enumerate(rows):
-        numbers.append(prompts.add(prompt_of(row)))
+        prompts.append(stable_hash(prompt_of(row)))
         for restart in row["restarts"]:
             of_row.append(number)
             lengths.append(len(restart["loss_by_sweep"]))
             losses.extend(restart["loss_by_sweep"])
             most = max(most, lengths[-1])
-    clusters, values = units_of(prompts.numbers()[np.asarray(numbers)]), np.array(losses)
+    clusters, values = units_of(linked_units(prompts)), np.array(losses)
     return [(sweep, mean(values[_after(sweep, lengths)], clusters[np.array(of_row)])) for sweep in range(most)]
 
 

@@ -31,7 +31,7 @@ from parley.engine.core.stats.known import (
     best_of,
 )
 from parley.engine.core.stats.pairs import RowFigures, RowMetric
-from parley.engine.core.stats.rows import UnitNumbers
+from parley.engine.core.stats.rows import linked_units
 from parley.engine.core.stats.statistics import (
     FOR_ADVERSARY,
     NEITHER,
@@ -309,9 +309,8 @@ class KnownInputs:
         for row in done:
             cell = indexes[0][row["model"]], indexes[1][row["source"]], targets[row["prompt"], row["target"]]
             reached_MAT[cell] |= bool(row[VERIFIED])
-        prompts = UnitNumbers()
-        numbers = np.array([prompts.add(str(prompt)) for prompt, _ in targets], dtype=np.int64)
-        return cls(list(models.values()), list(sources.values()), reached_MAT, units_of(prompts.numbers()[numbers]))
+        prompts = linked_units([stable_hash(str(prompt)) for prompt, _ in targets])
+        return cls(list(models.values()), list(sources.values()), reached_MAT, units_of(prompts))
 
     def figures(self) -> dict[str, Estimate]:
         """Return by "MODEL.FIGURE" the rate that any input reaches, and its distance from the control."""

@@ -218,10 +218,7 @@ class TriggerTransferConfig(ShardedConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for option, labels, named in (
-            ("--model", self.model_names, self.model),
-            ("--searches", self.run_names, self.searches),
-        ):
+        for option, labels, named in (("--model", self.model_names, self.model), ("--searches", self.run_names, self.searches)):
             names = [name for name in named.split(",") if name.strip()]
             if len(labels) < len(names) or NO_INPUT in labels:
                 fix = "name each once, and give folders or files names of their own"

@@ -140,13 +140,13 @@ def test_models_that_a_decoder_names_are_part_of_the_run(asked: ReplyConfig) -> 
 
 def test_figures_are_what_they_say() -> None:
     replies = [["i", "do"], ["i", "do"], [], ["i", "<unk>", "do"]]
-    found = reply_metrics(zip(replies, [["yes"]] * 4, strict=True))
+    found = reply_metrics(zip("abcd", replies, [["yes"]] * 4, strict=True))
     assert (found["reply_words"].value, found["recorded_words"].value) == (7 / 4, 1)
     assert (found["distinct_1"].value, found["distinct_2"].value) == (3 / 7, 3 / 4)
     assert (found["commonest_share"].value, found["unknown_share"].value, found["empty_share"].value) == (0.5, 0.25, 0.25)
     assert distinct([["a"]], 2).n == 0
     assert "limit_share" not in found, "such as of a chat model"
-    assert reply_metrics(zip(replies, [["yes"]] * 4, strict=True), limit=3)["limit_share"].value == 1 / 4
+    assert reply_metrics(zip("abcd", replies, [["yes"]] * 4, strict=True), limit=3)["limit_share"].value == 1 / 4
 
 
 def test_a_mark_between_turns_is_no_word_of_a_reply() -> None:
@@ -159,4 +159,4 @@ def test_a_mark_between_turns_is_no_word_of_a_reply() -> None:
 @pytest.mark.parametrize("marks", [["<eou>"], ["<eou>", "<eou>"], ["<eot>"], ["<eot>", "<eou>"]])
 def test_a_reply_of_marks_alone_is_no_line_and_counted(marks: list[str]) -> None:
     assert tabbed_line(((("hi",),),), " ".join(marks)) == "", "nobody could read it"
-    assert reply_metrics([(marks, ["yes"]), (["i", "<eou>"], ["yes"])])["empty_share"].value == 1 / 2
+    assert reply_metrics([("a", marks, ["yes"]), ("b", ["i", "<eou>"], ["yes"])])["empty_share"].value == 1 / 2

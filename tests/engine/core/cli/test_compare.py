@@ -29,6 +29,8 @@ COMMANDS = {
     "attack-bm25": "attack ranking --limit 12 --model bm25 --budget 50 --method greedy",
     "friends": "evaluate collaboration demo --scenarios 12",
     "hearing": "evaluate collaboration demo --scenarios 12 --set remembers=heard",
+    "naive": "evaluate secret --defenders naive --dialogues 20",
+    "filter": "evaluate secret --defenders input-filter --dialogues 20",
     "audit": "perturb audit demo --limit 3",
 }
 """Runs by name."""
@@ -77,6 +79,7 @@ def test_selfplay_is_paired_by_dialogue(made: Made, capsys: pytest.CaptureFixtur
         ("tfidf", "bm25", "r@1.model.clean"),
         ("attack-tfidf", "attack-bm25", "success@50.model.greedy"),
         ("friends", "hearing", "completion.model.normal"),
+        ("naive", "filter", "score.model"),
     ],
 )
 def test_other_verbs_are_paired(made: Made, capsys: pytest.CaptureFixture[str], first: str, second: str, metric: str) -> None:
@@ -86,7 +89,7 @@ def test_other_verbs_are_paired(made: Made, capsys: pytest.CaptureFixture[str], 
     assert all(entry["missing"] == entry["failed"] == entry["other"] == 0 for entry in document["items"])
 
 
-@pytest.mark.parametrize("name", ["tough", "tfidf", "attack-tfidf", "friends"])
+@pytest.mark.parametrize("name", ["tough", "tfidf", "attack-tfidf", "friends", "naive"])
 def test_figures_of_items_add_up_to_the_metrics(made: Made, name: str) -> None:
     assert len(require_figures_of(Path(made(name)))) > 6
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from parley.engine.core.runs.run_folder import RunFolder
@@ -20,7 +19,7 @@ def require_figures_of(path: Path) -> set[str]:
     assert rule is not None
     (run,), metrics = read_runs(str(path), rule, Silent()), folder.metrics()
     keys = list(run.positions)
-    clusters = np.array([run.clusters[run.positions[key]] for key in keys])
+    _, clusters = rule.units([run.links[run.positions[key]] for key in keys])
     for name in run.figures:
         result, expected = run.sample(name, keys, clusters).estimate(), metrics.get(name)
         if expected is None:

@@ -15,6 +15,7 @@ from parley.engine.generation.metrics.adversarial import (
     adversarial_metrics,
     chance_range,
     describe,
+    num_different,
     reliability_error,
 )
 from parley.engine.generation.metrics.tables import JudgeSpecs, is_reliable, strongest_features, tables, verdicts
@@ -111,6 +112,17 @@ def test_the_range_of_chance_is_that_of_fair_coins(num: int, low: int, high: int
     assert 100 * sum(tosses[low : high + 1]) >= 95 * 2**num > 100 * sum(tosses[low + 1 : high])
     refitted = chance_range(num, 5)
     assert refitted.high - 0.5 == pytest.approx(min(0.5, 1.5 * (found.high - 0.5)))
+
+
+def test_pairs_that_repeat_another_are_no_further_coins() -> None:
+    sources, labels = np.repeat(["a", "b", "c", "d"], 2), np.tile([True, False], 4)
+    scores = np.array([1.0, -1.0, 2.0, 2.0, 0.5, -0.5, 1.0, -1.0])
+    one, other = JudgedScores(sources, labels, scores, 1), JudgedScores(sources, labels, -scores, 1)
+    thrice = [JudgedScores(np.tile(sources, 3), np.tile(labels, 3), np.tile(of.scores, 3), 1) for of in (one, other)]
+    assert num_different([one, other]) == num_different(thrice) == 8
+    assert thrice[0].adversuc().low == pytest.approx(one.adversuc().low, abs=0.01)
+    mostly_one = JudgedScores(np.append(sources, ["a"] * 8), np.append(labels, [True] * 8), np.append(scores, [1.0] * 8), 1)
+    assert num_different([mostly_one]) == round(16**2 / (9**2 + 7))
 
 
 def asked(*systems: str, judges: Sequence[str] = ("svm",)) -> JudgeSpecs:

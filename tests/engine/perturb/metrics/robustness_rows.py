@@ -28,7 +28,7 @@ def replied(model: str = "base", strategy: str = "", **changes: Any) -> dict[str
 def asked(key: str, perturbations: list[dict[str, Any]], replies: list[dict[str, Any]]) -> dict[str, Any]:
     """An example that was answered."""
     base = {"item_key": key, "status": "ok", "error": None, "seed": 7, "schema_version": 1}
-    return {**base, "context": "a context", "truth": "a reply", "perturbations": perturbations, "replies": replies}
+    return {**base, "context": f"context {key}", "truth": "a reply", "perturbations": perturbations, "replies": replies}
 
 
 def failed(key: str) -> dict[str, Any]:

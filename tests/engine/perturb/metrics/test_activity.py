@@ -185,7 +185,8 @@ def test_f1_is_of_what_both_name() -> None:
 
 
 def test_references_are_scored_on_the_truths_that_count() -> None:
-    metrics = reference_metrics([act_ent("use", "ubuntu"), act_ent("look"), act_ent("use", complete=False)])
+    truths = [act_ent("use", "ubuntu"), act_ent("look"), act_ent("use", complete=False)]
+    metrics = reference_metrics(truths, range(3))
     assert {name: (each.value, each.n) for name, each in metrics.items()} == {
         "activity_f1.constant-use": (0.5, 2),
         "entity_f1.constant-use": (0.5, 2),
@@ -194,7 +195,8 @@ def test_references_are_scored_on_the_truths_that_count() -> None:
         "activity_f1.truth": (1.0, 2),
         "entity_f1.truth": (0.5, 2),
     }
-    assert reference_metrics([])["activity_f1.truth"].n == 0
+    assert reference_metrics(truths * 3, [*range(3)] * 3) == metrics, "examples of one context are one unit"
+    assert reference_metrics([], [])["activity_f1.truth"].n == 0
 
 
 def parse_act_ent(line: str) -> ActEnt:
@@ -259,7 +261,7 @@ def test_the_published_truths_score_as_released() -> None:
     truths = [parse_act_ent(line) for line in (folder / TRUTHS).read_text().splitlines()]
     counted = [truth for truth in truths if truth.complete]
     assert (len(truths), len(counted), sum(bool(truth.entities) for truth in counted)) == (18_920, 9_816, 5_370)
-    metrics = reference_metrics(truths)
+    metrics = reference_metrics(truths, range(len(truths)))
     scores = [
         [round(100 * metrics[f"{kind}.{name}"].value, 2) for kind in ("activity_f1", "entity_f1")]
         for name in (*CONSTANTS, CEILING)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import count
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from parley.engine.perturb.metrics.audit import (
 from parley.engine.perturb.strategies.stopwords import SIGNALS
 
 SWAP, ANTONYM = "random-swap", "antonym"
+NUMBERS = count()
 
 
 def touched(strategy: str = ANTONYM, ratio: float = 1.0, **changes: Any) -> dict[str, Any]:
@@ -31,7 +33,8 @@ def touched(strategy: str = ANTONYM, ratio: float = 1.0, **changes: Any) -> dict
 
 
 def row(*edits: dict[str, Any], words: int = 10, utterances: int = 2, **changes: Any) -> dict[str, Any]:
-    return {"status": "ok", "num_words": words, "num_utterances": utterances, "touched": list(edits), **changes}
+    made = {"status": "ok", "num_words": words, "num_utterances": utterances, "touched": list(edits), **changes}
+    return {"context": f"context {next(NUMBERS)}", **made}
 
 
 def test_shares_are_of_contexts_utterances_and_words() -> None:

@@ -98,7 +98,7 @@ def test_failed_examples_are_left_out_with_a_warning(caplog: pytest.LogCaptureFi
 
 def test_every_metric_is_described() -> None:
     metrics = robustness_metrics([example(number, trained={}) for number in range(3)], num_resamples=10)
-    titles = {name: describe(name).title for name in {**metrics, **reference_metrics([CONSTANTS["constant-use"]])}}
+    titles = {name: describe(name).title for name in {**metrics, **reference_metrics([CONSTANTS["constant-use"]], [0])}}
     assert titles["change_rate.base.random-swap"] == "changed replies, base, random-swap"
     assert titles["entity_f1.truth"] == "entity F1, truth"
     assert len(set(titles.values())) == len(titles)

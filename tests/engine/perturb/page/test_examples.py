@@ -177,7 +177,7 @@ def said(*rows: dict[str, Any], gain: float | None = None, control: float | None
 
 
 def test_the_verdict_says_what_changed_and_whether_training_helped() -> None:
-    rows = [a_row(str(number), same=number > 30) for number in range(40)]
+    rows = [a_row(str(number), same=number > 30, context=f"{CONTEXT} {number}") for number in range(40)]
     first = "Random-swap changes 77.5 % of the replies that should stay."
     second = "Antonym changes 0.0 % of the replies that should change."
     meanings = "random-swap: neighbouring words change places. antonym: one word by its opposite."
@@ -195,7 +195,7 @@ def test_the_control_is_no_training_against_a_strategy() -> None:
     """A control that stands first, as in the commands of niu2018, once lent its figure to what the training brought."""
     rows = []
     for number in range(40):
-        row = a_row(str(number))
+        row = a_row(str(number), context=f"{CONTEXT} {number}")
         row["replies"][3:] = [
             *(replied("none", strategy, reply="fine", same=True) for strategy in ("", *EXPECTED)),
             *(replied("all", strategy, reply="so", same=True) for strategy in ("", *EXPECTED)),

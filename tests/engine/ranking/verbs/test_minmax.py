@@ -207,7 +207,7 @@ def test_what_attacks_leave_counts_contexts_that_were_lost_before_it() -> None:
     def row(key: str, status: str, reason: str = "", scores: tuple[float, ...] = (1.0, 0.0)) -> dict[str, Any]:
         searched = {"model": "smn", "method": "greedy", "status": status, "reason": reason}
         before = [{"model": "smn", "scores": list(scores)}]
-        shown = {"item_key": key, "status": "ok", "dialogue": int(key), "labels": [True, False]}
+        shown = {"item_key": key, "status": "ok", "dialogue": int(key), "context": [key], "labels": [True, False]}
         policy = searched | {"method": "policy", "status": "success" if key == "1" else status}
         return shown | {"before": before, "searches": [searched, policy]}
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from parley.engine.core.stats.pairs import ItemMetrics, Sample, key_of
+from parley.engine.core.stats.pairs import ItemMetrics, Sample
 from parley.engine.core.stats.statistics import Estimate, clustered_rate, count, rate
 from parley.engine.triggers.metrics.hits import TARGET_ITEMS, hits_by_restarts, search_metrics, units_of
 from parley.engine.triggers.metrics.text import TEXT_ITEMS, text_metrics, text_table
@@ -97,7 +97,7 @@ def test_runs_are_compared_by_the_units_of_their_metrics(prompts: list[str]) -> 
 
 
 def compared(rule: ItemMetrics, rows: list[dict[str, Any]], metric: str) -> Estimate:
-    unit, clusters = rule.units([key_of(row) for row in rows], [rule.cluster(row) for row in rows])
+    unit, clusters = rule.units([rule.digests(row) for row in rows])
     figures = rule.figures(rows, {})[metric]
     assert (unit, figures.rows.tolist()) == ("prompts" if len(set(clusters)) == 2 else "targets", list(range(len(rows))))
     return Sample(figures.tops, figures.bottoms, figures.rows >= 0, clusters, figures.form).estimate()
