@@ -124,13 +124,7 @@ class Connections:
         return {"Proxy-Authorization": f"Basic {b64encode(account.encode()).decode()}"}
 
     def _exchange(
-        self,
-        connection: _TimedConnection,
-        method: str,
-        url: str,
-        body: bytes | None,
-        headers: dict[str, str],
-        deadline: float,
+        self, connection: _TimedConnection, method: str, url: str, body: bytes | None, headers: dict[str, str], deadline: float
     ) -> Response:
         connection.deadline = deadline
         target = urlsplit(url)._replace(fragment="")

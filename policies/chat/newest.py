@@ -70,12 +70,7 @@ def first_that_fit(
 
 
 def answer_newest(
-    model: ChatModel,
-    questions: Sequence[Forms],
-    *,
-    decoding: ChatDecoding,
-    seeds: Sequence[int] = (),
-    counts_lost: bool = True,
+    model: ChatModel, questions: Sequence[Forms], *, decoding: ChatDecoding, seeds: Sequence[int] = (), counts_lost: bool = True
 ) -> list[tuple[int, Answer]]:
     """Return the number of the form of each question that was read, and the answer to it.
 

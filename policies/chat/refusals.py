@@ -233,7 +233,7 @@ _FILTER = re.compile(
 )
 _FILTER_CODE = re.compile(
     r"content_?(?:block|filter|polic|moderat|safety|violat)|blocked_by|injection|guard_?rail|sensitive_?content|moderation|"
-    r"unsafe|policy_?violation|safety_?(?:block|violat|filter|check)|prompt_?block",
+    r"unsafe|policy_?violation|safety_?(?:block|violat|filter|check)|prompt_?block"
 )
 """A code of a moderation error, in small letters."""
 _ACCOUNT = re.compile(

@@ -45,11 +45,7 @@ _END = "\ue001"
 _AS_IT_IS = ""
 _MERGED = "neighbours of one role are merged"
 _FOLDED = "the system's text stands in front of the first message of the user"
-_WAYS: dict[str, Callable[[Chat], Chat]] = {
-    _AS_IT_IS: lambda chat: chat,
-    _MERGED: merged,
-    _FOLDED: fold_system,
-}
+_WAYS: dict[str, Callable[[Chat], Chat]] = {_AS_IT_IS: lambda chat: chat, _MERGED: merged, _FOLDED: fold_system}
 """Changes of messages that a template does not take, the smallest first, by the words of the log."""
 _NOTES = {_AS_IT_IS: (), _MERGED: (MERGED,), _FOLDED: (FOLDED,)}
 _DIRECTIVES = [f"%{flag}{letter}" for letter in "aAbBcdDeFGHIjmMnpSTuUVwWxXyY" for flag in ("-", "")]
@@ -200,11 +196,7 @@ def _render(tokenizer: Any, chat: Chat, generation: bool, options: TemplateOptio
         template = _template(tokenizer)
         more = dict(options.variables) | (_date_variables(template, options.day) if options.explicit else {})
         text: str = tokenizer.apply_chat_template(
-            messages,
-            chat_template=_dated(template, options.day),
-            tokenize=False,
-            add_generation_prompt=generation,
-            **more,
+            messages, chat_template=_dated(template, options.day), tokenize=False, add_generation_prompt=generation, **more
         )
     # A template is a program, which may raise any error for messages that it refuses, such as two of one role.
     except Exception as error:

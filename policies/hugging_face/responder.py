@@ -137,11 +137,7 @@ class LocalChatResponder(ChatResponder):
 
 
 def load_local_responder(
-    name: str,
-    settings: ChatModelSettings = DEFAULT,
-    *,
-    answers: Path | None = None,
-    max_tokens: int = MAX_REPLY_TOKENS,
+    name: str, settings: ChatModelSettings = DEFAULT, *, answers: Path | None = None, max_tokens: int = MAX_REPLY_TOKENS
 ) -> HuggingFaceResponder | LocalChatResponder:
     """Return the responder of a local model; nothing is downloaded, no code of the model is run.
 

@@ -440,12 +440,7 @@ class SharedPool:
                 self._arriving = [piece for piece in self._arriving if piece.items[0].number != number]
 
     def serve(
-        self,
-        is_open: Callable[[], bool],
-        *,
-        num_workers: int,
-        num_gpus_per_worker: float,
-        start_timeout_s: float,
+        self, is_open: Callable[[], bool], *, num_workers: int, num_gpus_per_worker: float, start_timeout_s: float
     ) -> None:
         """Do the work that threads hand over.
 

@@ -120,9 +120,7 @@ def write_log(
     )
     num_done = sum(sample.error is None for sample in samples)
     results = log.EvalResults(
-        total_samples=len(samples),
-        completed_samples=num_done,
-        scores=list(_scores(log, samples, names, run.metrics(), legend)),
+        total_samples=len(samples), completed_samples=num_done, scores=list(_scores(log, samples, names, run.metrics(), legend))
     )
     document = log.EvalLog(
         status="success" if finished else "cancelled",

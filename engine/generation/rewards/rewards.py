@@ -364,10 +364,7 @@ def _grown(
     most = int(words.max()) + 1
     codes_c, which = torch.unique(parents * most + words, return_inverse=True)
     parents_c, words_c = codes_c // most, codes_c % most
-    rows_c, reader_state = (
-        nodes.rows_n[parents_c],
-        discriminator.advance(words_c, _take(nodes.reader_state, parents_c)),
-    )
+    rows_c, reader_state = (nodes.rows_n[parents_c], discriminator.advance(words_c, _take(nodes.reader_state, parents_c)))
     is_over_c = words_c == EOS_ID
     odds = discriminator.human(_take(contexts, rows_c[is_over_c]), _take(reader_state, is_over_c))
     scores_c = odds.new_zeros(len(words_c)).masked_scatter(is_over_c, odds.sigmoid())

@@ -361,10 +361,7 @@ def released() -> MinMaxRepliesConfig:
 def li2017() -> MinMaxRepliesConfig:
     """Train a thousand rounds of five discriminator steps on Ubuntu, 64 examples a step; name --start and --discriminator."""
     return MinMaxRepliesConfig(
-        corpus="ubuntu_irc",
-        discriminator_decoder="mmi",
-        sizes=settings.replier(),
-        fit=settings.small_batches(),
+        corpus="ubuntu_irc", discriminator_decoder="mmi", sizes=settings.replier(), fit=settings.small_batches()
     )
 
 

@@ -398,9 +398,7 @@ def _settings(config: TrainingConfig, roster: TrainingRoster, vocabulary: Any) -
     )
     settings.env_runners(num_env_runners=config.env_runners, num_gpus_per_env_runner=config.runner_gpus)
     settings.learners(
-        num_learners=config.num_learner_actors,
-        num_cpus_per_learner=config.threads,
-        num_gpus_per_learner=config.learner_gpus,
+        num_learners=config.num_learner_actors, num_cpus_per_learner=config.threads, num_gpus_per_learner=config.learner_gpus
     )
     return settings
 

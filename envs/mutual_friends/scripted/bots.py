@@ -116,26 +116,10 @@ QUESTION_STARTS = frozenset({"do", "does", "what", "any", "anyone"})
 
 OF_TYPE = {
     "name": Wordings(_cut("is named", "is called"), _cut("are named", "are called"), _cut("named", "called")),
-    "school": Wordings(
-        _cut("went to", "was a student at"),
-        _cut("went to", "were students at"),
-        _cut("from", "at"),
-    ),
-    "major": Wordings(
-        _cut("studied", "majored in", "did"),
-        _cut("studied", "majored in", "did"),
-        _cut("in", "majoring in"),
-    ),
-    "company": Wordings(
-        _cut("works at", "works for"),
-        _cut("work at", "work for"),
-        _cut("working at", "from", "at"),
-    ),
-    "hobby": Wordings(
-        _cut("likes", "is into", "enjoys"),
-        _cut("like", "are into", "enjoy"),
-        _cut("into", "fond of"),
-    ),
+    "school": Wordings(_cut("went to", "was a student at"), _cut("went to", "were students at"), _cut("from", "at")),
+    "major": Wordings(_cut("studied", "majored in", "did"), _cut("studied", "majored in", "did"), _cut("in", "majoring in")),
+    "company": Wordings(_cut("works at", "works for"), _cut("work at", "work for"), _cut("working at", "from", "at")),
+    "hobby": Wordings(_cut("likes", "is into", "enjoys"), _cut("like", "are into", "enjoy"), _cut("into", "fond of")),
     "time_pref": Wordings(_cut("prefers the", "likes the"), _cut("prefer the", "like the"), _cut("free in the", "for the")),
     "loc_pref": Wordings(_cut("prefers", "likes being"), _cut("prefer", "like being"), _cut("for")),
 }

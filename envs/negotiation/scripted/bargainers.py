@@ -562,11 +562,7 @@ def random_style(rng: np.random.Generator) -> Style:
     """Return a random style: from soft and brief to hard and talkative."""
     greed, chattiness, yielding = rng.random(3).tolist()
     return Style(
-        greed=0.25 + 0.42 * greed,
-        patience=int(rng.integers(2, 6)),
-        chattiness=chattiness,
-        yielding=1.2 * yielding,
-        slip=0.015,
+        greed=0.25 + 0.42 * greed, patience=int(rng.integers(2, 6)), chattiness=chattiness, yielding=1.2 * yielding, slip=0.015
     )
 
 
