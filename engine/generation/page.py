@@ -99,7 +99,6 @@ class JudgedSystems(Chapter):
         )
 
     def shown(self, run: Run) -> Mapping[str, Estimate]:
-        """Return the metrics that stand outside the tables, too."""
         return {name: share for name, share in run.metrics.items() if name.partition(".")[0] in (ADVERSUC, RANDOM, ERE)}
 
     def legend(self, run: Run) -> Mapping[str, Metric]:
@@ -108,7 +107,6 @@ class JudgedSystems(Chapter):
         return {name: describe(name) for name in (*first, *run.metrics)}
 
     def notes(self, run: Run) -> Iterable[str]:
-        """Return the verdicts on all systems, and what was left out."""
         return [*run.summary.get(VERDICTS, []), *run.summary.get(NOTES, [])]
 
     def figures(self, run: Run) -> Iterable[Figure]:
@@ -244,11 +242,9 @@ class TrainedGenerators(Chapter):
         return _table_verdict(run) if run.job == EVALUATE_GENERATION.name else _training_verdict(run)
 
     def shown(self, run: Run) -> Mapping[str, Estimate]:
-        """Return the metrics of trainings; the tables show those of all rows."""
         return run.metrics if run.job == MINMAX_REPLIES.name else {}
 
     def notes(self, run: Run) -> Iterable[str]:
-        """Return the position of trainings to the temperature curve."""
         placed: Sequence[str] = run.summary.get(PLACED, ())
         return placed
 

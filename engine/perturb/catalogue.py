@@ -27,7 +27,7 @@ from parley.engine.perturb.strategies.draws import seeds_of
 from parley.engine.perturb.strategies.texts import Edits, Texts
 from parley.engine.perturb.strategy import RANDOM_WORDS, ByEdits, Expectation, PerturbSettings, RandomWordsControl, Strategy
 from parley.envs.core.conformance import Kind, expect, same_alone
-from parley.envs.core.errors import ConfigError
+from parley.envs.core.errors import ConfigError, DataError
 from parley.envs.core.registry import Registry, made_part, nearest
 from parley.envs.corpora.pairs.compiled import load_pairs
 from parley.envs.corpora.pairs.contexts import said
@@ -314,13 +314,17 @@ def perturb_texts(
 
     Raises:
         ConfigError: no such strategy, several of them, or it needs a setting that is not given.
-        DataError: data that it needs are missing.
+        DataError: data that it needs are missing, or these are no texts.
     """
+    lines = list(texts)
+    if isinstance(texts, str) or not all(isinstance(line, str) for line in lines):
+        fix = "perturb_texts takes a list of strings, perturb_text one string"
+        raise DataError("these are no texts", where="perturb_texts", got=repr(texts)[:100], fix=fix)
     if isinstance(strategy, str) and len(names(strategy)) > 1:
         fix = "perturb_by_strategy takes several, and returns the texts of each"
         raise ConfigError("one strategy perturbs texts", where="perturb_texts", got=strategy, fix=fix)
     built = _opened(strategy, settings) if isinstance(strategy, str) else strategy
-    read = Texts(texts)
+    read = Texts(lines)
     return read.rewritten(edits_of(read, built, seed))
 
 

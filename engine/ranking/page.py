@@ -87,7 +87,6 @@ class _OfContexts(Chapter):
     unit = "contexts"
 
     def notes(self, run: Run) -> Iterable[str]:
-        """Return sentences on missing scores."""
         return not_scored(run.summary) if run.done and run.metrics else ()
 
 
@@ -154,7 +153,6 @@ class Rankings(_OfContexts):
         )
 
     def shown(self, run: Run) -> Mapping[str, Estimate]:
-        """Return the first places; the tables show all others."""
         return {name: run.metrics[name] for name in self.legend(run) if name in run.metrics}
 
     def legend(self, run: Run) -> Mapping[str, Metric]:
@@ -472,7 +470,6 @@ class RankerAttacks(_OfContexts):
         )
 
     def shown(self, run: Run) -> Mapping[str, Estimate]:
-        """Return the success with all queries; the tables show all others."""
         budget = run.summary.get(BUDGET, 1)
         return {name: share for name, share in run.metrics.items() if name.startswith(f"{SUCCESS}{budget}.")}
 

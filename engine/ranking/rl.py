@@ -21,7 +21,6 @@ class EditorModule(ChooserModule):
     """An RLModule around an `Editor`."""
 
     def load(self, folder: Path) -> Editor:
-        """Load the editor of a checkpoint."""
         return load_editor(folder)
 
 

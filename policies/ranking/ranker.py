@@ -65,7 +65,6 @@ class BatchRanker(Ranker, Protocol):
     """A ranker that is faster with many contexts side by side; subclasses need `score_all` alone."""
 
     def score(self, context: Context, candidates: Sequence[Utterance]) -> Scores:
-        """Return the scores of the candidates of one context, by `score_all`."""
         (scores,) = self.score_all([(context, candidates)])
         if isinstance(scores, RankerError):
             raise scores
@@ -140,6 +139,14 @@ def first_read(context: Context, fits: Callable[[Context], bool]) -> int:
     return bisect.bisect_left(range(len(context) - 1), True, lo=1, key=lambda start: fits(context[start:]))
 
 
+def require_words(utterances: Iterable[object], where: str) -> None:
+    """Raise a DataError if an utterance is a text, whose letters would be taken for words."""
+    for utterance in utterances:
+        if isinstance(utterance, str):
+            fix = 'give each utterance as its words, ("how", "are", "you"), and a context as a tuple of utterances'
+            raise DataError("an utterance is a tuple of words", where=where, got=repr(utterance), fix=fix)
+
+
 def scores_of(ranker: Ranker, pairs: Sequence[Pair]) -> list[np.ndarray]:
     """Return the scores of many pairs, batched if the ranker can.
 
@@ -148,7 +155,10 @@ def scores_of(ranker: Ranker, pairs: Sequence[Pair]) -> list[np.ndarray]:
 
     Raises:
         RankerError: the ranker raised, or did not give one finite number for each candidate.
+        DataError: an utterance is a text, not its words.
     """
+    for context, candidates in pairs[:1]:
+        require_words((*context, *candidates), "scores_of")
     return _all_scored(outcomes_of(ranker, pairs))
 
 
@@ -331,7 +341,6 @@ class ResponseOnly(LimitedRanker):
         return outcomes_of(self.ranker, [(NO_CONTEXT, candidates) for _, candidates in pairs])
 
     def unread(self, context: Context, candidates: Sequence[Utterance]) -> Unread:
-        """Count the replies left out of the candidates alone."""
         return Unread(replies=unread_of(self.ranker, NO_CONTEXT, candidates).replies)
 
 
@@ -360,6 +369,7 @@ class TermCosine(ABC):
             DataError: they hold no word.
         """
         turns = {turn for context in contexts for turn in context if turn}
+        require_words(turns, cls.__name__)
         if not turns:
             fix = "give the contexts of a training split"
             raise DataError("there are no words to fit a ranker on", where=cls.__name__, got="no turn that has a word", fix=fix)

@@ -118,7 +118,6 @@ class Sweeps(Chapter):
         )
 
     def notes(self, run: Run) -> Iterable[str]:
-        """Return a sentence on the number of trials and the direction of the objective."""
         trials, failed = Trials(run), f", {len(run.failed)} failed" if run.failed else ""
         whole = sum(trial.whole for trial in trials.all)
         yield (
@@ -127,7 +126,6 @@ class Sweeps(Chapter):
         )
 
     def tables(self, run: Run) -> Mapping[str, EstimateTable]:
-        """Return the best trials with the whole budget, with their settings."""
         trials, again = Trials(run), _again(run)
         keys = list(trials.all[0].parameters)
         rows = tuple(

@@ -44,7 +44,6 @@ class Hardenings(Chapter):
         return bool(self.tables(run) or read_curves(self.curves, [run]))
 
     def tables(self, run: Run) -> Mapping[str, EstimateTable]:
-        """Return the tables of a campaign, which may still be at work."""
         return noted(self.job.tables(run.folder), self.job.note(run.folder))
 
     def verdict_of(self, run: Run) -> Verdict | None:
@@ -121,11 +120,9 @@ class Trainings(Chapter):
         return bool((run.shown and (run.metrics or run.failed)) or run.trainings or read_curves(self.curves, [run]))
 
     def tables(self, run: Run) -> Mapping[str, EstimateTable]:
-        """Return the table of a run's trainings; nothing if it made one."""
         return dict(run.trainings)
 
     def verdict_of(self, run: Run) -> Verdict | None:
-        """Return the main metrics of a training."""
         if not run.metrics or not run.shown:
             return None
         legend = {name: run.legend.get(name) or Metric(name.replace("_", " "), "", "") for name in run.metrics}

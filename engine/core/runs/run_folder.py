@@ -412,7 +412,7 @@ class RunFolder:
         return run
 
     @classmethod
-    def load(cls, path: Path, schema: pa.Schema = BASE) -> RunFolder:
+    def load(cls, path: Path | str, schema: pa.Schema = BASE) -> RunFolder:
         """Return a run, finished or not, for reading; nothing is changed.
 
         Args:
@@ -422,6 +422,7 @@ class RunFolder:
         Raises:
             RunError: there is no run.
         """
+        path = Path(path)
         head = read_head(path)
         return cls(path, head["job"], head["config"], schema, head["weights"])
 

@@ -283,8 +283,19 @@ def group_estimate(samples: Sequence[Sample]) -> Estimate:
         return NOTHING
     estimate = crossed_mean(_parts(measured))
     if measured[0].form == "share":
+        if math.isnan(estimate.low):
+            # Neither trainings nor clusters differ, as where every dialogue agrees.
+            return _pooled(measured).estimate()
         return replace(estimate, low=max(0.0, estimate.low), high=min(1.0, estimate.high))
     return estimate
+
+
+def _pooled(samples: Sequence[Sample]) -> Sample:
+    """Return several trainings as one sample, whose items have the trials of all."""
+    tops, bottoms, present = (
+        np.sum([getattr(sample, name) for sample in samples], 0) for name in ("tops", "bottoms", "present")
+    )
+    return replace(samples[0], tops=tops, bottoms=bottoms, present=present > 0)
 
 
 def contrast(first: Sequence[Sample], second: Sequence[Sample]) -> Contrast:
@@ -303,6 +314,8 @@ def contrast(first: Sequence[Sample], second: Sequence[Sample]) -> Contrast:
     earlier, later = parts[: len(before)], parts[len(before) :]
     if len(parts) > 2:
         test = crossed_test(later, earlier)
+        if math.isnan(test.difference.low) and before[0].form == "share":
+            test = replace(test, difference=_paired(_pooled(before), _pooled(after), later[0], earlier[0]))
         fixed = sum(float(group.mean(axis=1).var(ddof=1)) / len(group) for group in (earlier, later) if len(group) > 1)
     else:
         difference = _paired(before[0], after[0], later[0], earlier[0])

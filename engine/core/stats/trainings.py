@@ -132,7 +132,8 @@ def over_trainings(estimates: Sequence[Estimate], metric: Metric | None = None) 
     ends = [end for estimate in measured for end in (estimate.value, estimate.low, estimate.high) if math.isfinite(end)]
     # A difference of shares is shown as they are, and may be below 0.
     is_share = metric is not None and metric.form in ("rate", "share") and min(ends) >= 0
-    return replace(result, low=max(0.0, result.low), high=min(1.0, result.high)) if is_share else result
+    is_open = is_share and math.isfinite(result.low)
+    return replace(result, low=max(0.0, result.low), high=min(1.0, result.high)) if is_open else result
 
 
 def independent_difference(first: Estimate, second: Estimate) -> Estimate:

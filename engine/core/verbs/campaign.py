@@ -418,7 +418,6 @@ class CampaignJob(Job[CampaignConfigT, CampaignConfigT, Summary]):
         return session(1, "")
 
     def tables(self, run: RunFolder) -> dict[str, EstimateTable]:
-        """Return tables of start, controls and result, of the gains of known adversaries, and of the rounds so far."""
         outcome = {OUTCOME: self.measures.outcome_table(metrics)} if (metrics := run.metrics()) else {}
         return outcome | tables_of_rounds(run, self.measures.rounds_table, self.measures.known)
 

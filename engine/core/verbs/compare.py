@@ -114,6 +114,14 @@ class MeasuredRun:
         self.figures = {names[name]: figures for name, figures in self.figures.items()}
         self.forms = {names[name]: form for name, form in self.forms.items()}
 
+    def repeats(self, other: MeasuredRun) -> bool:
+        """Return whether all figures of all items are those of another run, times aside."""
+        if self.tasks != other.tasks or self.positions != other.positions or self.figures.keys() != other.figures.keys():
+            return False
+        names = (name for name in self.figures if "seconds" not in name)
+        parts = ((np.hstack(self.figures[name]), np.hstack(other.figures[name])) for name in names)
+        return all(np.array_equal(own, theirs, equal_nan=True) for own, theirs in parts)
+
     def sample(self, metric: str, keys: Sequence[str], clusters: np.ndarray) -> Sample:
         """Return a metric on some items, in their order."""
         place = np.full(len(self.positions), -1)
@@ -282,6 +290,12 @@ def compare_runs(
     values = {name: list(dict.fromkeys(str(run.config.get(name)) for run in every)) for name in _ITEM_SETTINGS}
     if unequal := [f"{name} ({', '.join(several)})" for name, several in values.items() if len(several) > 1]:
         warnings.append(f"the runs differ in {', '.join(unequal)}: not all items are the same")
+    warnings += [
+        f"{first.name} and {second.name} are equal in every item: one training, which counts twice"
+        for group in runs.values()
+        for first, second in combinations(group, 2)
+        if first.repeats(second)
+    ]
     keys, items = _common_items(runs)
     unit, clusters = rule.units([every[0].links[every[0].positions[key]] for key in keys])
     if unfinished := [entry.run for entry in items if not entry.finished]:

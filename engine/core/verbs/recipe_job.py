@@ -17,7 +17,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from parley.engine.core.runs.documents import SUMMARY
+from parley.engine.core.runs.documents import SUMMARY, require_same
 from parley.engine.core.runs.run_folder import RunFolder, seconds_of
 from parley.engine.core.stats.statistics import NOTHING, Estimate, Metric
 from parley.engine.core.stats.trainings import TRAININGS, independent_difference, over_trainings
@@ -169,7 +169,6 @@ class RecipeJob(Composite[Any, PlannedRecipe, PlannedRecipe]):
         return int(config.workers)
 
     def stages(self, config: Any, path: Path) -> dict[str, Stage]:
-        """Return the job and the configuration of each run, by its folder."""
         return dict(self.planned(config, path).stages)
 
     def planned(self, config: Any, path: Path) -> PlannedRecipe:
@@ -192,8 +191,13 @@ class RecipeJob(Composite[Any, PlannedRecipe, PlannedRecipe]):
         return False
 
     def prepare(self, config: Any, path: Path, reporter: Reporter) -> PlannedRecipe:
-        """Check the recipe, and the data of all stages that need no other stage."""
+        """Check the recipe, the settings of finished stages, and the data of all stages that need no other stage."""
         planned = self.planned(config, path)
+        for name, (job, settings) in planned.stages.items():
+            if (path / name / SUMMARY).is_file():
+                # Before the tables of finished stages are written anew.
+                columns = job.schema_of(settings)
+                require_same(path / name, job.name, to_dict(settings), columns, job.resume_safe, {}, type(settings))
         needs = planned.recipe.needs()
         first = [spec.name for spec in planned.recipe.stages.values() if not needs[spec.name]]
         pending = [name for name in first if not (path / name / SUMMARY).exists()]
@@ -275,7 +279,6 @@ class RecipeJob(Composite[Any, PlannedRecipe, PlannedRecipe]):
         return drawn_tables(run.summary() or {}, run.metrics())
 
     def present(self, result: Result, run: RunFolder) -> Result:
-        """Add the tables, and the stages that failed."""
         summary = run.summary() or {}
         failed = summary.get(FAILED, {})
         reasons = "; ".join(f"{name}: {reason}" for name, reason in failed.items())
@@ -326,7 +329,6 @@ class SettingsRecipe(RecipeJob):
         return Composite.run(self, config, path, reporter)
 
     def work(self, run: RunFolder, prepared: PlannedRecipe, reporter: Reporter) -> PlannedRecipe:
-        """Run the remaining stages in one session."""
         config = prepared.config
         with session(config.workers, config.address) if config.workers else nullcontext():
             return super().work(run, prepared, reporter)

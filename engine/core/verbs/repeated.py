@@ -62,11 +62,9 @@ class RepeatedJob(Job[RepeatedT, PreparedT, FoundT]):
         """Store the files of the best training, as its own run did."""
 
     def run(self, config: RepeatedT, path: Path, reporter: Reporter) -> Result:
-        """Run as any job; several trainings run as stages."""
         return super().run(config, path, reporter) if config.seeds == 1 else _Trainings(self).run(config, path, reporter)
 
     def present(self, result: Result, run: RunFolder) -> Result:
-        """Return the result; of several trainings with a table of each."""
         values = spread_of(run.summary() or {})
         return replace(result, tables={"": spread_table(values, result.metrics, self.legend)}) if values else result
 

@@ -125,7 +125,6 @@ class Sharded(Work[ItemT]):
         return derive_seed(self.config.seed, self.purpose, key)
 
     def digest(self, rows: Rows) -> Counts:
-        """Count the items that worked."""
         return Counter({self.unit: sum(row["status"] == OK for row in rows)})
 
     @property

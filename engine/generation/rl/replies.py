@@ -224,7 +224,6 @@ class ReplyMinMax(DistributedAlgorithm):
     role, items, own_config = GENERATOR, "shards of examples", ReplyMinMaxConfig
 
     def setup(self, config: AlgorithmConfig) -> None:
-        """Build runners and learner."""
         super().setup(config)
         self.world: ReplyWorld = config.make_world()
         self.mean = RunningMean()
@@ -234,15 +233,12 @@ class ReplyMinMax(DistributedAlgorithm):
 
     @property
     def roles(self) -> tuple[str, ...]:
-        """Return the names of all modules."""
         return tuple(self.config.policies)
 
     def records(self) -> dict[str, Any]:
-        """Return the running mean of rewards."""
         return {"mean": vars(self.mean)}
 
     def restore_records(self, records: Mapping[str, Any]) -> None:
-        """See `ReproducibleAlgorithm`."""
         self.mean = RunningMean(**records["mean"])
 
     def training_step(self) -> None:

@@ -302,7 +302,6 @@ class ReplyLearner(SeededLearner):
         self.register_optimizer(module_id=module_id, optimizer=optimiser, params=parameters, lr_or_lr_schedule=rate[module_id])
 
     def rate_setting(self, module: str) -> str:
-        """Return the name of the setting of a module's step size."""
         return f"learning.{module}_rate"
 
     def compute_loss_for_module(self, *, module_id: str, config: Any, batch: dict[str, Any], fwd_out: dict[str, Any]) -> Tensor:

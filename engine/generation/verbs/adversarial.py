@@ -293,7 +293,6 @@ class EvaluateAdversarial(ItemsJob[AdversarialConfig, JudgingTask, JudgedFold]):
     doing = "fitting and asking judges"
 
     def prepare(self, config: AdversarialConfig, path: Path, reporter: Reporter) -> PreparedJudging:
-        """Read the pairs, and make each judge once."""
         config.require_device()
         prepared_pairs = pooled(config)
         for note in prepared_pairs.notes:
@@ -348,7 +347,6 @@ class EvaluateAdversarial(ItemsJob[AdversarialConfig, JudgingTask, JudgedFold]):
         return flat_pairs(run.path / PAIRS_FILE)
 
     def tables(self, run: RunFolder) -> dict[str, EstimateTable]:
-        """Return tables 3 and 2 of the paper, then the others."""
         metrics, summary = run.metrics(), run.summary() or {}
         if not metrics:
             return {}

@@ -335,7 +335,6 @@ class MinMaxReplies(Composite[MinMaxRepliesConfig, MinMaxRepliesConfig, Summary]
         return config
 
     def stages(self, config: MinMaxRepliesConfig, path: Path) -> Mapping[str, Stage]:
-        """Return the stages that are trained first."""
         planned: dict[str, Stage] = {}
         names = ("corpus", "limit", "data_root", "seed", "threads")
         shared_settings: dict[str, Any] = {name: getattr(config, name) for name in names}

@@ -396,12 +396,10 @@ class EvaluateGeneration(Composite[TrainedTableConfig, TrainedTableConfig, Train
         return trained_tables(run.metrics(), list(labels_of(config.judge_names).values()), config.published == "li2017")
 
     def note(self, run: RunFolder) -> str:
-        """Return the conclusion of the tables."""
         summary = run.summary() or {}
         return " ".join((*summary.get(CONCLUDED, ()), *summary.get(PLACED, ())))
 
     def present(self, result: Result, run: RunFolder) -> Result:
-        """Add the metrics' meanings and the tables."""
         legend = {name: describe(name) for name in result.metrics}
         return replace(result, legend=legend, tables=noted(self.tables(run), self.note(run)))
 

@@ -376,7 +376,6 @@ class TrainAdversarial(ContinuedJob[TrainAdversarialConfig, PreparedAdversarial]
     what = "Adversarial training"
 
     def prepare(self, config: TrainAdversarialConfig, path: Path, reporter: Reporter) -> PreparedAdversarial:
-        """Open the model and the dialogues, and build the strategies."""
         opened = open_model(config)
         corpus, vocabulary = opened["corpus"], opened["responder"].model.vocabulary
         admitted_words = admitted(vocabulary)

@@ -209,7 +209,6 @@ class AuditTask(Sharded[Example]):
         return AuditWorker(self)
 
     def digest(self, rows: Rows) -> Counts:
-        """Count utterances, and those that each strategy changed."""
         done = [row for row in rows if row["status"] == OK]
         counts = Counter(change["strategy"] for row in done for change in row["touched"] if change["strategy"] != CONTROL)
         return counts + Counter({_UTTERANCES: sum(row["num_utterances"] for row in done)})
@@ -517,7 +516,6 @@ class PerturbAudit(ItemsJob[AuditConfig, AuditTask, Example]):
         return [f"{kind}.{name}" for name in (*config.strategy_names, CONTROL) for kind in kinds]
 
     def flat(self, run: RunFolder) -> FlatRows:
-        """Return one changed utterance per line."""
         return each_of(AUDIT, "touched")
 
     def next_commands(self, config: AuditConfig, path: Path) -> tuple[str, ...]:
@@ -539,7 +537,6 @@ class PerturbAudit(ItemsJob[AuditConfig, AuditTask, Example]):
         return f"Lines with a label: {', '.join(of_each)}. Labellers: {', '.join(by_each)}."
 
     def present(self, result: Result, run: RunFolder) -> Result:
-        """Add the metrics' meanings and the tables."""
         tables = noted(self.tables(run), self.note(run))
         return replace(result, legend={name: describe_audit(name) for name in result.metrics}, tables=tables)
 

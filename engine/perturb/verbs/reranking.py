@@ -188,7 +188,6 @@ class TrainReranking(ContinuedJob[TrainRerankingConfig, PreparedReranking]):
     what = "Reranking-RL"
 
     def prepare(self, config: TrainRerankingConfig, path: Path, reporter: Reporter) -> PreparedReranking:
-        """Open the model, the dialogues and the judge of replies."""
         from parley.engine.perturb.verbs.audit import language_model
 
         opened = open_model(config)

@@ -400,7 +400,6 @@ class EvaluateRobustness(ItemsJob[RobustnessConfig, QueryTask, Example]):
         return f"Activities and entities are not scored: {unscored}." if unscored else ""
 
     def present(self, result: Result, run: RunFolder) -> Result:
-        """Add the metrics' meanings, and the tables if there are more metrics than a screen holds."""
         expected = (run.summary() or {})[STRATEGIES]
         legend = {name: describe_for(name, expected) for name in result.metrics}
         return replace(result, legend=legend, tables=self.tables(run) if len(result.metrics) > SCREENFUL else {})

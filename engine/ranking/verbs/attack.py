@@ -149,7 +149,6 @@ class AttackRanking(RankersJob[RankingAttackConfig, RankingAttacks]):
         return (*commands, *hardened)
 
     def tables(self, run: RunFolder) -> dict[str, EstimateTable]:
-        """Return success against queries, the effort, contexts not attacked, and transfer between rankers."""
         metrics = run.metrics()
         return tables_of_searches(metrics) if metrics else {}
 

@@ -200,7 +200,6 @@ class TrainEditor(ChoiceJob[TrainEditorConfig, EditWorld]):
     title, told = "learning to edit", "success {success:.0%}"
 
     def prepare(self, config: TrainEditorConfig, path: Path, reporter: Reporter) -> EditWorld:
-        """Load corpus, ranker, language and policy; try the ranker once."""
         world = opened_world(config)
         env = world.env()
         env.reset(seed=config.seed)
@@ -246,7 +245,6 @@ class TrainEditor(ChoiceJob[TrainEditorConfig, EditWorld]):
         return {"model": stored_name(config.model), "start": config.start}
 
     def next_commands(self, config: TrainEditorConfig, path: Path) -> tuple[str, ...]:
-        """Suggest an attack beside other methods, and further training."""
         run = display_path(path)
         common: dict[str, Any] = {name: getattr(config, name) for name in ("model", "corpus", "lexicon", "data_root")}
         # How many replies a training context has does not concern the attack.

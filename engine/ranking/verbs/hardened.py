@@ -274,13 +274,11 @@ class TrainHardenedRanker(Job[TrainHardenedRankerConfig, EncoderTraining, Summar
         return replace(result, warnings=[*result.warnings, *warnings_of_stages(path, result.chat_usage)])
 
     def next_commands(self, config: TrainHardenedRankerConfig, path: Path) -> tuple[str, ...]:
-        """Suggest the page, and the pages of the runs that measured."""
         stages = [name for name in (RANKING, POOL, ATTACK) if (path / name).is_dir()]
         pages = [shlex.join(["parley", "report", display_path(path / name)]) for name in stages]
         return (*super().next_commands(config, path), *pages)
 
     def tables(self, run: RunFolder) -> dict[str, EstimateTable]:
-        """Return one table of before, after and control."""
         metrics = run.metrics()
         return {"": hardening_table(metrics)} if metrics else {}
 

@@ -284,7 +284,6 @@ class TrainMatcher(Job[TrainMatcherConfig, MatcherTraining, Summary]):
     steps = EPOCHS
 
     def prepare(self, config: TrainMatcherConfig, path: Path, reporter: Reporter) -> MatcherTraining:
-        """Load the model, candidates and word vectors, and try each rule once."""
         from parley.policies.ranking.matching.fit import build
 
         require_device(config.device, "--device")
@@ -302,7 +301,6 @@ class TrainMatcher(Job[TrainMatcherConfig, MatcherTraining, Summary]):
         return MatcherTraining(config, model, corpus, name, splits, replies, rules, judged, attack, vectors)
 
     def work(self, run: RunFolder, prepared: MatcherTraining, reporter: Reporter) -> Summary:
-        """Train, resuming exactly, measure, and store the model as `checkpoint`."""
         from parley.engine.perturb.lexicon.built_in import ANNOUNCEMENT
         from parley.policies.ranking.matching.fit import MatcherFit, MatcherRanker, format_of
 

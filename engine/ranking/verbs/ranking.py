@@ -120,7 +120,6 @@ class EvaluateRanking(RankersJob[RankingConfig, RankingTask]):
         return RANKED_CANDIDATES
 
     def next_commands(self, config: RankingConfig, path: Path) -> tuple[str, ...]:
-        """Suggest an attack search on the same rankers."""
         settings = shared(config, RankersConfig) | {"rules": "all", "model": ",".join(config.model_names)}
         # Searches cost more than rules do.
         wanted = RankingAttackConfig(**settings | {"limit": min(config.limit or _SEARCHED, _SEARCHED)})

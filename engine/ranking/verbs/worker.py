@@ -88,7 +88,6 @@ class RankingTask(RankerQueries):
         return RankingWorker(self)
 
     def digest(self, rows: Rows) -> Counts:
-        """Count contexts, and by ranker those without scores and those not read whole."""
         done = [row for row in rows if row["status"] == OK]
         lost = {(row["item_key"], entry["model"]) for row in done for entry in row["ranked"] if entry["error"]}
         return Counter(f"{FAILED}{model}" for _, model in lost) + shortened(rows, "ranked") + Counter({self.unit: len(done)})

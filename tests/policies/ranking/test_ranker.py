@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from parley.envs.core.errors import RankerError
+from parley.envs.core.errors import DataError, RankerError
 from parley.envs.corpora.pairs.turns import Utterance
 from parley.envs.ranking.groups import Context
-from parley.policies.ranking.ranker import Pair, outcomes_of, scores_of
+from parley.policies.ranking.ranker import Pair, TfIdf, outcomes_of, scores_of
 
 PAIRS: list[Pair] = [
     ((("hello",), ("my", "screen", "is", "black")), [("is", "it", "on", "?"), (), ("thanks",)]),
@@ -91,3 +91,11 @@ def test_a_batch_with_another_number_of_contexts_is_an_error() -> None:
     assert isinstance(two, np.ndarray)
     with pytest.raises(RankerError, match=r"one score for each(.|\n)*shape \(2,\) for 3 candidates"):
         scores_of(Miscounts(), PAIRS)
+
+
+@pytest.mark.parametrize("pair", [("a b", ["c"]), ((("a",),), ["c"]), (("a b",), [("c",)])])
+def test_texts_in_the_place_of_words_are_an_error(pair: Any) -> None:
+    with pytest.raises(DataError, match="an utterance is a tuple of words"):
+        scores_of(Length(), [pair])
+    with pytest.raises(DataError, match="an utterance is a tuple of words"):
+        TfIdf.fit([("my screen", "is black")])  # type: ignore[arg-type]

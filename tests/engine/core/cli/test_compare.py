@@ -131,6 +131,14 @@ def test_a_group_is_several_trainings(made: Made, capsys: pytest.CaptureFixture[
     assert wide["high"] - wide["low"] > narrow["high"] - narrow["low"]
 
 
+def test_a_copy_of_a_run_is_no_further_training(made: Made, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    shutil.copytree(made("fair"), tmp_path / "copy")
+    _, screen = output(capsys, [f"{made('fair')},{tmp_path / 'copy'}", made("tough"), "--metric", "advantage"])
+    assert "are equal in every item: one training, which counts twice" in screen
+    _, screen = output(capsys, [f"{made('fair')},{made('tough')}", made("fewer"), "--metric", "advantage"])
+    assert "counts twice" not in screen
+
+
 @pytest.mark.parametrize(
     ("condition", "status"),
     [

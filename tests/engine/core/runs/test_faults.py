@@ -197,7 +197,7 @@ def test_a_folder_that_a_writer_deletes_meanwhile_hides_no_run(tmp_path: Path, m
         return list_folder(folder)
 
     monkeypatch.setattr(os, "scandir", deleted_first)
-    assert RunFolder.load(tmp_path / "run").job == "attack"
+    assert RunFolder.load(str(tmp_path / "run")).job == "attack"
     assert not (tmp_path / "run" / ".checkpoint.partial").exists()
 
 

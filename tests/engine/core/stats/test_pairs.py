@@ -22,6 +22,7 @@ from parley.engine.core.stats.pairs import (
 )
 from parley.engine.core.stats.statistics import (
     NOTHING,
+    Metric,
     PairedTest,
     clustered_rate,
     mean,
@@ -32,7 +33,7 @@ from parley.engine.core.stats.statistics import (
     rate_difference,
     ratio_of_sums,
 )
-from parley.engine.core.stats.trainings import crossed_difference, crossed_mean, crossed_test
+from parley.engine.core.stats.trainings import crossed_difference, crossed_mean, crossed_test, over_runs
 
 
 def sample(
@@ -133,6 +134,15 @@ def test_several_trainings_have_intervals_over_trainings_and_items() -> None:
     assert result.test.difference.value == pytest.approx(crossed_difference(second, first).value)
     assert result.test.difference.low == pytest.approx(crossed_difference(second, first).low)
     assert result.test.p_value == pytest.approx(crossed_test(second, first).p_value)
+
+
+def test_a_share_of_trainings_that_end_alike_has_the_interval_of_their_items() -> None:
+    always, never = [sample(np.ones(40), "share") for _ in range(3)], [sample(np.zeros(40), "share") for _ in range(2)]
+    assert group_estimate(always) == clustered_rate(np.ones(40))
+    assert contrast(always[:1], always[1:]).test.difference == rate_difference(np.ones(40), np.ones(40))
+    assert contrast(never, always).test.difference == rate_difference(np.ones(40), np.zeros(40))
+    # Without intervals of their own, equal trainings do not show how far a share varies.
+    assert math.isnan(over_runs([1.0, 1.0, 1.0], Metric("", "", "", "share")).low)
 
 
 def test_the_p_value_of_trainings_fits_their_interval() -> None:

@@ -28,7 +28,7 @@ from parley.engine.core.verbs.recipe_job import (
     plan_table,
 )
 from parley.engine.negotiation.verbs.match import SELFPLAY
-from parley.envs.core.errors import ConfigError, DataError, ParleyError
+from parley.envs.core.errors import ConfigError, DataError, ParleyError, RunError
 from tests.engine.core.verbs.made_up import ROOT, kill_when, start_parley
 
 PAPERS = ("cheng2019", "he2018", "niu2018", "li2019", "li2017")
@@ -452,6 +452,16 @@ tables:"""
     assert {path: path.stat().st_mtime_ns for path in finished} == finished
     assert mended.metrics["gains.again.points"] == result.metrics["gains.again.points"]
     assert mended.tables["Gains"].rows[1][0] == "broken"
+
+
+def test_other_settings_leave_a_finished_recipe_as_it_is(tmp_path: Path) -> None:
+    carry_out(write(tmp_path))
+    kept = {path: path.read_bytes() for path in (tmp_path / "run").glob("*.*") if path.suffix in (".json", ".md")}
+    assert len(kept) > 2
+    with pytest.raises(RunError, match="configuration differs") as caught:
+        carry_out(write(tmp_path, RECIPE.replace("dialogues: 20", "dialogues: 21")))
+    assert "give this run another name" in str(caught.value.fix)
+    assert {path: path.read_bytes() for path in kept} == kept
 
 
 def test_the_command_line_decides_conditions_and_prints_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,7 +14,7 @@ from parley.engine.perturb import perturb_text, perturb_texts
 from parley.engine.perturb.strategies.rewriting import Edit
 from parley.engine.perturb.strategies.texts import Edits, Texts
 from parley.engine.perturb.strategy import Expectation, OnUtterances, PerturbSettings
-from parley.envs.core.errors import ConfigError
+from parley.envs.core.errors import ConfigError, DataError
 from parley.envs.corpora.pairs.tokens import tokenise, tokenise_where
 from parley.envs.corpora.pairs.turns import Turns, Utterance, parse_turns, tokens_where
 
@@ -190,3 +190,11 @@ def test_ten_thousand_words_are_perturbed() -> None:
         (after,) = perturb_texts([text], strategy, settings=PerturbSettings(lexicon="built-in"))
         assert after != text
         assert len(after) > 40_000
+
+
+@pytest.mark.parametrize("given", ["can you help me ?", b"can you", [None], [("can", "you")], np.array([1, 2])])
+def test_what_is_no_list_of_texts_is_an_error(given: object) -> None:
+    with pytest.raises(DataError, match="these are no texts"):
+        perturb_texts(given, "random-swap")  # type: ignore[arg-type]
+    lines = ["can you help me with it ?", "hello"]
+    assert perturb_texts(iter(lines), "random-swap") == perturb_texts(np.array(lines), "random-swap")  # type: ignore[arg-type]
