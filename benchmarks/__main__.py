@@ -30,8 +30,8 @@ from parley.envs.core.errors import ConfigError, ParleyError
 
 FOLDER = Path(__file__).parent
 STORED = FOLDER.parent / "docs" / "results" / "speed.md"
-NO_SPEED = {"chat_choices", "memory", "time_to_trigger"}
-"""Benchmarks whose ratio compares choices or bytes, or hangs on the luck of a step when they are quick."""
+NO_SPEED = {"chat_choices", "memory", "node_loss", "time_to_trigger"}
+"""Benchmarks whose ratio compares choices, bytes or items, or hangs on the luck of a step when they are quick."""
 REAL_MODELS = {"chat_selfplay", "chat_reinforce", "chat_scores", "peer_reinforce"}
 """Benchmarks on a model of a package (`make real-models`), minutes each: they are run alone, `python -m benchmarks.NAME`."""
 MOST_FALL = 0.1

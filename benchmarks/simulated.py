@@ -6,9 +6,11 @@ with nothing beside it. Apart from `pool.py`, because Ray's workers import it by
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -61,6 +63,47 @@ class SimulatedWork(Work[int]):
     def digest(self, rows: Rows) -> Counts:
         """Return no counts."""
         return Counter()
+
+
+@dataclass
+class Logged(Simulated):
+    """Takes its time for each item, and writes a line: its machine, the shard, the key.
+
+    Args:
+        log: file of the lines.
+        seconds: for an item.
+    """
+
+    log: str
+    seconds: float
+
+    def run(self, shard: Shard[int]) -> list[dict[str, Any]]:
+        """One row per target."""
+        import ray
+
+        machine = ray.get_runtime_context().get_node_id()
+        for key in shard.keys:
+            time.sleep(self.seconds)
+            with Path(self.log).open("a", encoding="ascii") as lines:
+                lines.write(f"{machine} {shard.name} {key}\n")
+        return super().run(shard)
+
+
+@dataclass(frozen=True)
+class LoggedWork(SimulatedWork):
+    """The same as work that is recorded.
+
+    Args:
+        log: file of the lines.
+        seconds: for an item.
+    """
+
+    log: str
+    seconds: float
+
+    def worker(self) -> Logged:
+        """Return a worker that takes its time."""
+        return Logged(self.restarts, self.log, self.seconds)
 
 
 @dataclass

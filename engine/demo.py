@@ -282,7 +282,6 @@ class Demo(Composite[DemoConfig, DemoConfig, DemoConfig]):
     resume_safe = ("workers", "side_by_side", "all")
 
     def stages(self, config: DemoConfig, path: Path) -> dict[str, Stage]:
-        """Return the stages of all systems."""
         folders = {name: display_path(path / name) for name in STAGES}
         seeded: dict[str, Any] = {"seed": config.seed}
         worked, judged = seeded | {"workers": config.workers}, {"target": folders["target"], "judge": folders["target"]}
@@ -346,11 +345,9 @@ class Demo(Composite[DemoConfig, DemoConfig, DemoConfig]):
         return False
 
     def prepare(self, config: DemoConfig, path: Path, reporter: Reporter) -> DemoConfig:
-        """Return the configuration: nothing else is needed."""
         return config
 
     def work(self, run: RunFolder, prepared: DemoConfig, reporter: Reporter) -> DemoConfig:
-        """Run the rest of the stages."""
         planned = self.stages(prepared, run.path)
         # CPUs for models and matches, and for the control; actors of a match come and go on either side.
         num_cpus = 3 + 2 * prepared.workers
@@ -362,7 +359,6 @@ class Demo(Composite[DemoConfig, DemoConfig, DemoConfig]):
         return prepared
 
     def measure(self, run: RunFolder, config: DemoConfig) -> Summary:
-        """Return the metrics of all stages."""
         measured = {name: RunFolder.load(run.path / name).metrics() for name in STAGES}
         metrics = {
             **measured["attack"],
@@ -395,7 +391,6 @@ class Demo(Composite[DemoConfig, DemoConfig, DemoConfig]):
         return replace(result, comparison=comparison, failure=failure(result.metrics))
 
     def more(self, run: RunFolder) -> dict[str, EstimateTable]:
-        """Return the times of the stages."""
         took = [(name, f"{seconds_of(RunFolder.load(run.path / name).events()):.1f}") for name in STAGES]
         return {"stages": EstimateTable(("stage", "seconds"), tuple(took), _NOTE_SECONDS)}
 

@@ -152,7 +152,6 @@ class LiarModule(ChooserModule):
     """The RLModule around a `Liar`."""
 
     def load(self, folder: Path) -> Liar:
-        """Load the liar of a checkpoint."""
         return load_liar(folder)[0]
 
 

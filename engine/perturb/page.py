@@ -332,7 +332,6 @@ class Audits(Chapter):
         )
 
     def shown(self, run: Run) -> Mapping[str, Estimate]:
-        """Return the main metrics; all others stand in the tables."""
         legend = self.legend(run)
         return {name: estimate for name, estimate in run.metrics.items() if legend[name].main}
 

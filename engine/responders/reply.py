@@ -349,7 +349,6 @@ class ReplyJob(ItemsJob[ReplyConfig, ReplyTask, Example]):
         return Prepared(ReplyTask(config, name, decoder), {example.key: example for example in chosen}, facts)
 
     def measure(self, run: RunFolder, prepared: PreparedReplies) -> Summary:
-        """Write the files of replies and compute the metrics."""
         # Rows lie in the order of their keys.
         rows = finished(run.rows())
         after = {example.key: format_turns((example.after,)) for example in prepared.items.values() if example.after}

@@ -26,7 +26,6 @@ class Secrets(Chapter):
     }
 
     def verdict_of(self, run: Run) -> Verdict | None:
-        """Name the defender with the best score."""
         scores = {
             name.removeprefix(f"{SCORE}."): score
             for name, score in run.metrics.items()

@@ -29,7 +29,7 @@ from typing import Any, Literal, NamedTuple
 from parley.envs.core.errors import ConfigError, DataError
 from parley.envs.core.registry import nearest
 from parley.envs.corpora.arrow import opened_file, read_file
-from parley.envs.corpora.lines import SPLITS, FileLine, stream_lines, utf8_text
+from parley.envs.corpora.lines import SPLITS, FileLine, stream_lines, stream_utf8, utf8_text
 
 RecordKind = Literal["CSV", "TSV", "JSON", "JSON Lines", "Parquet"]
 KINDS: dict[str, RecordKind] = {
@@ -43,7 +43,10 @@ KINDS: dict[str, RecordKind] = {
 """Kinds by suffix in lower case, if content and header do not determine the kind."""
 _SEPARATORS = ",\t;|"
 """Separators of columns; the last two are recognised and refused."""
-_PARQUET = b"PAR1"
+_MOST_CELL = 2**31 - 1
+"""Characters of a cell that the csv module reads."""
+_PARQUET, _BATCH = b"PAR1", 1024
+"""First bytes of Parquet, and its rows that are read at a time."""
 _JSON_FIX = 'write [{"column": "text", ...}, ...], or one object a line'
 _JSON_BLANKS = re.compile(r"[ \t\r\n]*")
 
@@ -102,14 +105,12 @@ def read_records(path: Path, kind: RecordKind) -> Iterator[Record]:
     """
     if kind == "Parquet":
         yield from _parquet(path)
-        return
-    text = utf8_text(path)
-    if kind == "JSON":
-        yield from _json_list(path, text)
+    elif kind == "JSON":
+        yield from _json_list(path, utf8_text(path))
     elif kind == "JSON Lines":
-        yield from _json_lines(path, text)
+        yield from _json_lines(path, stream_utf8(path, "\n"))
     else:
-        yield from _rows(path, text, kind)
+        yield from _rows(path, kind)
 
 
 def value_text(value: Any, column: str, where: FileLine) -> str:
@@ -142,23 +143,24 @@ def _first_line(path: Path) -> str | None:
         return next((line for line in lines if line), "").partition("\r")[0]
 
 
-def _rows(path: Path, text: str, kind: RecordKind) -> Iterator[Record]:
+def _rows(path: Path, kind: RecordKind) -> Iterator[Record]:
     """Yield the rows of CSV or TSV; if TSV is not valid with quoted cells, its quotes are text."""
     # The limit of the csv module is per process; it is only raised, so other readers are not affected.
-    csv.field_size_limit(max(csv.field_size_limit(), len(text)))
-    if kind == "CSV":
-        yield from _checked_rows(path, _cells(path, text, ",", csv.QUOTE_MINIMAL))
-        return
-    try:
-        rows = list(_cells(path, text, "\t", csv.QUOTE_MINIMAL))
-    except DataError:
-        rows = list(_cells(path, text, "\t", csv.QUOTE_NONE))
-    yield from _checked_rows(path, rows)
+    csv.field_size_limit(_MOST_CELL)
+    separator = "," if kind == "CSV" else "\t"
+    quoting: Literal[0, 3] = csv.QUOTE_MINIMAL
+    if kind == "TSV":
+        try:
+            for _ in _cells(path, separator, quoting):
+                pass
+        except DataError:
+            quoting = csv.QUOTE_NONE
+    yield from _checked_rows(path, _cells(path, separator, quoting))
 
 
-def _cells(path: Path, text: str, separator: str, quoting: Literal[0, 3]) -> Iterator[tuple[int, list[str]]]:
+def _cells(path: Path, separator: str, quoting: Literal[0, 3]) -> Iterator[tuple[int, list[str]]]:
     """Yield the rows that are not blank, each with its first line."""
-    source = io.StringIO(text, newline="")
+    source = stream_utf8(path, "")
     reader = csv.reader(source, delimiter=separator, quoting=quoting, strict=True, skipinitialspace=separator == ",")
     line = 1
     try:
@@ -219,7 +221,7 @@ def _json_list(path: Path, text: str) -> Iterator[Record]:
     """Yield the objects of a list, or of one object per line."""
     start = _skipped(text, 0)
     if not text.startswith("[", start):
-        yield from _json_lines(path, text)
+        yield from _json_lines(path, text.split("\n"))
         return
     decoder, end, line, counted, number = _decoder(), start + 1, 1, 0, 0
     while True:
@@ -242,10 +244,10 @@ def _json_list(path: Path, text: str) -> Iterator[Record]:
             raise DataError("the file is no JSON", where=where, got=got, fix=_JSON_FIX)
 
 
-def _json_lines(path: Path, text: str) -> Iterator[Record]:
-    for number, line in enumerate(text.split("\n"), start=1):
+def _json_lines(path: Path, lines: Iterable[str]) -> Iterator[Record]:
+    for number, line in enumerate(lines, start=1):
         if line.strip():
-            yield Record(number, _object(line, FileLine(str(path), number)), number)
+            yield Record(number, _object(line.removesuffix("\n"), FileLine(str(path), number)), number)
 
 
 def _skipped(text: str, start: int) -> int:
@@ -287,20 +289,19 @@ def _parquet(path: Path) -> Iterator[Record]:
     import pyarrow as pa
     import pyarrow.parquet as parquet
 
+    number = 0
     try:
-        table = parquet.read_table(io.BytesIO(read_file(path)))
+        file = parquet.ParquetFile(io.BytesIO(read_file(path)))
+        columns = [_name(name) for name in file.schema_arrow.names]
+        _require_distinct(columns, FileLine(str(path), 1))
+        for batch in file.iter_batches(_BATCH):
+            for row in batch.to_pylist():
+                number += 1
+                values = {name: _parquet_value(value) for name, value in zip(columns, row.values(), strict=True)}
+                yield Record(number, values, number)
     except (pa.ArrowException, OSError) as error:
         got = str(error).partition("\n")[0]
         raise DataError("the file is no Parquet", where=path, got=got, fix="write it again") from None
-    columns = [_name(name) for name in table.column_names]
-    _require_distinct(columns, FileLine(str(path), 1))
-    number = 0
-    for batch in table.to_batches():
-        for row in batch.to_pylist():
-            number += 1
-            yield Record(
-                number, {name: _parquet_value(value) for name, value in zip(columns, row.values(), strict=True)}, number
-            )
 
 
 def _parquet_value(value: Any) -> Any:

@@ -301,7 +301,6 @@ class ScriptedChats(CorpusFolder):
         return super().folder(root) if self.wanted else None
 
     def missing(self, root: Path) -> tuple[str, ...]:
-        """Return the missing files."""
         return super().missing(root) if self.wanted else ()
 
     def fingerprint(self, root: Path) -> str:

@@ -314,7 +314,6 @@ class Vocabulary(WordList):
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        """Load the JSON that `save` wrote."""
         stored = json.loads(path.read_text(encoding="utf-8"))
         return cls(tuple(stored["words"]), stored["game"]) if isinstance(stored, dict) else cls(tuple(stored))
 
@@ -342,7 +341,6 @@ class Vocabulary(WordList):
 
     @cached_property
     def digest(self) -> str:
-        """Twelve hex digits, equal for equal vocabularies of a game."""
         if self.game == DEAL_OR_NO_DEAL:
             return super().digest
         return hashlib.blake2b("\n".join((self.game, *self.words)).encode(), digest_size=6).hexdigest()

@@ -17,7 +17,7 @@ import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import chain
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Literal
 
@@ -140,12 +140,14 @@ def _compile(text: CandidateText, options: CandidateOptions, folder: Path) -> No
     utterances = chain.from_iterable(split.utterances.utterances() for split in text.splits.values())
     counts = Counter(chain.from_iterable(utterances))
     vocabulary = WordList(tuple(word for word, _ in counts.most_common()))
-    read = {name: _cut(split.split(name, vocabulary), options) for name, split in text.splits.items()}
+    drawn = {name for name, split in text.splits.items() if split.is_drawn}
+    # A split that has become arrays is let go.
+    read = {name: _cut(text.splits.pop(name).split(name, vocabulary), options) for name in SPLITS}
     statistics = reply_statistics(read["train"])
     complete, lacking = dict[str, CandidateSplit](), dict[str, list[str]]()
     for name, split in read.items():
         try:
-            complete[name] = with_negatives(split, options, statistics) if text.splits[name].is_drawn else split
+            complete[name] = with_negatives(split, options, statistics) if name in drawn else split
         except DataError as error:
             # Callers may need only the other splits.
             complete[name], lacking[name] = split.first_none(), [error.what, str(error.where), str(error.got), str(error.fix)]
@@ -171,16 +173,13 @@ def _cut(split: CandidateSplit, options: CandidateOptions) -> CandidateSplit:
 
 
 def _shuffled(split: CandidateSplit, seed: int) -> CandidateSplit:
-    orders = (order_of(split.key(row), size, seed) for row, size in enumerate(split.candidates.lengths.tolist()))
-    order = np.fromiter(chain.from_iterable(orders), dtype=np.int64)
-    order += np.repeat(split.candidates.offsets[:-1], split.candidates.lengths)
-    return replace(
-        split,
-        candidates=Ragged(split.candidates.values[order], split.candidates.offsets),
-        labels=split.labels[order],
-        kinds=split.kinds[order],
-        attackable=split.attackable[order],
-    )
+    values, offsets = split.candidates.values.copy(), split.candidates.offsets
+    labels, kinds, attackable = split.labels.copy(), split.kinds.copy(), split.attackable.copy()
+    for row, (start, end) in enumerate(pairwise(offsets)):
+        order = list(order_of(split.key(row), int(end - start), seed))
+        for array in (values, labels, kinds, attackable):
+            array[start:end] = array[start:end][order]
+    return replace(split, candidates=Ragged(values, offsets), labels=labels, kinds=kinds, attackable=attackable)
 
 
 def _write(draft: Path, split: CandidateSplit) -> None:

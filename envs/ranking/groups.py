@@ -17,7 +17,8 @@ Shapes: G groups, T turns of all contexts, C candidates of all groups, N distinc
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from array import array
+from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -28,7 +29,7 @@ import numpy as np
 from parley.envs.core.config import AtLeastTwo, Configuration, NonNegativeInt, PositiveInt, check
 from parley.envs.core.errors import DataError
 from parley.envs.core.seeds import stream
-from parley.envs.corpora.lines import WordList
+from parley.envs.corpora.lines import TextNumbers, WordList
 from parley.envs.corpora.pairs.compiled import Ragged
 from parley.envs.corpora.pairs.turns import Utterance
 
@@ -130,8 +131,10 @@ class ReplyStatistics:
     """
 
     def __init__(self, replies: Ragged, num_words: int) -> None:
-        words, _, _ = _counted(replies)
-        holding = np.bincount(words, minlength=num_words)
+        holding = np.zeros(num_words, dtype=np.int64)
+        for start in range(0, len(replies), _REPLIES):
+            words, _, _ = _counted(replies.part(start, start + _REPLIES))
+            holding += np.bincount(words, minlength=num_words)
         self.idf = np.log(1 + (len(replies) - holding + 0.5) / (holding + 0.5)).astype(np.float32)
         """idf of each word of the corpus (V,) float32."""
         self.average = float(replies.lengths.mean()) if len(replies) else 1.0
@@ -273,15 +276,18 @@ class CandidateSplit(Sequence[CandidateGroup]):
         Args:
             rows: (n,) int, ascending.
         """
-        group_of_candidate = np.repeat(np.arange(len(self)), self.candidates.lengths)
-        is_kept = np.isin(group_of_candidate, rows)
+        if len(rows) == len(self):
+            return self
+        labels, kinds, attackable = (
+            _rows(Ragged(marks, self.candidates.offsets), rows).values for marks in (self.labels, self.kinds, self.attackable)
+        )
         return replace(
             self,
             contexts=_rows(self.contexts, rows),
             candidates=_rows(self.candidates, rows),
-            labels=self.labels[is_kept],
-            kinds=self.kinds[is_kept],
-            attackable=self.attackable[is_kept],
+            labels=labels,
+            kinds=kinds,
+            attackable=attackable,
             numbers=self.numbers[rows],
             dialogues=self.dialogues[rows],
             is_cut=self.is_cut[rows],
@@ -294,12 +300,14 @@ class CandidateSplit(Sequence[CandidateGroup]):
 
 
 def _rows(ragged: Ragged, rows: np.ndarray) -> Ragged:
-    is_kept = np.isin(np.repeat(np.arange(len(ragged)), ragged.lengths), rows)
+    is_chosen = np.zeros(len(ragged), dtype=bool)
+    is_chosen[rows] = True
+    is_kept = np.repeat(is_chosen, ragged.lengths)
     return Ragged(ragged.values[is_kept], np.concatenate([[0], np.cumsum(ragged.lengths[rows])]))
 
 
-_ROUNDS = 8
-"""Rounds of rejection sampling before the rest is enumerated."""
+_ROUNDS, _REPLIES = 8, 4096
+"""Rounds of rejection sampling before the rest is enumerated, and replies whose words are counted at a time."""
 
 
 class ReplyPool:
@@ -313,11 +321,13 @@ class ReplyPool:
         self._split = split
         groups, self._pool = split.positives().T
         self._dialogues = split.dialogues[groups]
-        rights: dict[bytes, set[int]] = defaultdict(set)
-        contexts = [split.contexts[row].tobytes() for row in range(len(split))]
-        for group, reply in zip(groups.tolist(), self._pool.tolist(), strict=True):
-            rights[contexts[group]].add(reply)
-        self._rights = [rights[context] for context in contexts]
+        texts = TextNumbers()
+        contexts = (texts.number(" ".join(map(str, split.contexts[row].tolist()))) for row in range(len(split)))
+        self._contexts = np.fromiter(contexts, dtype=np.int32, count=len(split))
+        order = np.argsort(self._contexts[groups], kind="stable")
+        starts = np.searchsorted(self._contexts[groups[order]], np.arange(len(texts) + 1))
+        # The right replies of each context.
+        self._rights = Ragged(self._pool[order], starts)
         self.distinct, first_rows = np.unique(self._pool, return_index=True)
         """The distinct utterances of the replies (R,) int64, ascending."""
         self._first_dialogue = self._dialogues[first_rows]
@@ -357,7 +367,7 @@ class ReplyPool:
             DataError: there are fewer.
         """
         replies: list[int] = []
-        refused = {*self._rights[row], *taken}
+        refused = {*self._rights[self._contexts[row]].tolist(), *taken}
         for _ in range(_ROUNDS):
             if len(replies) == num or not len(self._pool):
                 break
@@ -386,14 +396,14 @@ class ReplyPool:
             taken: utterances that it has already.
         """
         allowed = self._is_of_several | (self._first_dialogue != self._split.dialogues[row])
-        allowed[np.searchsorted(self.distinct, [*self._rights[row]])] = False
+        allowed[np.searchsorted(self.distinct, self._rights[self._contexts[row]])] = False
         allowed[np.isin(self.distinct, [*taken])] = False
         return allowed
 
 
 def reply_statistics(train: CandidateSplit) -> ReplyStatistics:
     """Return the BM25 statistics of the right replies of the training split."""
-    return ReplyStatistics(_chosen(train.utterances, np.unique(train.positives()[:, 1])), len(train.vocabulary))
+    return ReplyStatistics(_rows(train.utterances, np.unique(train.positives()[:, 1])), len(train.vocabulary))
 
 
 def with_negatives(split: CandidateSplit, options: CandidateOptions, statistics: ReplyStatistics) -> CandidateSplit:
@@ -415,9 +425,9 @@ def with_negatives(split: CandidateSplit, options: CandidateOptions, statistics:
     replies = ReplyPool(split)
     index = None
     if options.negatives != "random":
-        index = ReplyIndex(_chosen(split.utterances, replies.distinct), statistics)
+        index = ReplyIndex(_rows(split.utterances, replies.distinct), statistics)
     size = options.train_size if split.name == "train" else options.size
-    values, labels, kinds, attackable, lengths = [], [], [], [], []
+    values, lengths, labels, kinds, attackable = array("i"), array("i"), array("b"), array("b"), array("b")
     for row in range(len(split)):
         draws = stream(options.seed, "wrong replies", split.key(row))
         right_replies = split.candidates[row].tolist()
@@ -429,24 +439,18 @@ def with_negatives(split: CandidateSplit, options: CandidateOptions, statistics:
             context_words = np.concatenate([split.utterances[turn] for turn in split.contexts[row]])
             near = replies.distinct[index.nearest(context_words, replies.eligible(row), wanted)].tolist()
         random_replies = replies.random(row, num - len(near), draws, near)
-        values += [*right_replies, *near, *random_replies]
-        labels += [*split.labels[its].tolist(), *[False] * num]
-        kinds += [*split.kinds[its].tolist(), *[_HARD] * len(near), *[_RANDOM] * len(random_replies)]
-        attackable += [*split.attackable[its].tolist(), *[True] * num]
+        values.extend([*right_replies, *near, *random_replies])
+        labels.extend([*split.labels[its].tolist(), *[False] * num])
+        kinds.extend([*split.kinds[its].tolist(), *[_HARD] * len(near), *[_RANDOM] * len(random_replies)])
+        attackable.extend([*split.attackable[its].tolist(), *[True] * num])
         lengths.append(len(right_replies) + num)
     return replace(
         split,
-        candidates=Ragged(np.array(values, dtype=np.int32), np.cumsum([0, *lengths])),
-        labels=np.array(labels, dtype=bool),
-        kinds=np.array(kinds, dtype=np.uint8),
-        attackable=np.array(attackable, dtype=bool),
+        candidates=Ragged(np.asarray(values), np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])),
+        labels=np.asarray(labels).view(bool),
+        kinds=np.asarray(kinds).view(np.uint8),
+        attackable=np.asarray(attackable).view(bool),
     )
-
-
-def _chosen(utterances: Ragged, rows: np.ndarray) -> Ragged:
-    chosen = [utterances[row] for row in rows.tolist()]
-    values = np.concatenate(chosen) if chosen else np.zeros(0)
-    return Ragged(values.astype(np.int32), np.cumsum([0, *map(len, chosen)]))
 
 
 _HARD, _RANDOM = KINDS.index(CandidateKind.HARD), KINDS.index(CandidateKind.RANDOM)

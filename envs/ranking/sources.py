@@ -26,7 +26,7 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby, pairwise
+from itertools import chain, groupby, pairwise
 from pathlib import Path
 from typing import ClassVar, NamedTuple, Protocol, runtime_checkable
 
@@ -39,6 +39,7 @@ from parley.envs.corpora.lines import (
     FileLine,
     ReadText,
     Source,
+    TextNumbers,
     WordList,
     broken_rule,
     fingerprint,
@@ -48,7 +49,7 @@ from parley.envs.corpora.lines import (
 )
 from parley.envs.corpora.own_files import OwnFile
 from parley.envs.corpora.pairs.compiled import PairSplit, Ragged
-from parley.envs.corpora.pairs.contexts import NOBODY, chains
+from parley.envs.corpora.pairs.contexts import NOBODY, chains_in_parts
 from parley.envs.corpora.pairs.tokens import PairSource, PairText, SplitText, comes_in_words, cut, split_of, tokenise
 from parley.envs.corpora.pairs.vocabulary import EOU
 from parley.envs.ranking.groups import KINDS, CandidateKind, CandidateSplit
@@ -58,6 +59,8 @@ MAX_WORDS = 10_000
 LONG_WORDS, LONG_TURNS = 1_000, 50
 """Longer utterances and contexts are reported and read in part, because they may be errors of the file."""
 _NAMED = 5
+_PAIRS = 8192
+"""Pairs whose contexts are lists at a time."""
 
 
 class Candidate(NamedTuple):
@@ -90,7 +93,7 @@ class SplitGroups:
         self.utterances = SplitText()
         self.is_drawn = False
         """Whether wrong replies have to be drawn, because the corpus has only right ones."""
-        self._indices: dict[str, int] = {}
+        self._texts = TextNumbers()
         self._contexts, self._context_ends = array("i"), array("q", [0])
         self._candidates, self._candidate_ends = array("i"), array("q", [0])
         self._labels, self._kinds, self._attackable = array("b"), array("b"), array("b")
@@ -98,11 +101,8 @@ class SplitGroups:
 
     def add(self, words: Sequence[str]) -> int:
         """Add an utterance of at least one word, and return its index; equal words have one index."""
-        text = " ".join(words)
-        index = self._indices.get(text)
-        if index is None:
-            index = self._indices[text] = self.utterances.add(words)
-        return index
+        index = self._texts.number(" ".join(words))
+        return index if index < self.utterances.num_utterances else self.utterances.add(words)
 
     def group(
         self, context: Sequence[int], candidates: Iterable[Candidate], number: int | None = None, dialogue: int | None = None
@@ -143,7 +143,7 @@ class SplitGroups:
         return [(*self._contexts[a:b], self._candidates[i]) for a, b, places in rights for i in places if self._labels[i]]
 
     def split(self, name: str, vocabulary: WordList) -> CandidateSplit:
-        """Return the split as arrays.
+        """Return the split as arrays, most of which are views of its own; nothing can be added behind.
 
         Args:
             name: "train", "val" or "test".
@@ -153,13 +153,13 @@ class SplitGroups:
             name=name,
             vocabulary=vocabulary,
             utterances=Ragged(self.utterances.encode(vocabulary), self.utterances.offsets),
-            contexts=Ragged(np.array(self._contexts, dtype=np.int32), np.array(self._context_ends, dtype=np.int64)),
-            candidates=Ragged(np.array(self._candidates, dtype=np.int32), np.array(self._candidate_ends, dtype=np.int64)),
-            labels=np.array(self._labels, dtype=bool),
-            kinds=np.array(self._kinds, dtype=np.uint8),
-            attackable=np.array(self._attackable, dtype=bool),
-            numbers=np.array(self._numbers, dtype=np.int64),
-            dialogues=np.array(self._dialogues, dtype=np.int64),
+            contexts=Ragged(np.asarray(self._contexts), np.asarray(self._context_ends)),
+            candidates=Ragged(np.asarray(self._candidates), np.asarray(self._candidate_ends)),
+            labels=np.asarray(self._labels).view(bool),
+            kinds=np.asarray(self._kinds).view(np.uint8),
+            attackable=np.asarray(self._attackable).view(bool),
+            numbers=np.asarray(self._numbers),
+            dialogues=np.asarray(self._dialogues),
             is_cut=np.zeros(len(self), dtype=bool),
         )
 
@@ -268,11 +268,12 @@ def groups_of_pairs(pairs: PairText, turns: int) -> CandidateText:
 
 def _group(pairs: SplitText, split: SplitGroups, turns: int) -> None:
     split.is_drawn = True
-    indices = [split.add([word for word in words if word != EOU]) for words in pairs.utterances()]
+    indices = array("i", (split.add([word for word in words if word != EOU]) for words in pairs.utterances()))
     graph = PairSplit(Ragged(np.zeros(0, dtype=np.int32), pairs.offsets), pairs.pairs, pairs.links)
     roots = _roots(graph)
-    for number, ((_, reply), chain) in enumerate(zip(graph.pairs.tolist(), chains(graph, turns).tolist(), strict=True)):
-        context = [indices[turn] for turn in reversed(chain) if turn != NOBODY]
+    chains = chain.from_iterable(part.tolist() for part in chains_in_parts(graph, turns, _PAIRS))
+    for number, (reply, turns_back) in enumerate(zip(graph.pairs[:, 1], chains, strict=True)):
+        context = [indices[turn] for turn in reversed(turns_back) if turn != NOBODY]
         split.group(context, [Candidate(indices[reply], True, CandidateKind.POSITIVE)], number, int(roots[reply]))
 
 

@@ -113,7 +113,6 @@ class NegotiatorFit(FittingLoop[Negotiator, NegotiatorFitConfig, NegotiatorFitne
         return eager(torch.optim.SGD)(self.model.parameters(), lr=rate, momentum=momentum, nesterov=momentum > 0)
 
     def groups(self, generator: np.random.Generator) -> Sequence[np.ndarray]:
-        """Return batches of like length in random order."""
         return shuffled(self.train, self.config.batch_size, generator)
 
     def dropout_seed(self, epoch: int, batch: int) -> int | None:

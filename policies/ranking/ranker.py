@@ -31,6 +31,7 @@ import numpy as np
 
 from parley.envs.core.errors import DataError, RankerError, RefusedModelError
 from parley.envs.core.registry import is_terminated
+from parley.envs.corpora.lines import TextNumbers
 from parley.envs.corpora.pairs.turns import Utterance
 from parley.envs.ranking.groups import LENGTH_SHARE, SATURATION, Context
 
@@ -368,13 +369,17 @@ class TermCosine(ABC):
         Raises:
             DataError: they hold no word.
         """
-        turns = {turn for context in contexts for turn in context if turn}
-        require_words(turns, cls.__name__)
+        turns_with, turns, num_words = Counter[str](), TextNumbers(), 0
+        for turn in filter(None, chain.from_iterable(contexts)):
+            require_words((turn,), cls.__name__)
+            num_before = len(turns)
+            if turns.number(" ".join(turn)) == num_before:
+                turns_with.update(set(turn))
+                num_words += len(turn)
         if not turns:
             fix = "give the contexts of a training split"
             raise DataError("there are no words to fit a ranker on", where=cls.__name__, got="no turn that has a word", fix=fix)
-        turns_with = Counter(chain.from_iterable(map(set, turns)))
-        return cls(turns_with, len(turns), sum(map(len, turns)) / len(turns))
+        return cls(turns_with, len(turns), num_words / len(turns))
 
     def score(self, context: Context, candidates: Sequence[Utterance]) -> list[float]:
         """Return cosines, from 0 to 1; 0 for a candidate, or behind a context, without a word."""

@@ -88,7 +88,6 @@ class ChatReinforce(DistributedAlgorithm):
     own_config, items = ChatReinforceAlgorithmConfig, "batches"
 
     def setup(self, config: AlgorithmConfig) -> None:
-        """Build runners and learner."""
         super().setup(config)
         self.role = config.spec.plays.role
         self.kl_weight: float = config.reinforce.kl_weight

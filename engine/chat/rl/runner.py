@@ -396,7 +396,6 @@ class ChatRunner(ReproducibleRunner):
         self.env = self.config.spec.plays.env()
 
     def make_module(self) -> None:
-        """Make the learner's module."""
         super().make_module()
         self._opponents: dict[str, Any] = {}
 

@@ -209,7 +209,6 @@ class RecipeJob(Composite[Any, PlannedRecipe, PlannedRecipe]):
         return planned
 
     def work(self, run: RunFolder, prepared: PlannedRecipe, reporter: Reporter) -> PlannedRecipe:
-        """Run the remaining stages, and write the tables after each."""
         recipe, config = prepared.recipe, prepared.config
         reporter.say(plan_line(recipe, run.path, self.at_once(config)))
         run_stages(

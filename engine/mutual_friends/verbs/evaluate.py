@@ -589,7 +589,6 @@ class EvaluateMutualFriends(Job[MutualFriendsConfig, PlayedChats, PlayedChats]):
         }
 
     def present(self, result: Result, run: RunFolder) -> Result:
-        """Show the tables in place of the metrics, and a legend."""
         legend = {name: describe(name) for name in result.metrics}
         return replace(result, legend=legend, tables=self.tables(run))
 

@@ -263,7 +263,6 @@ class DialogueReinforce(DistributedAlgorithm):
     shares_learning, own_config = True, DialogueReinforceConfig
 
     def setup(self, config: AlgorithmConfig) -> None:
-        """Build runners and learner, then open the corpus."""
         super().setup(config)
         self.roster: TrainingRoster = config.roster
         self.role = self.roster.role
@@ -295,7 +294,6 @@ class DialogueReinforce(DistributedAlgorithm):
         return state
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Restore the state that `get_state` returned."""
         super().set_state(state)
         self._callbacks.set_state(state.get(CALLBACKS, {}))
 

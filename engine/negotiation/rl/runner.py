@@ -311,7 +311,6 @@ class DialogueEnvRunner(ReproducibleRunner):
         self._callback_reporter = CallbackReporter(self)
 
     def make_module(self) -> None:
-        """Make the modules of the learner and its opponents."""
         super().make_module()
         self._agents: dict[str, Agent] = {}
 

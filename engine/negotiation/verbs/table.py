@@ -327,7 +327,6 @@ class AttackTable(Composite[TableConfig, CheckedTable, CheckedTable]):
         return prepared
 
     def measure(self, run: RunFolder, plan: CheckedTable) -> Summary:
-        """Return the metrics of every finished row, by "ROW.METRIC"."""
         config = plan.config
         metrics: dict[str, Estimate] = {}
         trainings: dict[str, list[float | None]] = {}

@@ -71,7 +71,6 @@ class AttackConfig(OneMatchConfig):
 
     @property
     def match(self) -> MatchConfig:
-        """The settings as those of a match under the attack's rule."""
         return MatchConfig(adversary=self.speaker, target=self.target, complementary=True, **shared(self, OneMatchConfig)).match
 
 

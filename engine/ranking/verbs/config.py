@@ -11,7 +11,7 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property, partial
+from functools import cache, lru_cache, partial
 from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -358,6 +358,7 @@ MOST_SCORES = 5_000_000
 """Replies that are scored behind unchanged questions, with the whole pool of a corpus, at most."""
 _FEW_CONTEXTS = 50
 """A split of a user's file with fewer contexts than this is reported with its share of the file."""
+_RECENT_TURNS = 4096
 FEW = 64
 """Contexts that are enough to try whether a ranker can be fitted, and a rule built."""
 
@@ -379,7 +380,7 @@ class RankedGroup(NamedTuple):
 
 
 class Contexts(Iterable[Context]):
-    """The contexts of a split, read when they are first asked for.
+    """The contexts of a split, read each time they are gone through.
 
     Args:
         split: of a corpus.
@@ -390,12 +391,9 @@ class Contexts(Iterable[Context]):
         self._split = split.first(limit)
 
     def __iter__(self) -> Iterator[Context]:
-        return iter(self._contexts)
-
-    @cached_property
-    def _contexts(self) -> list[Context]:
-        utterance, split = cache(self._split.utterance_of), self._split
-        return [tuple(map(utterance, split.contexts[row].tolist())) for row in range(len(split))]
+        # Contexts of a dialogue, which stand together, share turns.
+        utterance, split = lru_cache(_RECENT_TURNS)(self._split.utterance_of), self._split
+        return (tuple(map(utterance, split.contexts[row].tolist())) for row in range(len(split)))
 
 
 def opened(config: RankersConfig) -> CandidateCorpus:
@@ -446,7 +444,7 @@ def chosen_groups(config: RankersConfig, corpus: CandidateCorpus) -> IndexedItem
         candidates = split[row] if whole is None else whole[index]
         return RankedGroup(candidates, int(split.dialogues[row]), is_cut=bool(split.is_cut[row]))
 
-    return IndexedItems([split.key(row) for row in rows.tolist()], group)
+    return IndexedItems(map(split.key, rows), group)
 
 
 def _with_pool(groups: Sequence[CandidateGroup], config: RankersConfig, corpus: CandidateCorpus) -> list[CandidateGroup]:

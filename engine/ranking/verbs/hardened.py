@@ -215,7 +215,6 @@ class TrainHardenedRanker(Job[TrainHardenedRankerConfig, EncoderTraining, Summar
     steps = EPOCHS
 
     def prepare(self, config: TrainHardenedRankerConfig, path: Path, reporter: Reporter) -> EncoderTraining:
-        """Check the model, the pairs, and each rule once."""
         from parley.policies.ranking.encoders import BiEncoder
 
         require_device(config.device, "--device")

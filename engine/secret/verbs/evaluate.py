@@ -301,7 +301,6 @@ class EvaluateSecret(ItemsJob[SecretConfig, SecretMatches, SecretDialogue]):
         return tables | ({"Beyond the first defender": beyond} if beyond.rows else {})
 
     def present(self, result: Result, run: RunFolder) -> Result:
-        """Show the table, and a legend."""
         return replace(result, legend={name: describe_secret(name) for name in result.metrics}, tables=self.tables(run))
 
 

@@ -43,7 +43,6 @@ class Arca(Gcg):
 
     @property
     def first_visit(self) -> int:
-        """Return the readings of a search's first visit."""
         return self.tried + (GRADIENT - 1) * self.candidates
 
     def beside(self, state: GcgState) -> int:

@@ -74,7 +74,6 @@ class Gcg(WordMethod[GcgState]):
 
     @property
     def first_visit(self) -> int:
-        """Return the readings of a search's first visit."""
         return self.tried + GRADIENT
 
     def beside(self, state: GcgState) -> int:

@@ -47,7 +47,6 @@ class RandomSearch(WordMethod[SearchState]):
 
     @property
     def first_visit(self) -> int:
-        """Return the readings of a search's first visit."""
         return self.candidates
 
     def begin(self, task: Task, incumbent: BestInput) -> SearchState:

@@ -98,7 +98,6 @@ class HotFlip(WordMethod[HotFlipState]):
 
     @property
     def first_visit(self) -> int:
-        """Return the readings of a search's first visit."""
         return self._width + GRADIENT
 
     @property

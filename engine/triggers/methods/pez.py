@@ -60,7 +60,6 @@ class Pez(WordMethod[PezState]):
 
     @property
     def first_visit(self) -> int:
-        """Return the readings of a search's first visit."""
         return GRADIENT
 
     def begin(self, task: Task, incumbent: BestInput) -> PezState:

@@ -364,7 +364,6 @@ class MinMaxTriggers(CampaignJob[HardenTriggersConfig]):
         return {name: hardening_table(run.metrics()) if name == OUTCOME else table for name, table in tables.items()}
 
     def present(self, result: Result, run: RunFolder) -> Result:
-        """Show the run with the tables instead of the metrics."""
         legend = {name: hardening_legend(name, str(run.config["hit"])) for name in result.metrics}
         return replace(super().present(result, run), legend=legend)
 

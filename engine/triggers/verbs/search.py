@@ -559,12 +559,10 @@ class Search(Job[TriggerConfig, SearchPlan, SearchPlan]):
         return [*(prefix + kind for prefix in (HIT_RATE, LEAST_LOSS) for kind in kinds), *typed, *COST_METRICS, *spent]
 
     def more(self, run: RunFolder) -> dict[str, EstimateTable]:
-        """Return the best typed inputs."""
         typed = (ShownInput.of(row, row["typed"], merit=-row["loss"]) for row in finished(run.rows()) if row["typed"])
         return shown_inputs(typed) if VERIFIED in run.metrics() else {}
 
     def present(self, result: Result, run: RunFolder) -> Result:
-        """Show the run with the meaning of its metrics."""
         legend = {name: describe(name) for name in result.metrics}
         return replace(result, legend=legend, failure=result.failure or unread_failure(result.metrics))
 

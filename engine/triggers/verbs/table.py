@@ -130,7 +130,6 @@ class SearchRecipe(SettingsRecipe):
         return planned
 
     def present(self, result: Result, run: RunFolder) -> Result:
-        """Add the tables, and the failure of a judge of replies."""
         result = super().present(result, run)
         return replace(result, failure=result.failure or unread_failure(result.metrics))
 

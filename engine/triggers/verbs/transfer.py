@@ -448,7 +448,6 @@ class SearchTransfer(Job[TriggerTransferConfig, TransferPlan, TransferPlan]):
         return {"": table, **shown_inputs(ShownInput.of(row, row["typed"], model=row["model"]) for row in rows)}
 
     def present(self, result: Result, run: RunFolder) -> Result:
-        """Show the run with the matrix instead of the metrics."""
         legend = {name: describe_transfer(name) for name in result.metrics}
         return replace(result, legend=legend, tables=self.tables(run), failure=result.failure or unread_failure(result.metrics))
 

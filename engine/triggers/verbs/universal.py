@@ -455,7 +455,6 @@ class SearchUniversal(Job[UniversalConfig, UniversalSearchPlan, UniversalSearchP
         return None
 
     def flat(self, run: RunFolder) -> FlatRows:
-        """Return one line per pair of an input."""
         return each_of(UNIVERSAL, "pairs", {"kind": "reply_kind"})
 
     def tables(self, run: RunFolder) -> dict[str, EstimateTable]:
@@ -468,7 +467,6 @@ class SearchUniversal(Job[UniversalConfig, UniversalSearchPlan, UniversalSearchP
         return {"": universal_table(metrics, clause), **shown}
 
     def present(self, result: Result, run: RunFolder) -> Result:
-        """Show the run with the table instead of the metrics."""
         legend = {name: describe_universal(name) for name in result.metrics}
         return replace(result, legend=legend, tables=self.tables(run), failure=result.failure or unread_failure(result.metrics))
 

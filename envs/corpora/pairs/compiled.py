@@ -77,9 +77,10 @@ class Ragged:
         """Return row i (length,) int64, i from 0 to N - 1."""
         return self.values[self.offsets[i] : self.offsets[i + 1]].astype(np.int64)
 
-    def first(self, num: int) -> Ragged:
-        """Return the first `num` rows."""
-        return Ragged(self.values[: self.offsets[num]], self.offsets[: num + 1])
+    def part(self, start: int, end: int) -> Ragged:
+        """Return the rows from `start` to `end`, or to the last one."""
+        offsets = self.offsets[start : end + 1]
+        return Ragged(self.values[offsets[0] : offsets[-1]], offsets - offsets[0])
 
     @cached_property
     def lengths(self) -> np.ndarray:
@@ -111,7 +112,7 @@ class PairSplit:
             return self
         pairs = self.pairs[:limit]
         num = int(pairs.max()) + 1
-        return PairSplit(self.utterances.first(num), pairs, self.links[(self.links < num).all(1)])
+        return PairSplit(self.utterances.part(0, num), pairs, self.links[(self.links < num).all(1)])
 
 
 @dataclass(frozen=True, eq=False)

@@ -45,6 +45,12 @@ def chains(split: PairSplit, turns: int) -> np.ndarray:
     Returns:
         Utterances (P, K) int64, the pair's source first; `NOBODY` after the end of the chain.
     """
+    (chains_PK,) = chains_in_parts(split, turns, max(1, len(split)))
+    return chains_PK
+
+
+def chains_in_parts(split: PairSplit, turns: int, size: int) -> Iterator[np.ndarray]:
+    """Yield the rows of `chains` for at most `size` pairs at a time; once at least."""
     assert turns >= 1, "a reply follows something"
     sources_P, replies_P = split.pairs[:, 0], split.pairs[:, 1]
     # The extra last element, index -1, keeps NOBODY as its own parent.
@@ -52,10 +58,11 @@ def chains(split: PairSplit, turns: int) -> np.ndarray:
     parents[split.links[:, 1]] = split.links[:, 0]
     # Of several assignments to one index, the last one holds.
     parents[replies_P[::-1]] = sources_P[::-1]
-    ancestors_KP = [sources_P]
-    while len(ancestors_KP) < turns:
-        ancestors_KP.append(parents[ancestors_KP[-1]])
-    return np.stack(ancestors_KP, axis=1)
+    for start in range(0, max(1, len(split)), size):
+        ancestors_KP = [sources_P[start : start + size]]
+        while len(ancestors_KP) < turns:
+            ancestors_KP.append(parents[ancestors_KP[-1]])
+        yield np.stack(ancestors_KP, axis=1)
 
 
 def afterwards(split: PairSplit) -> np.ndarray:

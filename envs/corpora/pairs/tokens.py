@@ -286,7 +286,8 @@ class SplitText:
 
     def encode(self, vocabulary: WordList) -> np.ndarray:
         """Return the word ids of all utterances, concatenated: (T,) int32."""
-        return vocabulary.encode(self._numbers)[np.array(self._values, dtype=np.int64)].astype(np.int32)
+        ids: np.ndarray = vocabulary.encode(self._numbers).astype(np.int32)[np.asarray(self._values)]
+        return ids
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -49,7 +49,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from parley.envs.core.errors import DataError
-from parley.envs.corpora.lines import SPLITS, broken_rule, located, read_lines, require_utf8
+from parley.envs.corpora.lines import SPLITS, broken_rule, located, require_utf8, stream_lines
 from parley.envs.corpora.own_files import EVEN_SHARES, OwnFile, looks_like_csv, split_files
 from parley.envs.corpora.pairs import vocabulary
 from parley.envs.corpora.pairs.recorded import FOLDERS, LOG, read_links, read_messages, without_address
@@ -386,7 +386,7 @@ def _lines(own_file: OwnFile, broken: list[DataError]) -> Iterator[tuple[WordLis
     if other := looks_like_csv(own_file.path):
         broken.append(other)
         return
-    for number, line in enumerate(read_lines(own_file.path), 1):
+    for number, line in enumerate(stream_lines(own_file.path), 1):
         try:
             yield parse_line(line)
         except DataError as error:

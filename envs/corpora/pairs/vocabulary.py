@@ -238,7 +238,6 @@ class PairVocabulary(WordList):
 
     @cached_property
     def digest(self) -> str:
-        """Twelve hex digits, equal for equal vocabularies."""
         return super().digest if self.merges is None else WordList((*self.words, *map("\t".join, self.merges))).digest
 
     @property

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import pickle
+import random
+import tracemalloc
 from dataclasses import fields, replace
 from pathlib import Path
 
@@ -216,6 +219,24 @@ def test_options_out_of_range_are_named() -> None:
         CandidateOptions(turns=2, min_turns=3)
     with pytest.raises(ConfigError, match="negatives is out of range"):
         CandidateOptions(negatives="easy")  # type: ignore[arg-type]
+
+
+def test_a_further_context_takes_few_bytes_while_a_corpus_is_compiled(tmp_path: Path) -> None:
+    """Bytes of Python and numpy at the most; with lists of numbers, and a set for each context, these were some 1,700."""
+    options, rng, peaks = CandidateOptions(train_size=10), random.Random(1), []
+    # The first one imports what it needs.
+    few, many = 1_000, 5_000
+    for num in (100, few, many):
+        sides = [" ".join(str(rng.randrange(9_999)) for _ in range(10)) for _ in range(2 * num)]
+        lines = [f"{source}\t{reply}" for source, reply in zip(sides[::2], sides[1::2], strict=True)]
+        file = write_lines(tmp_path / f"{num}.tsv", *lines)
+        gc.collect()
+        tracemalloc.start()
+        load_candidates(str(file), options=options, cache=tmp_path / "cache")
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    a_context = (peaks[2] - peaks[1]) / (many - few)
+    assert a_context < 950, f"{a_context:.0f} bytes a context"
 
 
 def test_an_opened_corpus_crosses_to_another_process(helpdesk: CandidateCorpus) -> None:
