@@ -1,7 +1,7 @@
 """Work that is done again when machines are lost: a simulated cluster, of which a machine is killed every so many seconds.
 
-`ray.cluster_utils` gives each machine a raylet and one CPU. The busy machine is killed without notice, and a new one joins in its
-place. A scorer (`simulated.py`) takes its time for each item and writes a line for it. More lines than items are work done again:
+`ray.cluster_utils` gives each machine a raylet and one CPU. The busy machine is killed without notice, and a new one joins.
+A scorer (`simulated.py`) takes its time for each item and writes a line for it. More lines than items are work done again:
 
 * "in_flight": of shards that the lost machine had begun and not given back;
 * "beyond": of all other shards. It should stay below a twentieth of the items.
@@ -88,10 +88,8 @@ class Losses:
         busy = read_lines(self.log)[-1][0]
         lost = next(node for node in self.cluster.worker_nodes if node.node_id == busy)
         self.cluster.remove_node(lost, allow_graceful=False)
-        saved = list_parts(self.rows)
-        self.in_flight |= {
-            (machine, shard) for machine, shard, _ in read_lines(self.log) if machine == busy and shard not in saved
-        }
+        begun = {shard for machine, shard, _ in read_lines(self.log) if machine == busy}
+        self.in_flight |= {(busy, shard) for shard in begun - list_parts(self.rows).keys()}
         self.machines.append(busy)
         self.cluster.add_node(num_cpus=1)
         self.began = time.monotonic()

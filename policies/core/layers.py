@@ -391,6 +391,7 @@ class Linear(nn.Linear):
     """torch's linear layer, by `dense`."""
 
     def forward(self, rows: Tensor) -> Tensor:
+        """Return the output of torch's layer."""
         return dense(rows, self.weight, self.bias)
 
 
@@ -468,6 +469,7 @@ class LSTMCell(nn.LSTMCell):
     """torch's LSTM cell, by the fastest products."""
 
     def forward(self, rows_BE: Tensor, state: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
+        """Return the output of torch's cell."""
         assert state is not None, "a state is always given"
         hidden_BH, cell_BH = state
         gates_B4H = dense(rows_BE, self.weight_ih, self.bias_ih) + dense(hidden_BH, self.weight_hh, self.bias_hh)
@@ -635,6 +637,7 @@ class LinearOfNewSizes(nn.Linear):
     """torch's linear layer, by `dense_of_new_sizes`."""
 
     def forward(self, rows: Tensor) -> Tensor:
+        """Return the output of torch's layer."""
         return dense_of_new_sizes(rows, self.weight, self.bias)
 
 

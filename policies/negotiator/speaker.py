@@ -120,7 +120,6 @@ class NegotiatorFit(FittingLoop[Negotiator, NegotiatorFitConfig, NegotiatorFitne
         return derive_seed(self.seed, "dropout", epoch) if batch == 1 else None
 
     def step(self, group: np.ndarray) -> StepLoss:
-        """Make one update; its loss is the words' share."""
         batch = make_batch(self.train, group).to(next(self.model.parameters()).device)
         with autocast(batch.tokens_BT.device, self.precision):
             logits_BTV, choice_B6K = self.model(batch.contexts_B6, batch.tokens_BT, batch.lengths_B)

@@ -158,7 +158,6 @@ class PointerGenerator(Predictor[Exchanges]):
         self.register_buffer("covers", torch.tensor(False))
 
     def initialise(self, generator: torch.Generator) -> None:
-        """Draw initial weights; those of coverage are zero."""
         super().initialise(generator)
         nn.init.zeros_(self.coverage.weight)
 

@@ -284,8 +284,11 @@ class Columns:
     def get(self, name: Hashable, code: str = "d") -> np.ndarray:
         """Return the numbers of a column in their order (V,); none, of the type of `code`, if it was never added to."""
         waiting = self._waiting.get(name, array(code))
-        pieces = [self._file.read(*piece) for piece in self._stored.get(name, ())]
-        return np.frombuffer(b"".join([*pieces, waiting.tobytes()]), dtype=waiting.typecode)
+        numbers = array(waiting.typecode)
+        for piece in self._stored.get(name, ()):
+            numbers.frombytes(self._file.read(*piece))
+        numbers.extend(waiting)
+        return np.asarray(numbers)
 
 
 def linked_units(*columns: ArrayLike) -> np.ndarray:

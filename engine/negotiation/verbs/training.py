@@ -567,7 +567,6 @@ class TrainRL(LearnJob[TrainReinforceConfig]):
         return prepare_training(config, roster, title, origin)
 
     def next_commands(self, config: TrainReinforceConfig, path: Path) -> tuple[str, ...]:
-        """Suggest the match with the partner, the newest of several."""
         *_, newest = split_names(config.target)
         command = ["parley", "selfplay", "--adversary", display_path(path), "--target", newest]
         return (shlex.join([*command, *_met_words(config)]),)
@@ -581,7 +580,6 @@ class TrainAdversary(TrainRL):
     presets = {"cheng2019": cheng2019, "demo": demo}
 
     def next_commands(self, config: TrainReinforceConfig, path: Path) -> tuple[str, ...]:
-        """Suggest the attack on the target, the newest of several."""
         *_, newest = split_names(config.target)
         command = ["parley", "attack", "rl", "--target", newest, "--speaker", display_path(path)]
         return (shlex.join([*command, *_met_words(config)]),)
@@ -622,7 +620,6 @@ class TrainTarget(LearnJob[TrainTargetConfig]):
         return prepare_training(config, roster, title, {"role": "target", "target": config.target, "adversaries": names})
 
     def next_commands(self, config: TrainTargetConfig, path: Path) -> tuple[str, ...]:
-        """Suggest the measurement of its exploitability."""
         command = ["parley", "evaluate", "exploitability", *demo_words(config.corpus), "--target", display_path(path)]
         return (shlex.join([*command, *corpus_words(config.corpus, config.data_root)]),)
 

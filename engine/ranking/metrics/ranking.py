@@ -313,7 +313,7 @@ def ranking_metrics(ranked: RankedRows) -> dict[str, Estimate]:
     at_first = first_place(ranked.several)
     for model in ranked.models:
         metrics[f"{FAILED}.{model}"] = count(ranked.errors.get(model, Counter()).total(), ranked.num_contexts)
-        clean = ranked.measured(model, CLEAN)
+        before = only(ranked.measured(model, CLEAN), at_first)
         for point in ranked.kept_points(model):
             metrics[f"{KEPT}{point.k}.{model}"] = point.accuracy
             metrics[f"{KEPT_RELATIVE}{point.k}.{model}"] = point.relative
@@ -332,7 +332,7 @@ def ranking_metrics(ranked: RankedRows) -> dict[str, Estimate]:
                 if value is not None:
                     metrics[f"{first}{ending}.{model}.{rule}"] = count(value, values[at_first].estimate.n)
             if rule != CLEAN:
-                here, before = (only(of_groups, at_first) for of_groups in (ranked.measured(model, rule), clean))
+                here = only(ranked.measured(model, rule), at_first)
                 test = compared(here, before, ranked.clusters)[at_first]
                 metrics[f"{first}{CHANGE}.{model}.{rule}"] = test.difference
                 metrics[f"{first}{P_VALUE}.{model}.{rule}"] = count(test.p_value, test.difference.n)

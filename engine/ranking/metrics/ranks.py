@@ -453,10 +453,9 @@ def figures(measure: Callable[[Ties], GroupMetrics], clusters: Clusters | None =
     means = estimates(expected, clusters)
     if not expected.num_tied or not len(expected.keys):
         return {name: TiedFigure(estimate, None, None) for name, estimate in means.items()}
-    wrong, right = measure("wrong").values, measure("right").values
-    return {
-        name: TiedFigure(estimate, float(wrong[name].mean()), float(right[name].mean())) for name, estimate in means.items()
-    }
+    orders: tuple[Ties, Ties] = ("wrong", "right")
+    wrong, right = ({name: float(values.mean()) for name, values in measure(ties).values.items()} for ties in orders)
+    return {name: TiedFigure(estimate, wrong[name], right[name]) for name, estimate in means.items()}
 
 
 def estimates(metrics: GroupMetrics, clusters: Clusters | None = None) -> dict[str, Estimate]:
