@@ -196,7 +196,6 @@ class LyingChannel(LiesHeard):
         self._choose, self._noted = choose, noted
 
     def chosen(self, game: FriendsGame, occasions: Sequence[Occasion]) -> Sequence[int]:
-        """See `LiesHeard`."""
         seen = np.stack([self._sight(game, *occasion) for occasion in occasions])
         num_allowed = np.array([len(occasion.claims) for occasion in occasions])
         masks = (np.arange(self.rules.num_actions) <= num_allowed[:, None]).astype(np.int8)

@@ -356,7 +356,6 @@ class Seq2SeqResponder(NetworkResponder[Seq2Seq]):
 
     @property
     def embedding(self) -> nn.Embedding:
-        """The embedding of sources; replies have their own."""
         return self.model.source_embedding
 
     def decode(self, contexts: Sequence[Turns], decoder: DecoderSettings, seeds: Sequence[int]) -> list[list[int]]:

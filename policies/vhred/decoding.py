@@ -92,7 +92,6 @@ class VhredResponder(NetworkResponder[VHRED]):
 
     @property
     def embedding(self) -> nn.Embedding:
-        """The embedding of contexts and of replies."""
         return self.model.embedding
 
     def decode(self, contexts: Sequence[Turns], decoder: DecoderSettings, seeds: Sequence[int]) -> list[list[int]]:
