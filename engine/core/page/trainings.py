@@ -18,7 +18,7 @@ from parley.engine.core.stats.known import AdversaryWords, known_of
 from parley.engine.core.stats.statistics import Estimate, Metric
 from parley.engine.core.tables.table import EstimateTable
 from parley.engine.core.verbs.campaign import RESULT, START
-from parley.engine.core.verbs.job import Job, noted
+from parley.engine.core.verbs.job import UNCHANGED, Job, noted
 
 
 class Hardenings(Chapter):
@@ -59,7 +59,8 @@ class Hardenings(Chapter):
         if RESULT in run.summary:
             is_start = run.summary[RESULT] == START
         unhelped = [f"{self.unhelped[:1].upper()}{self.unhelped[1:]}."] if is_start and self.unhelped else []
-        return replace(verdict, warnings=[*unhelped, *verdict.warnings], details=[*verdict.details, known.best_and_idle(after)])
+        warnings = [*unhelped, *filter(None, [run.summary.get(UNCHANGED)]), *verdict.warnings]
+        return replace(verdict, warnings=warnings, details=[*verdict.details, known.best_and_idle(after)])
 
 
 def certainly(gain: Estimate, less: str, more: str) -> str:

@@ -28,7 +28,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 import numpy as np
 
 from parley.engine.core.runs.documents import EVENTS, SUMMARY, whole
-from parley.engine.core.runs.run_folder import RunFolder
+from parley.engine.core.runs.run_folder import RunFolder, read_events
 from parley.engine.core.stats.known import (
     KNOWN,
     KNOWN_TABLE,
@@ -48,7 +48,7 @@ from parley.engine.core.stats.statistics import Estimate
 from parley.engine.core.tables.table import EstimateTable
 from parley.engine.core.verbs.checkpoints import require_checkpoint
 from parley.engine.core.verbs.composite import Stage, run_stages, warnings_of_stages
-from parley.engine.core.verbs.job import TABLE_FILE, Job, Reporter, Result, Steps, Summary, noted
+from parley.engine.core.verbs.job import TABLE_FILE, UNCHANGED, Job, Reporter, Result, Steps, Summary, noted
 from parley.engine.core.verbs.sharded import session
 from parley.engine.core.verbs.trainings import Scalars
 from parley.envs.core.config import Configuration, NonNegativeFloat, NumItems, PositiveInt
@@ -401,14 +401,17 @@ class CampaignJob(Job[CampaignConfigT, CampaignConfigT, Summary]):
         figures = campaign.outcome(best)
         left_out = ", ".join(str(round_.number) for round_ in rounds if round_ not in playing)
         warning = f" The {measures.what} of round {left_out} may not be it: {WATCHED}." if left_out else ""
-        description = f"Rounds: {len(rounds) - 1}. {self.description(config, best)}{warning}"
-        # A legend that depends on the rounds is made when the result is shown.
-        metrics = {name: figures[name] for name in self.legend if name in figures} if self.legend else figures
         adversaries = campaign.known(best)
         known = {} if adversaries is None else {KNOWN: adversaries.to_json()}
-        for sentence in () if adversaries is None else adversaries.sentences():
+        logs = sorted(path.glob(f"*/{EVENTS}"))
+        kept = " and ".join(log.parent.name for log in logs if UNCHANGED in {event["kind"] for event in read_events(log)})
+        unchanged = f"No epoch of {kept} was better than the model that it began with, which is kept." if kept else ""
+        for sentence in filter(None, (unchanged, *(() if adversaries is None else adversaries.sentences()))):
             reporter.say(sentence)
-        return Summary(self.heading(config), description, metrics, {**campaign.extra(best), **known})
+        description = f"Rounds: {len(rounds) - 1}. {self.description(config, best)}{warning} {unchanged}".rstrip()
+        # A legend that depends on the rounds is made when the result is shown.
+        metrics = {name: figures[name] for name in self.legend if name in figures} if self.legend else figures
+        return Summary(self.heading(config), description, metrics, {**campaign.extra(best), **known, UNCHANGED: unchanged})
 
     def models(self, config: CampaignConfigT) -> Mapping[str, str]:
         return {"model": config.model}

@@ -59,6 +59,8 @@ ItemT = TypeVar("ItemT")
 TABLE_FILE = "table.md"
 
 
+UNCHANGED = "unchanged"
+"""The event of a fit that kept the model it began with, and what a campaign's summary says of such stages."""
 USAGE = "chat_usage"
 """Entry of the summary: the use of chat models, `ChatUsage` and its cost."""
 TOLD, WARNINGS, FAILURE = "told", "warnings", "failure"
@@ -288,6 +290,8 @@ class Job(ABC, Generic[ConfigT, PreparedT, FoundT]):
             RunError: the disk refuses.
         """
         description = " ".join([summary.description, *(f"{lost}." for lost in [lost_items(run.outcomes())] if lost)])
+        kept = dict.fromkeys(event["epochs"] for event in run.events() if event["kind"] == UNCHANGED)
+        description += "".join(f" No {epochs} was better than the model that it began with, which is kept." for epochs in kept)
         extra = dict(summary.extra)
         usage = None
         if any(run.path.rglob(ANSWERS_FOLDER)):

@@ -20,7 +20,7 @@ from parley.engine.core.runs.documents import SUMMARY
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.stats.statistics import NOTHING, Estimate, clustered_rate, ratio_of_sums
 from parley.engine.core.verbs.checkpoints import require_device, threads
-from parley.engine.core.verbs.job import ConfigT, Job, PreparedT, Reporter, Steps, Summary
+from parley.engine.core.verbs.job import UNCHANGED, ConfigT, Job, PreparedT, Reporter, Steps, Summary
 from parley.engine.core.verbs.trainings import Scalars
 from parley.envs.core.config import Configuration, NonNegativeInt, PositiveInt
 from parley.envs.core.storage.copies import CHECKPOINT
@@ -225,6 +225,9 @@ def run_fit(
         reporter.advance(done)
 
     fit.run(on_epoch, on_batch)
+    if fit.is_unchanged:
+        folder.event(UNCHANGED, epochs=kind)
+        reporter.say(f"no {kind} was better than the model that it began with, which is kept: change fit.learning_rate")
 
 
 def log_last_epoch(

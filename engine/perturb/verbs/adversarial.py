@@ -217,8 +217,6 @@ class ContinuedJob(Job[ContinuedConfigT, ContinuedT, Summary]):
                 run.event(EPOCHS.kind, number=0, **figures)
                 reporter.say("before" + "".join(f", {name.replace('_', ' ')} {value:.3f}" for name, value in figures.items()))
             run_fit(fit, run, reporter, plan.measure, say=plan.say)
-            if config.fit.keep == "best" and not any(row["best"] for row in fit.history):
-                reporter.say("no epoch was better than the model that it began with, which is kept: lower fit.learning_rate")
             after = plan.figures()
         kept: dict[str, Any] = {name: prepared.base[name] for name in ("vocabulary", "turns") if name in prepared.base}
         losses: dict[str, Any] = {name: after[name].value for name in ("test_nll", "validation_nll") if name in after}

@@ -61,7 +61,8 @@ def lost(round_: Round) -> float:
 
 ATTACKS = AdversaryWords(
     cell="Share of the contexts whose right reply is not first under the attack of the line, those included in which it is not "
-    "first before. Each attack has as many edits and queries.",
+    "first before. Each attack has as many edits and queries, but in the last column: there a policy and random edits have one "
+    "try a context, in the test of its training.",
     measured="of the contexts lost",
     start="random edits",
     tries_all=True,

@@ -349,8 +349,6 @@ def _train(
     reporter.say(f"{'control' if folder == CONTROL else 'hardened'}: {len(prepared.splits['train']):,} training contexts")
     fit = EncoderFit(learner, prepared.splits["train"], validation, config.fit, config.seed, run.path / state, attacked)
     run_fit(fit, run, reporter, say=_epoch_line, kind=kind)
-    if config.fit.keep == "best" and not any(row["best"] for row in fit.history):
-        reporter.say("no epoch was better than the model that it began with, which is kept: change fit.learning_rate")
     learner.merge()
     from parley.policies.hugging_face.models import write_aside
 

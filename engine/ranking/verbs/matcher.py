@@ -343,8 +343,6 @@ class TrainMatcher(Job[TrainMatcherConfig, MatcherTraining, Summary]):
                 vectors=None if config.start or state.exists() else _vectors(prepared, reporter),
             )
             run_fit(fit, run, reporter, say=_epoch_line)
-            if config.start and config.fit.keep == "best" and not any(row["best"] for row in fit.history):
-                reporter.say("no epoch was better than the model that it began with, which is kept; try more fit.max_epochs")
             after = _figures(prepared, held)
             if search is not None:
                 test = prepared.splits["test"]

@@ -316,8 +316,6 @@ class TrainHardened(Job[TrainHardenedConfig, HardenedBy, Summary]):
                 objective=objective,
             )
             run_fit(fit, run, reporter)
-            if config.fit.keep == "best" and not any(row["best"] for row in fit.history):
-                reporter.say("no epoch was better than the model that it began with, which is kept: change fit.learning_rate")
             model = merged(predictor.model, config.model) if config.method == "lora" else predictor.model
             model = model.eval().requires_grad_(False)
             # What is measured is what is stored.

@@ -166,7 +166,7 @@ class FittingLoop(ABC, Generic[ModelT, RecipeT, FiguresT, EpochT]):
         keep_freed()
         self.model, self.config, self.seed = model, config, seed
         self.state_path, self.save_every_s = state_path, save_every_s
-        self._carried = {} if carried is None else carried
+        self._is_fresh, self._carried = fresh, {} if carried is None else carried
         self.history: list[dict[str, Any]] = []
         self._stage, self._rate = FULL, config.learning_rate
         self.best_loss, self._since_best = math.inf, 0
@@ -230,6 +230,12 @@ class FittingLoop(ABC, Generic[ModelT, RecipeT, FiguresT, EpochT]):
     def takes_best(self) -> bool:
         """True if an epoch of this stage may be the best."""
         return True
+
+    @property
+    def is_unchanged(self) -> bool:
+        """True if no epoch was better than the weights that the model began with, which are kept."""
+        keeps_best = getattr(self.config, "keep", "best") == "best"
+        return keeps_best and not self._is_fresh and not any(row["best"] for row in self.history)
 
     def take_back(self, *, at_end: bool) -> None:
         """Restore the best weights, before the rate falls and at the end, if the recipe keeps them."""

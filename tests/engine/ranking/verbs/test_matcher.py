@@ -313,6 +313,7 @@ def test_a_training_that_only_harms_keeps_what_it_began_with_and_says_so(tmp_pat
     fit = replace(FIT, learning_rate=1e-12, max_epochs=1)
     run(asked(corpus, start=str(base), against="none", fit=fit), tmp_path / "run", notes)
     assert any("no epoch was better" in line for line in notes.said)
+    assert "No epoch was better" in (RunFolder.load(tmp_path / "run").summary() or {})["description"]
     assert_equal_weights(tmp_path / "run", base)
 
 

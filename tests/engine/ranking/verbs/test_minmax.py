@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 from parley.engine.core.page.page import collect_run
+from parley.engine.core.runs.documents import EVENTS, SUMMARY
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.stats.known import best_round, known_of
 from parley.engine.core.verbs.campaign import OUTCOME, ROUNDS, START, rounds_of
-from parley.engine.core.verbs.job import Silent
+from parley.engine.core.verbs.job import TABLE_FILE, UNCHANGED, Silent
 from parley.engine.ranking.metrics.campaign import ATTACKS, CAMPAIGN, FIRST, GAIN, HELD, ROUND_METRICS, UnderAttack, lost
 from parley.engine.ranking.metrics.searched import REACHED_REASON
 from parley.engine.ranking.page import HardenedRankers
@@ -166,6 +167,21 @@ def test_the_page_says_what_a_campaign_came_to(campaign: Path) -> None:
     assert TOLD in page
     assert "Before and after" in page
     assert "R@1 under attack: after, less this" in page
+
+
+@pytest.mark.ray
+def test_a_control_that_kept_the_start_is_named(campaign: Path, config: HardenRankingConfig) -> None:
+    logs = campaign / "control-ranker" / EVENTS
+    logs.write_text(f'{logs.read_text()}{{"time": "2026-01-01T00:00:00+00:00", "kind": "{UNCHANGED}", "epochs": "epoch"}}\n')
+    (campaign / SUMMARY).unlink()
+    notes = Notes()
+    MINMAX_RANKING.run(config, campaign, notes)
+    sentence = "No epoch of control-ranker was better than the model that it began with, which is kept."
+    assert sentence in notes.said
+    assert sentence in (campaign / TABLE_FILE).read_text()
+    verdict = HardenedRankers().verdict(collect_run(campaign).found[HardenedRankers.name])
+    assert verdict is not None
+    assert sentence in verdict.warnings
 
 
 def test_rounds_are_chosen_on_the_validation_split_and_measured_on_the_test_split(tmp_path: Path) -> None:
