@@ -37,7 +37,7 @@ from parley.engine.generation.metrics.trained import (
     TRAINED,
     row_title,
 )
-from parley.engine.generation.verbs.adversarial import EVALUATE_ADVERSARIAL, NOTES, SYSTEMS, VERDICTS, judge_specs
+from parley.engine.generation.verbs.adversarial import EVALUATE_ADVERSARIAL, NOTES, RETRIEVED, SYSTEMS, VERDICTS, judge_specs
 from parley.engine.generation.verbs.adversarial_config import AdversarialConfig
 from parley.engine.generation.verbs.config import REWARDS_OF_WORDS
 from parley.engine.generation.verbs.minmax import MINMAX_REPLIES
@@ -82,12 +82,15 @@ class JudgedSystems(Chapter):
             if (share := run.metrics.get(f"{ADVERSUC}.{judge}.{system}", NOTHING)).n
         }
         named = {pair: share for pair, share in marks.items() if pair[0] in _judging(run).judges}
-        if not sentences or not named:
+        retrieved = run.summary.get(RETRIEVED, [])
+        judged = (system for system in _judging(run).systems if system not in retrieved)
+        first = next((system for system in judged if any(system == other for _, other in named)), None)
+        if not sentences or first is None:
             return None
-        first = next(system for system in _judging(run).systems if any(system == other for _, other in named))
         best = min((pair for pair in named if pair[1] == first), key=lambda pair: named[pair].value)
         outcome = brief_name(re.sub(r" \([^)]*\)", "", sentences[0]).rstrip("."), _MOST_WORDS - 6)
         doubts = [sentence for sentence in sentences if sentence.startswith("ERE ")]
+        doubts += [f"{system} repeats people's replies to other sources: do not read its AdverSuc." for system in retrieved]
         return Verdict(
             sentence=f"{outcome}; AdverSuc {number(SHARE, named[best].value)} by {best[0]}.",
             metric=_ADVERSUC,

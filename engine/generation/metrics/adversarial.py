@@ -236,14 +236,15 @@ def cut(name: str, scenario: JudgedScenario) -> tuple[JudgedScenario, int]:
     return _scenario(name, kept, folds), length
 
 
-def share_from_elsewhere(human: BySource, machine: BySource) -> float:
-    """Return the share of a system's replies that the human file has only under other sources, counted with multiplicity."""
+def shares_of_people(human: BySource, machine: BySource) -> tuple[float, float]:
+    """Return the shares of a system's replies that people gave to the same source, and to others alone, with multiplicity."""
     replies_of = {source: {pair.reply for pair in pairs} for source, pairs in human.items()}
     elsewhere = Counter(
         pair.reply for source, pairs in machine.items() for pair in pairs if pair.reply not in replies_of.get(source, ())
     )
     people = Counter(pair.reply for pairs in human.values() for pair in pairs)
-    return (elsewhere & people).total() / max(1, sum(map(len, machine.values())))
+    num = max(1, sum(map(len, machine.values())))
+    return (num - elsewhere.total()) / num, (elsewhere & people).total() / num
 
 
 def next_utterances(pairs: Sequence[RepliedPair]) -> list[RepliedPair]:

@@ -266,8 +266,9 @@ class JudgingWorker:
         ]
 
 
-SYSTEMS, VERDICTS, NOTES, NUM_FITS = "systems", "verdicts", "notes", "fits"
-"""Entries of the summary: labels of the machine files, conclusions, notes on what was left out, number of rows."""
+SYSTEMS, VERDICTS, NOTES, NUM_FITS, RETRIEVED = "systems", "verdicts", "notes", "fits", "retrieved"
+"""Entries of the summary: labels of the machine files, conclusions, notes on what was left out, number of rows, and the systems
+that repeat people's replies to other sources, of which there is no conclusion."""
 
 
 PreparedJudging = Prepared[JudgingTask, JudgedFold]
@@ -307,6 +308,7 @@ class EvaluateAdversarial(ItemsJob[AdversarialConfig, JudgingTask, JudgedFold]):
             for fold in range(config.folds)
         }
         facts = {SYSTEMS: list(prepared_pairs.systems), NOTES: prepared_pairs.notes, NUM_FITS: len(items)}
+        facts |= {RETRIEVED: list(prepared_pairs.retrieved)}
         return Prepared(JudgingTask(config, prepared_pairs.scenarios), items, facts)
 
     def work(self, run: RunFolder, prepared: PreparedJudging, reporter: Reporter) -> PreparedJudging:
@@ -317,7 +319,9 @@ class EvaluateAdversarial(ItemsJob[AdversarialConfig, JudgingTask, JudgedFold]):
         config, systems = prepared.task.config, prepared.facts[SYSTEMS]
         specs = judge_specs(config, systems)
         metrics = adversarial_metrics(JudgedRows(run.rows()), specs.all_judges, systems, config.folds)
-        sentences = verdicts(metrics, specs)
+        sentences = verdicts(
+            metrics, replace(specs, systems=[name for name in systems if name not in prepared.facts[RETRIEVED]])
+        )
         failed = [f"{num:,} fits failed: {reason}." for reason, num in run.outcomes().errors.most_common()]
         notes = [*prepared.facts[NOTES], *failed, *_unparsable(run)]
         return Summary(

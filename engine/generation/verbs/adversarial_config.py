@@ -29,7 +29,7 @@ from parley.engine.generation.metrics.adversarial import (
     matched,
     next_utterances,
     random_replies,
-    share_from_elsewhere,
+    shares_of_people,
     source_name,
 )
 from parley.envs.core.config import AtLeastTwo, Configuration, PositiveInt
@@ -186,11 +186,13 @@ class Pooled:
         scenarios: by name.
         systems: labels of the machine files.
         notes: what was left out, in sentences.
+        retrieved: systems whose replies are largely those of people to other sources, so that AdverSuc says nothing.
     """
 
     scenarios: Mapping[str, JudgedScenario]
     systems: Sequence[str]
     notes: Sequence[str]
+    retrieved: Sequence[str]
 
 
 @dataclass(frozen=True)
@@ -222,7 +224,7 @@ def pooled(config: AdversarialConfig) -> Pooled:
     files, systems = _files(config)
     human = by_source(files[_HUMAN], config.seed, config.most)
     sides = {name: _sides(config, files, name) for name in files if name != _HUMAN}
-    notes = [note for name in sides if (note := sides[name].note)]
+    notes, retrieved = [note for name in sides if (note := sides[name].note)], list[str]()
     for name, pairs in files.items():
         judged = sides[name].machine if name in sides else human
         if (num_left := len(pairs) - sum(map(len, judged.values()))) > 0:
@@ -236,13 +238,17 @@ def pooled(config: AdversarialConfig) -> Pooled:
         lone = len(sides[system].human.keys() ^ sides[system].machine.keys())
         if lone:
             notes.append(f"{system}: {lone:,} sources left out, which one side alone answers.")
-        if (share := share_from_elsewhere(sides[system].human, sides[system].machine)) >= _LARGELY:
-            what = f"{system}: {share:.0%} of its replies are those of people to other sources"
+        same, elsewhere = shares_of_people(sides[system].human, sides[system].machine)
+        if same >= _LARGELY:
+            notes.append(f"{system}: {same:.0%} of its replies are those of people to the same sources: none can tell them.")
+        if elsewhere >= _LARGELY:
+            retrieved.append(system)
+            what = f"{system}: {elsewhere:.0%} of its replies are those of people to other sources"
             notes.append(f"{what}; do not read its AdverSuc, {HUMAN_RANDOM} asks the same and no fit sees a judged reply.")
     made, scenario_notes = _scenarios(config, human, sides, systems, folds, next_utterances(files[_HUMAN]))
     kept = {name: scenario for name, scenario in made.items() if scenario.least(config.folds) >= _FEWEST}
     notes += [f"{name} is left out: a fold has too few pairs of it." for name in made if name not in kept]
-    return Pooled(kept, systems, [*notes, *scenario_notes])
+    return Pooled(kept, systems, [*notes, *scenario_notes], retrieved)
 
 
 def _longest_note(name: str, pairs: Sequence[RepliedPair]) -> str:

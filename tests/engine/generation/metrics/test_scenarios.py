@@ -19,7 +19,7 @@ from parley.engine.generation.metrics.adversarial import (
     matched,
     next_utterances,
     random_replies,
-    share_from_elsewhere,
+    shares_of_people,
     source_name,
 )
 from parley.envs.corpora.pairs.compiled import RepliedPair
@@ -170,8 +170,9 @@ def test_what_is_drawn_is_the_seeds(seed: int) -> None:
 
 def test_replies_of_people_to_other_sources_count_as_often_as_people_gave_them() -> None:
     human, machine, folds = made()
-    assert share_from_elsewhere(human, machine) == share_from_elsewhere(human, human) == 0
-    assert share_from_elsewhere(human, random_replies(human, human, folds, 1)) == 1
+    assert shares_of_people(human, machine) == (0, 0)
+    assert shares_of_people(human, human) == (1, 0)
+    assert shares_of_people(human, random_replies(human, human, folds, 1)) == (0, 1)
     (first, *_) = human.values()
     same = {source: [RepliedPair(some[0].context, first[0].reply)] for source, some in human.items()}
-    assert share_from_elsewhere(human, same) == 1 / NUM, "a system that says one thing has it once from people"
+    assert shares_of_people(human, same) == (1 / NUM, 1 / NUM), "a system that says one thing has it once from people"

@@ -14,10 +14,12 @@ from pyarrow.parquet import read_table
 
 from parley.engine.core.cli.flags import parse_job
 from parley.engine.core.cli.main import find_verb
+from parley.engine.core.page.page import collect_run
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.verbs.export import write_flat
 from parley.engine.core.verbs.job import Result, Silent
 from parley.engine.generation.metrics.adversarial import JudgedRows, adversarial_metrics
+from parley.engine.generation.page import JudgedSystems
 from parley.engine.generation.verbs.adversarial import EVALUATE_ADVERSARIAL, NOTES, PAIRS_FILE, VERDICTS
 from parley.engine.generation.verbs.adversarial_config import AdversarialConfig, labels_of, pooled
 from parley.envs.core.errors import ConfigError, DataError, RunError
@@ -200,6 +202,8 @@ def test_systems_of_identical_replies_cannot_be_told(tmp_path: Path) -> None:
     metrics = run(config, tmp_path / "run", Silent()).metrics
     for judge in ("svm-unigram", *CONTROLS):
         assert metrics[f"adversuc.{judge}.same"].value == 0.5
+    (told,) = [note for note in pooled(config).notes if "people" in note]
+    assert told.startswith("same: 100% of its replies are those of people to the same sources")
     equal = [f"{line.split(chr(9))[0]}\tyes" for line in replies("a")]
     config = asked(tmp_path, machine=str(written(tmp_path / "yes.tsv", equal)))
     written(tmp_path / "people.tsv", equal)
@@ -219,6 +223,14 @@ def test_people_are_told_from_their_shuffled_replies_where_replies_name_what_was
     assert metrics["human-random.copy"].value < 0.05
     (told,) = [note for note in notes.said if "replies are those of people to other sources" in note]
     assert told.startswith("shuffled: 100% of its replies")
+    summary = RunFolder.load(tmp_path / "run").summary() or {}
+    assert summary[VERDICTS]
+    assert not any("shuffled" in sentence for sentence in summary[VERDICTS])
+    report = collect_run(tmp_path / "run")
+    verdict = JudgedSystems().verdict(report.found[JudgedSystems.name])
+    assert verdict is not None
+    assert verdict.number == metrics["adversuc.svm-unigram.plain"]
+    assert "shuffled repeats people's replies to other sources: do not read its AdverSuc." in verdict.warnings
 
 
 def test_how_files_are_spelled_decides_nothing_unless_it_shall(tmp_path: Path) -> None:
