@@ -235,7 +235,6 @@ class TrainedGenerators(Chapter):
         return bool(run.metrics or read_curves(self.curves, [run]))
 
     def verdict(self, runs: Sequence[Run]) -> Verdict | None:
-        """Return the verdict of the tables; without one, that of the trainings."""
         tables = [run for run in runs if run.job == EVALUATE_GENERATION.name and run.metrics]
         return super().verdict(tables or runs)
 
@@ -255,7 +254,6 @@ class TrainedGenerators(Chapter):
         return quality_figures(run.metrics) if run.job == EVALUATE_GENERATION.name else ()
 
     def items(self, run: Run) -> Iterable[tuple[str, Iterable[Item]]]:
-        """Return replies of all rows side by side, or what each word of a reply earned."""
         if run.job == EVALUATE_GENERATION.name and run.metrics:
             entries = replies_side_by_side(run.folder.path)
             yield "replies of all rows", (_side_by_side(number, entry) for number, entry in enumerate(entries))

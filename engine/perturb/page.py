@@ -134,7 +134,6 @@ class Perturbations(Chapter):
             yield f"{strategy}: {wanted}{counted}; the base answers {outcomes[True]:,} of these otherwise."
 
     def figures(self, run: Run) -> Iterable[Figure]:
-        """Return the changes of F1 and of replies by each strategy, before and after training."""
         from parley.engine.core.page import plots
 
         names = strategy_names(run)
@@ -339,7 +338,6 @@ class Audits(Chapter):
         return {name: describe_audit(name) for name in run.metrics}
 
     def items(self, run: Run) -> Iterable[tuple[str, Iterator[Item]]]:
-        """Return the lines that were drawn for labelling, by strategy."""
         lines = lines_of(run.folder) if AUDITED in run.summary else {}
         labels = labels_of(run.folder, lines)
         for strategy in dict.fromkeys(drawn.strategy for drawn in lines.values()):

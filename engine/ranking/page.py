@@ -198,7 +198,6 @@ class Rankings(_OfContexts):
             yield Figure(f"Ranks before and after {rule}", caption, size=(3.6, 3.4), draw=draw)
 
     def items(self, run: Run) -> Iterable[tuple[str, Iterable[Item]]]:
-        """Return contexts that a rule changed and every named ranker scored, those that fooled the first ranker first."""
         drafts: dict[str, list[AttackedContext]] = {rule: [] for rule in run.read(RankedRows).rules if run.metrics}
         for row in run.done if drafts else ():
             for rule in (attack["rule"] for attack in row["attacks"] if attack["changed"]):
@@ -507,7 +506,6 @@ class RankerAttacks(_OfContexts):
             yield plots.heat(f"Transfer of {method}", caption, searched.models, searched.models, cells, labels)
 
     def items(self, run: Run) -> Iterable[tuple[str, Iterable[Item]]]:
-        """Return contexts whose reply a method edited, those with success first."""
         searched = run.read(SearchedRows)
         ranks = np.fromiter((stable_hash("report", row["item_key"]) for row in selected(searched.rows, "item_key")), np.uint64)
         for attack in searched.attacks if run.metrics else ():

@@ -39,7 +39,6 @@ class ReplyLikelihood(LimitedRanker):
 
     @torch.inference_mode()
     def score_all(self, pairs: Sequence[Pair]) -> list[np.ndarray]:
-        """Return nats per word, negative."""
         rows = [(context, reply) for context, candidates in pairs for reply in candidates]
         if not rows:
             return [np.zeros(0) for _ in pairs]

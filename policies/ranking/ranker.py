@@ -338,7 +338,6 @@ class ResponseOnly(LimitedRanker):
         self.is_free = bool(getattr(ranker, "is_free", False))
 
     def score_all(self, pairs: Sequence[Pair]) -> list[np.ndarray | RankerError]:
-        """Return the scores of candidates behind one turn without a word."""
         return outcomes_of(self.ranker, [(NO_CONTEXT, candidates) for _, candidates in pairs])
 
     def unread(self, context: Context, candidates: Sequence[Utterance]) -> Unread:

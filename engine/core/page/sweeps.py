@@ -143,7 +143,6 @@ class Sweeps(Chapter):
         return {"Best trials": EstimateTable(("trial", trials.objective, *keys), rows, note)}
 
     def figures(self, run: Run) -> Iterable[Figure]:
-        """Return the best so far, the settings, and their importance if there are enough trials."""
         trials = Trials(run)
         caption = f"{trials.objective} of whole trials; dots are trials"
         yield Figure("Best so far", caption, draw=lambda axes: _draw_best(axes, trials))

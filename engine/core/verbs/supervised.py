@@ -141,7 +141,6 @@ class FitJob(Job[ConfigT, Fitting, Summary]):
     steps = EPOCHS
 
     def work(self, run: RunFolder, prepared: Fitting, reporter: Reporter) -> Summary:
-        """Fit the model, or resume exactly, then measure and store it."""
         from parley.policies.core.fitting.batches import evaluate, text_sizes
 
         config, model = prepared.config, prepared.model

@@ -318,7 +318,6 @@ class MinMaxReplies(Composite[MinMaxRepliesConfig, MinMaxRepliesConfig, Summary]
     steps = Steps(ITERATION, "updates", _updates)
 
     def prepare(self, config: MinMaxRepliesConfig, path: Path, reporter: Reporter) -> MinMaxRepliesConfig:
-        """Check what is named; the rest is trained, a backward model in the sizes of the generator."""
         from parley.policies.seq2seq.scoring import load_seq2seq
 
         if config.discriminator and not config.start:

@@ -258,7 +258,6 @@ class EvaluateGeneration(Composite[TrainedTableConfig, TrainedTableConfig, Train
     resume_safe = ("data_root", "save_every", "address", "rows", "num_trainings", "published", "workers", "trainers")
 
     def stages(self, config: TrainedTableConfig, path: Path) -> dict[str, Stage]:
-        """Return the models that are trained first, then the trainings, then replies and their evaluations."""
         planned = models(config, path) | discriminators(config, path) | trainings(config, path)
         for system in systems(config, path, config.row_names):
             planned |= measured(config, path, system)

@@ -412,7 +412,6 @@ class PerturbAudit(ItemsJob[AuditConfig, AuditTask, Example]):
     doing = "perturbing contexts and reading them"
 
     def prepare(self, config: AuditConfig, path: Path, reporter: Reporter) -> Prepared[AuditTask, Example]:
-        """Prepare contexts, strategies and judges; each strategy is run once."""
         config.require_device()
         report_left_out(config, reporter)
         located = replace(config, data_root=data_root(config.data_root))
@@ -528,7 +527,6 @@ class PerturbAudit(ItemsJob[AuditConfig, AuditTask, Example]):
         return audit_tables(metrics, run.config["max_ratio"], likelihood) if metrics else {}
 
     def note(self, run: RunFolder) -> str:
-        """Return a note on the labellers and the number of labelled lines."""
         summary = run.summary() or {}
         if not summary.get(LABELLERS):
             return f"No line is labelled yet: write ok or wrong into the column label of {SHEET}, then parley perturb label."

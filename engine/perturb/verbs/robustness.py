@@ -116,7 +116,6 @@ class QueryTask(Sharded[Example]):
         return spread(num_items, num_workers, self.config.engine.batch_size)
 
     def digest(self, rows: Rows) -> Counts:
-        """Count examples, answers without a reply, and per strategy the base's replies and its changed replies."""
         done = [row for row in rows if row["status"] == OK]
         perturbed = [reply for row in done for reply in row["replies"] if reply["model"] == BASE and reply["strategy"]]
         counts = Counter(f"{ASKED}{reply['strategy']}" for reply in perturbed)
@@ -323,7 +322,6 @@ class EvaluateRobustness(ItemsJob[RobustnessConfig, QueryTask, Example]):
     doing = "asking models"
 
     def prepare(self, config: RobustnessConfig, path: Path, reporter: Reporter) -> PreparedRobustness:
-        """Prepare models, examples and strategies; each strategy is run once."""
         config.require_device()
         report_left_out(config, reporter)
         located = replace(config, data_root=data_root(config.data_root))

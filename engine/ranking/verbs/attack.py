@@ -129,7 +129,6 @@ class AttackRanking(RankersJob[RankingAttackConfig, RankingAttacks]):
         return ATTACKED_CONTEXTS
 
     def next_commands(self, config: RankingAttackConfig, path: Path) -> tuple[str, ...]:
-        """Suggest a training against the search for each matching model, if wrong replies were promoted."""
         commands = super().next_commands(config, path)
         if config.goal != "promote":
             return commands
@@ -153,7 +152,6 @@ class AttackRanking(RankersJob[RankingAttackConfig, RankingAttacks]):
         return tables_of_searches(metrics) if metrics else {}
 
     def present(self, result: Result, run: RunFolder) -> Result:
-        """Show success against queries in place of the metrics, a legend, and a note on missing scores."""
         legend = {name: describe_search(name) for name in result.metrics}
         tables = {"": success_table(result.metrics)} if result.metrics else {}
         return replace(result, legend=legend, tables=noted(tables, self.note(run)))

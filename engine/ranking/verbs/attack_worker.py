@@ -262,7 +262,6 @@ class RankingAttacks(RankerQueries):
         return RankAttackWorker(self)
 
     def digest(self, rows: Rows) -> Counts:
-        """Count contexts, and by method the attacks that reached the goal, over all rankers."""
         done = [row for row in rows if row["status"] == OK]
         reached = [search["method"] for row in done for search in row["searches"] if search["status"] == "success"]
         return (

@@ -229,7 +229,6 @@ class RankingCampaign(CampaignAdapter[HardenRankingConfig]):
         )
 
     def extra(self, best: int) -> Mapping[str, Any]:
-        """Return the counts of unread contexts, which are the same in all trainings."""
         trained = RunFolder.load(self.path / self.trained(1)).summary() or {}
         return {name: trained[name] for name in (NUM_CONTEXTS, CUT, UNREAD) if name in trained}
 
@@ -353,7 +352,6 @@ class MinMaxRanking(CampaignJob[HardenRankingConfig]):
         return unread_note(run.summary() or {})
 
     def next_commands(self, config: HardenRankingConfig, path: Path) -> tuple[str, ...]:
-        """Suggest an evaluation of the ranker before and after under all rules."""
         names = f"{RankingCampaign(config, path).model(0)},{display_path(path)}"
         same = {name: getattr(config, name) for name in ("corpus", "lexicon", "candidates", "data_root")}
         evaluation = RankingConfig(model=names, **same)

@@ -128,12 +128,10 @@ class EvaluateRanking(RankersJob[RankingConfig, RankingTask]):
         return (*super().next_commands(config, path), searched)
 
     def tables(self, run: RunFolder) -> dict[str, EstimateTable]:
-        """Return an overview of rankers, all metrics of unchanged candidates, then tables 3 to 6 of the paper."""
         metrics, shown = run.metrics(), _shown(run.config, run.summary() or {})
         return {OVERVIEW: overview(metrics, shown), **tables(metrics, shown)} if metrics else {}
 
     def present(self, result: Result, run: RunFolder) -> Result:
-        """Show the first two tables in place of the metrics, a legend, and a note on missing scores."""
         size = (run.summary() or {})[SIZE]
         legend = {name: describe(name, size) for name in result.metrics}
         shown = dict(islice(self.tables(run).items(), 2))
