@@ -7,7 +7,8 @@
 #   `generate` gives them, the loss of GRPOTrainer does not. In a batch of the prompts "no" and one of seven words, the log probabilities
 #   of replies to "no" are off by up to 4 nats; those of the longest prompt are right to 1e-6. For a Llama, whose positions are
 #   relative, all are right. Nothing is said.
-# Why it matters: DialoGPT is a GPT-2, as other small models of dialogue are. Each short prompt gets the gradient of another context. Give prompts of one length, or a batch of one prompt each. RLOO has the same lines (read, not run).
+# Why it matters: DialoGPT is a GPT-2, as other small models of dialogue are. Each short prompt gets the gradient of another context.
+#   Give prompts of one length, or one prompt in each batch. RLOO has the same lines (read, not run).
 # Needs a Python (PYTHON) with torch, transformers and accelerate. Fails (rc 1) where this changes.
 set -euo pipefail
 folder=$(mktemp -d)
