@@ -286,10 +286,13 @@ def is_summarised(events: Sequence[dict[str, Any]]) -> bool:
 
 
 def is_blank(path: Path) -> bool:
-    """Return whether a run on this machine has done nothing; another one may begin there. No run raises a `RunError`."""
+    """Return whether a run on this machine holds nothing but failed items. No run raises a `RunError`."""
     read_head(path)
     begun = (CONFIG, ENVIRONMENT, EVENTS, LOCK, LOG)
     files = (file for file in path.rglob("*") if not file.is_dir() and file.lstat().st_size)
+    if list_parts(path / ROWS):
+        outcomes, damaged = RunFolder.load(path).outcomes(), any((path / ROWS).glob(f"*{CORRUPT}"))
+        return uri_of(path) is None and not (outcomes.done or outcomes.damaged or damaged)
     if uri_of(path) is not None or any(file.relative_to(path).as_posix() not in begun for file in files):
         return False
     return all(event["kind"] in SESSIONS for event in read_events(path / EVENTS))
@@ -398,10 +401,13 @@ class RunFolder:
             try:
                 if resumes:
                     run._resume(resume_safe, type(config))
-            except RunError:
+            except RunError as error:
                 if not is_blank(path):
                     raise
                 resumes = False
+                if list_parts(path / ROWS):
+                    logger.warning("every item of %s failed, and there is a change: it begins anew (%s)", path, error.got)
+                    run._clear()
             if not resumes:
                 run._start(fingerprint(config), day or date.today().isoformat())
         except BaseException:
@@ -627,6 +633,15 @@ class RunFolder:
                         shutil.rmtree(leftover, ignore_errors=True)
                     else:
                         leftover.unlink(missing_ok=True)
+
+    def _clear(self) -> None:
+        """Delete what the run holds, but its events and its log."""
+        with self._saving("the run folder"):
+            # The file that makes the folder a run goes first.
+            for file in sorted(self.path.iterdir(), key=lambda file: file.name != CONFIG):
+                if file.name not in (EVENTS, LOCK, LOG):
+                    (shutil.rmtree if file.is_dir() else os.unlink)(file)
+            (self.path / ROWS).mkdir()
 
     def _start(self, config_fingerprint: str, day: str) -> None:
         head = make_head(self.path, self.job, self.config, config_fingerprint, self.schema, self.weights)

@@ -159,6 +159,27 @@ def test_other_weights_are_an_error_that_names_the_model(tmp_path: Path) -> None
     assert RunFolder.load(tmp_path / "run").weights == {"model": "aaa", "lm": "bbb"}
 
 
+def test_a_run_whose_every_item_failed_begins_anew(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "run"
+    with start(path, weights={"model": "aaa"}) as run:
+        run.write_shard("00000", [error_row("a", 1, "broken"), error_row("b", 1, "broken")])
+    (path / "answers").mkdir()
+    (path / "answers" / "answers.jsonl").write_text("{}\n")
+    with start(path, weights={"model": "aaa"}) as run:
+        assert (path / "answers" / "answers.jsonl").is_file(), "nothing has changed: it goes on"
+    with caplog.at_level(logging.WARNING), start(path, weights={"model": "bbb"}) as run:
+        assert "it begins anew (model: aaa -> bbb)" in caplog.text
+        assert [event["kind"] for event in run.events()] == ["started", "shard", "resumed", "started"]
+        assert {file.name for file in path.iterdir()} == {"config.json", "environment.json", "events.jsonl", "lock", "rows"}
+        run.write_shard("00000", [error_row("a", 1, "broken"), row("b")])
+    with pytest.raises(RunError, match="model: bbb -> ccc"):
+        start(path, weights={"model": "ccc"})
+    begin(tmp_path / "damaged", weights={"model": "aaa"})
+    part(RunFolder.load(tmp_path / "damaged"), "00000").write_bytes(b"no part")
+    with pytest.raises(RunError, match="model: aaa -> bbb"):
+        start(tmp_path / "damaged", weights={"model": "bbb"})
+
+
 def test_a_run_of_a_version_that_noted_no_weights_goes_on(tmp_path: Path) -> None:
     begin(tmp_path / "run", weights={"model": "aaa"})
     head = json.loads((tmp_path / "run" / "config.json").read_text())

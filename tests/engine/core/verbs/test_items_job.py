@@ -7,13 +7,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from parley.engine.core.ray.worker import Shard
-from parley.engine.core.runs.parts import Outcomes, ok_row, row_schema
+from parley.engine.core.runs.parts import Outcomes, error_row, ok_row, row_schema
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.stats.statistics import Metric, mean_count
 from parley.engine.core.verbs.job import Reporter, Silent, Summary, failure_of, losses_of
 from parley.engine.core.verbs.sharded import ItemsJob, Prepared, Sharded, ShardedConfig
-from parley.envs.core.errors import ConfigError
+from parley.envs.core.errors import ConfigError, RunError
 from parley.envs.core.seeds import derive_seed
 from parley.policies.chat.model import ANSWERS_FOLDER
 from tests.engine.core.verbs.made_up import Notes, interrupt, rows
@@ -100,6 +102,25 @@ def test_a_verb_of_one_file_counts_resumes_and_is_finished(tmp_path: Path) -> No
     assert again.said == [f"{tmp_path / 'run'} is finished: nothing is left to do"]
     assert (COUNT.num_items(config), CountWords(config).shard_size(100, 0)) == (3, 2)
     assert COUNT.prepare(config, tmp_path, Silent()).facts == {}
+
+
+def test_a_run_whose_every_item_failed_begins_anew_when_its_model_was_mended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(worker: CountingWorker, shard: Shard[str]) -> list[dict[str, Any]]:
+        return [error_row(key, worker.task.seed(key), "broken") for key in shard.keys]
+
+    weights = {"model": "aaa"}
+    monkeypatch.setattr(WordsJob, "weights", lambda job, config: dict(weights))
+    with monkeypatch.context() as patch:
+        patch.setattr(CountingWorker, "run", broken)
+        patch.setattr(WordsJob, "measure", lambda job, run, prepared: Summary("", "", {}, {"lines": 3}))
+        assert COUNT.run(WordsConfig(), tmp_path / "run", Silent()).failure
+    weights["model"] = "bbb"
+    assert COUNT.run(WordsConfig(), tmp_path / "run", Silent()).metrics["words"].value == 5 / 3
+    weights["model"] = "ccc"
+    with pytest.raises(RunError, match="model: bbb -> ccc"):
+        COUNT.run(WordsConfig(), tmp_path / "run", Silent())
 
 
 def test_errors_that_all_differ_are_an_example_and_no_count() -> None:
