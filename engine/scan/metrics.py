@@ -236,9 +236,9 @@ class AnswerColumns:
         return of[counts], broken[counts]
 
     def breaches(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return the first breach of each rule by each prompt and attack: answer, rule, and number of all; (B,) each."""
+        """Return the first breach of each rule by each prompt that an attack changed: answer, rule, number of all (B,)."""
         of, rules, broken = self._verdicts()
-        is_broken = (broken == 1) & (self["breach"][of] == 1)
+        is_broken = (broken == 1) & (self["breach"][of] == 1) & ~self.untouched[of]
         of, rules = of[is_broken], rules[is_broken]
         codes = self["prompt"][of].astype(np.int64) * len(self.attacks) + self["attack"][of]
         _, first, times = np.unique(codes * len(self.rules) + rules, return_index=True, return_counts=True)

@@ -1,7 +1,7 @@
 """A scan's result for other programs: JUnit for continuous integration, SARIF 2.1.0 for code scanning.
 
 JUnit: a suite for each attack, a case for each prompt; a breach is a failure, an error or an undecided answer is an error.
-SARIF: a result for each broken rule of each prompt and attack, at the policy's file.
+SARIF: a result for each broken rule of each prompt and attack, at the policy's file. Unchanged prompts stand in neither.
 """
 
 from __future__ import annotations
@@ -69,7 +69,12 @@ class _Cases:
 
 
 def write_junit(
-    file: BinaryIO, policy: Policy, rows: Sequence[Row], cases: Mapping[str, ScanCase], limits: Sequence[LimitVerdict]
+    file: BinaryIO,
+    policy: Policy,
+    rows: Sequence[Row],
+    answers: AnswerColumns,
+    cases: Mapping[str, ScanCase],
+    limits: Sequence[LimitVerdict],
 ) -> None:
     """Write a scan as JUnit XML; the texts of breaches are never all in memory.
 
@@ -77,15 +82,17 @@ def write_junit(
         file: to write to.
         policy: the policy.
         rows: all rows, failed ones too.
+        answers: columns of those that worked.
         cases: of a row, by its key.
         limits: verdicts of its limits, a suite of their own.
     """
     with tempfile.TemporaryFile() as texts:
         names = dict.fromkeys(case.suite for case in cases.values())
-        suites = {name: _Cases(len(policy.prompts), texts) for name in names}
+        suites, untouched = {name: _Cases(len(policy.prompts), texts) for name in names}, iter(answers.untouched.tolist())
         for row in selected(rows, "item_key", "breach", "error", "kind", "rules", "asked", "reply"):
             case = cases[row["item_key"]]
-            suites[case.suite].add(case.prompt, row)
+            if row["status"] != "ok" or not next(untouched):
+                suites[case.suite].add(case.prompt, row)
         suites = {name: of_suite for name, of_suite in suites.items() if of_suite.answers.any()}
         file.write(b'<?xml version="1.0" encoding="UTF-8"?>\n')
         root = ElementTree.Element("testsuites", name=visible(policy.name))

@@ -796,7 +796,7 @@ class Scan(Job[ScanConfig, ScanPlan, ScanPlan]):
         if too_many:
             undecided = [f"{lost:,} of {num_rows:,} answers have no verdict, more than {100 * policy.max_undecided:g} %"]
         with _written(run.path / JUNIT) as file:
-            write_junit(file, policy, rows, plan.cases, limits)
+            write_junit(file, policy, rows, answers, plan.cases, limits)
         with _written(run.path / SARIF) as file:
             write_sarif(file, policy, finished(rows), answers, config.policy, version("parley-redteam"))
         num, behind = len(policy.prompts), f"{len(policy.defences)} defences, " if policy.defences else ""

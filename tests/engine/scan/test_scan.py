@@ -67,6 +67,11 @@ def test_untouched_answers_and_repeated_prompts_count_alike_in_scan_and_compare(
     summary = json.loads(Path("runs/1/summary.json").read_text())
     assert (summary["metrics"]["breach"]["value"], summary["metrics"]["breach"]["n"]) == (1.0, 2)
     assert summary["metrics"]["untouched.idle"]["value"] == 1
+    suites = ElementTree.parse("runs/1/junit.xml").getroot()
+    assert "idle" not in {suite.get("name") for suite in suites}, "an answer without an attack, asked again"
+    broken = json.loads(Path("runs/1/results.sarif").read_text())["runs"][0]["results"]
+    assert broken
+    assert not [result for result in broken if "under idle" in result["message"]["text"]]
     page = " ".join(words(Path("runs/1/report.html").read_text()).split())
     assert "Untouched: 50.0 % of the questions under attack are the prompt as it is." in page
     assert "2 prompts repeat another word for word: they are one unit." in page
