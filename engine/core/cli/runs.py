@@ -28,6 +28,7 @@ from parley.engine.core.verbs.job import Job, Result, flat
 from parley.engine.core.verbs.status import DAMAGED, FAILED, FINISHED, INTERRUPTED, Pace, RunStatus, statuses
 from parley.engine.core.verbs.trainings import Entry
 from parley.envs.core.config import as_now, assign, from_dict, to_dict
+from parley.envs.core.errors import ConfigError
 from parley.envs.core.play import HUMAN
 from parley.envs.core.storage.uris import display_path, local_copy
 from parley.policies.chat.model import by_kind
@@ -207,6 +208,9 @@ class ResumeArguments:
 
 def run_report(verb: Verb, arguments: Sequence[str]) -> int:
     """Write report.html into a run folder; return the exit status."""
+    if len(runs := arguments[:2]) == 2 and not any(name.startswith("-") for name in runs):
+        fix = f"parley compare {shlex.join(runs)}; a folder of runs has one page of all: parley report FOLDER"
+        raise ConfigError("a report is of one run, or of one folder of runs", got=shlex.join(runs), fix=fix)
     options = parse(ReportArguments, verb, arguments)
     from parley.engine.core.page.page import collect_run, load_chapters, report_from_run
     from parley.engine.core.page.plots import require_suffix, write_picture
