@@ -26,6 +26,7 @@ from typing import Any, ClassVar, Literal, TypeVar, cast
 import jinja2
 from markupsafe import Markup
 
+from parley.engine.core.page.markup import breakable
 from parley.engine.core.runs.documents import CONFIG, ENVIRONMENT
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.stats.rows import selected
@@ -49,13 +50,10 @@ def fill(template: str, **values: Any) -> Markup:
 
 @cache
 def _environment() -> jinja2.Environment:
-    return jinja2.Environment(
-        loader=jinja2.PackageLoader("parley.engine", ""),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    loader, strict = jinja2.PackageLoader("parley.engine", ""), jinja2.StrictUndefined
+    environment = jinja2.Environment(loader=loader, autoescape=True, undefined=strict, trim_blocks=True, lstrip_blocks=True)
+    environment.filters["breakable"] = breakable
+    return environment
 
 
 @dataclass(frozen=True)

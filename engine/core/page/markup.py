@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -14,6 +15,11 @@ _CHANGES = {"": "{}", "before": "<del>{}</del>", "after": "<mark>{}</mark>"}
 def line(pattern: str, *values: Any, **named: Any) -> Markup:
     """Return one line of HTML, `pattern` in the syntax of `str.format`; values are escaped."""
     return Markup(pattern).format(*values, **named)
+
+
+def breakable(text: str) -> Markup:
+    """Return a title whose names of files may break behind their signs, so that a narrow page breaks no word or number."""
+    return joined(re.split(r"(?<=[/#=,;_&?])(?=\S)", text), "<wbr>")
 
 
 def joined(parts: Iterable[Any], between: str = "") -> Markup:

@@ -25,7 +25,7 @@ HOSTILE = (
     "<script>alert(1)</script><img src=x onerror=alert(2)>\"' onload=alert(3) {{ 7*7 }} </style></title> & $x_{"
 )
 """Markup, and marks that a terminal or a reader's eyes would obey."""
-VOID = {"meta", "br", "img", "hr", "input", "link"}
+VOID = {"meta", "br", "img", "hr", "input", "link", "wbr"}
 
 
 class Outline(HTMLParser):

@@ -85,6 +85,11 @@ def hostile_report() -> Report:
     )
 
 
+def test_a_title_breaks_behind_the_signs_of_a_file_and_in_no_number() -> None:
+    text = page_of(Report(title="attacks on tfidf on a/my_faq.csv#shares=50:15:35 & <b>", found={}))
+    assert "<h1>attacks on tfidf on a/<wbr>my_<wbr>faq.csv#<wbr>shares=<wbr>50:15:35 &amp; &lt;b&gt;</h1>" in text
+
+
 def test_hostile_text_stays_text(tmp_path: Path) -> None:
     page = write_report(hostile_report(), load_chapters(), tmp_path / "report.html").read_text(encoding="utf-8")
     outline = assert_harmless(page)
