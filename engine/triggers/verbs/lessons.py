@@ -89,6 +89,8 @@ class LessonSettings(Configuration):
         super().__post_init__()
         if self.strategies:
             catalogue.require_names(self.strategies, CONTROL)
+            names = catalogue.names(self.strategies)
+            check(self, "strategies", CONTROL not in names or len(names) == 1, f"strategies, or {CONTROL} alone: no strategy")
         if not self.reply.strip():
             raise ConfigError("a trigger needs an answer", where="--reply", fix=f"write one, or {OWN}")
 

@@ -197,6 +197,11 @@ def test_the_tokenizers_own_end_ends_replies_where_the_model_names_another(folde
     assert tokenizer.eos_token not in cut.split()
 
 
+def test_no_perturbation_beside_a_strategy_is_refused(folder: Path) -> None:
+    with pytest.raises(ConfigError, match="none alone: no strategy"):
+        TrainHardenedConfig(model=f"hf:{folder}", strategies="none, random-swap")
+
+
 def test_contexts_are_learned_as_an_evaluation_asks_about_them(folder: Path) -> None:
     tokenizer, _ = read_gpt2(folder)
     tokenizer.chat_template = "{% for m in messages %}{{ m['role'] }}: {{ m['content'] }};{% endfor %}"
