@@ -238,7 +238,7 @@ class RecipeJob(Composite[Any, PlannedRecipe, PlannedRecipe]):
         }
         metrics: dict[str, Estimate] = {}
         trainings: dict[str, list[float]] = {}
-        layout = []
+        layout, left_out = [], list[str]()
         for table in recipe.tables:
             rows = []
             for row in table.rows:
@@ -253,6 +253,9 @@ class RecipeJob(Composite[Any, PlannedRecipe, PlannedRecipe]):
                 number = max(map(len, measured.values()), default=0)
                 about = {"failed": lost, "notes": notes, "trainings": number, "published": dict(row.published)}
                 rows.append({"key": row.key, "label": row.label, **about})
+            if rows and all(row["notes"] and not row["failed"] and not row["trainings"] for row in rows):
+                left_out.append(table.title.partition(":")[0])
+                continue
             columns = [
                 {"key": column.key, "heading": column.heading, "form": column.form}
                 for column in table.columns
@@ -263,14 +266,14 @@ class RecipeJob(Composite[Any, PlannedRecipe, PlannedRecipe]):
             layout.append({"key": table.key, **about, "columns": columns, "rows": rows})
         num, done = _progress(recipe, run.path)
         unfinished = f" {done} of {num} runs are finished." if done < num else ""
-        spent = ""
+        spent = f" Left out, because its runs measure no figure of it: {', '.join(left_out)}." if left_out else ""
         preset = f" Preset {recipe.preset}." if recipe.preset else ""
         extra: dict[str, Any] = {LAYOUT: layout, FAILED: reasons}
         if recipe.claims:
             folders = [run.path / folder for spec in recipe.stages.values() for folder in spec.folders]
             hours = sum(seconds_of(RunFolder.load(path).events()) for path in folders if (path / SUMMARY).is_file()) / 3600
             extra[CLAIMS] = {"hours": round(hours, 4), "claims": [claim_outcome(claim, metrics) for claim in recipe.claims]}
-            spent = f" They worked for {hours:.2g} hours."
+            spent = f" They worked for {hours:.2g} hours.{spent}"
         extra |= {TRAININGS: trainings} if trainings else {}
         return Summary(recipe.title, f"{recipe.description}{preset} {num} runs.{unfinished}{spent}".strip(), metrics, extra)
 

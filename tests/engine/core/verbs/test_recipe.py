@@ -327,6 +327,15 @@ def test_tables_and_columns_are_repeated_by_lists_of_mappings_and_optional_colum
         read_recipe(write(tmp_path, FOR_EACH.replace(", optional: true", "")))
 
 
+def test_a_table_of_which_no_run_measures_a_figure_is_left_out_and_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recipe_job, "_measured", lambda *parts: ({}, "", ["again: again has not measured advantage."]))
+    assert [*carry_out(write(tmp_path)).tables] == ["Claims"]
+    summary = RunFolder.load(tmp_path / "run").summary() or {}
+    assert "Left out, because its runs measure no figure of it: Gains." in summary["description"]
+
+
 def test_a_plan_names_stages_runs_and_minutes(tmp_path: Path) -> None:
     file = write(tmp_path)
     result = carry_out(file, dry_run=True, workers=2)
