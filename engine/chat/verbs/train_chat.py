@@ -191,11 +191,14 @@ class TrainChat(Job[TrainChatConfig, ChatTraining, Summary]):
         metrics: dict[str, Estimate] = {}
 
         def measure(predictor: ChatPredictor, play: Callable[[], ChatModel], when: str) -> None:
-            reporter.stage(f"measuring {'the base' if when else 'the adapter'}", 0, "")
-            for split in (TEST,) if when else prepared.measured:
+            splits = [TEST] if when else [*prepared.measured]
+            reporter.stage(f"measuring {'the base' if when else 'the adapter'}, read and played", 2 * len(splits), "parts")
+            for number, split in enumerate(splits):
                 dialogues = prepared.dialogues[split]
                 figures = perplexities(predictor, prepared.measured[split], sum(one.num_words for one in dialogues))
+                reporter.advance(2 * number + 1)
                 figures |= prepared.game.measure(play, dialogues)
+                reporter.advance(2 * number + 2)
                 metrics.update({f"{split}_{name}{when}": figure for name, figure in figures.items()})
 
         with threads(config.threads):
@@ -210,7 +213,7 @@ class TrainChat(Job[TrainChatConfig, ChatTraining, Summary]):
         num = len(prepared.dialogues[TRAIN])
         return Summary(
             f"{prepared.game.title} on {config.base}",
-            f"{num:,} dialogues of {prepared.game.teachers}, {len(fit.history)} epochs, seed {config.seed}.",
+            f"{num:,} dialogues of {prepared.game.teachers}, {EPOCHS.of(len(fit.history))}, seed {config.seed}.",
             {name: metrics[name] for name in LEARNED if name in metrics},
         )
 

@@ -185,6 +185,10 @@ class Steps:
     unit: str
     total: Callable[[Mapping[str, Any]], int | None] = lambda config: None
 
+    def of(self, num: int) -> str:
+        """Return a number of steps, such as "1 epoch"."""
+        return f"{num:,} {self.kind if num == 1 else self.unit}"
+
 
 class Job(ABC, Generic[ConfigT, PreparedT, FoundT]):
     """One verb of the command line: class-level facts, and the methods `prepare`, `work` and `measure`.

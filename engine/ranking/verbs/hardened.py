@@ -257,7 +257,7 @@ class TrainHardenedRanker(Job[TrainHardenedRankerConfig, EncoderTraining, Summar
         return Summary(
             f"{config.model} on {config.corpus}, hardened against {config.against}",
             f"{config.method}, {len(prepared.splits['train']):,} training contexts, {config.adversary_share:.0%} attacked in "
-            f"each of {config.fit.max_epochs} epochs, seed {config.seed}; the control as long on contexts as they are.",
+            f"each epoch ({config.fit.max_epochs} at most), seed {config.seed}; the control as long on contexts as they are.",
             dict(_measured(prepared, run.path)),
         )
 

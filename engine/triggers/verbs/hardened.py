@@ -329,7 +329,7 @@ class TrainHardened(Job[TrainHardenedConfig, HardenedBy, Summary]):
         against = "clean contexts alone" if config.control or not learned_from else learned_from
         return Summary(
             f"{config.model}, hardened by {against}",
-            f"{config.method}, {num:,} lessons an epoch, {len(fit.history)} epochs, seed {config.seed}.",
+            f"{config.method}, {num:,} lessons an epoch, {EPOCHS.of(len(fit.history))}, seed {config.seed}.",
             {name: metrics[name] for name in HARDENED if name in metrics},
             {"lessons": counted(read["train"])},
         )
