@@ -298,7 +298,9 @@ class PairVocabulary(WordList):
     def num_characters(self) -> np.ndarray:
         """Characters of each unit (V,) int64, with one for the blank or mark after a word; `<unk>` has one."""
         if self.merges is None:
-            return np.array(list(map(_length, self.words)))
+            # Words that are all letters, as of `ptb_characters`, spell a word together: no blank stands between them.
+            spells = all(len(word) == 1 for word in self.words if word not in _MARKS)
+            return np.array([max(1, _length(word) - spells) for word in self.words])
         entries = zip(self.words, self._spelled, strict=True)
         # Only the first byte of a character counts.
         return np.array(

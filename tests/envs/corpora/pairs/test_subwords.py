@@ -113,6 +113,12 @@ def test_words_are_known_that_can_be_spelt_and_marks_are_none(pieces: PairVocabu
     assert "lower" not in words
 
 
+def test_between_words_of_one_letter_stands_no_blank() -> None:
+    assert PairVocabulary((*SPECIALS, "a", "bc")).num_characters[-2:].tolist() == [2, 3]
+    letters = PairVocabulary((*SPECIALS, "a", "b"))
+    assert letters.num_characters.tolist() == [1] * len(letters)
+
+
 def test_a_word_that_breaks_off_is_one(pieces: PairVocabulary) -> None:
     cut = pieces.encode(["newer"])[:-1]
     assert pieces.decode([*cut, pieces.index[EOU], *pieces.encode(["low"])]) == ["newe", EOU, "low"]
