@@ -176,11 +176,6 @@ class FriendsChat:
         """Return the number of a side's selections."""
         return sum(event.side == side and event.selected is not None for event in self.events)
 
-    def first_selection_agrees(self, side: int) -> bool:
-        """Return whether the side's first selection is the common friend; False if there is none."""
-        chosen = [event.selected for event in self.events if event.side == side and event.selected is not None]
-        return bool(chosen) and chosen[0] == self.scenario.shared[side]
-
 
 NOBODY = -1
 Act = tuple[Token, ...] | int

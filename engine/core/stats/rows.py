@@ -292,13 +292,11 @@ class Columns:
 
 
 def linked_units(*columns: ArrayLike) -> np.ndarray:
-    """Return the independent unit of each row: rows that share an entry of a column, directly or through others, are one.
+    """Return the index of the first row of the independent unit of each row (V,) int64.
 
     Args:
-        columns: numbers of what rows may share, such as their dialogues and their contexts, (V,) each.
-
-    Returns:
-        The index of the first row of the unit of each row (V,) int64.
+        columns: numbers of what rows may share, such as their dialogues and their contexts, (V,) each. Rows that share an entry
+            of a column, directly or through others, are one unit.
     """
     codes = [np.unique(column, return_inverse=True)[1] for column in columns]
     units: np.ndarray = np.arange(len(codes[0]))

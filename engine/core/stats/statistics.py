@@ -568,17 +568,15 @@ REPLIES = {
 """Figures of `reply_metrics`."""
 
 
-def reply_metrics(
-    pairs: Iterable[tuple[str, Sequence[str], Sequence[str]]], limit: int | None = None
-) -> Mapping[str, Estimate]:
+def reply_metrics(rows: Iterable[tuple[str, Sequence[str], Sequence[str]]], limit: int | None = None) -> dict[str, Estimate]:
     """Return figures of replies and of the recorded replies to the same contexts: length, variety, `<unk>`, limits.
 
     Args:
-        pairs: contexts, words of the reply and of the recorded one; gone through once. Equal contexts are one unit.
+        rows: contexts, words of the reply and of the recorded one; gone through once. Equal contexts are one unit.
         limit: largest number of words that the model can say; None if it has no limit in words.
     """
     columns = Columns()
-    for context, reply, recorded in pairs:
+    for context, reply, recorded in rows:
         columns.add("context", "Q", (stable_hash(context),))
         for words, prefix, side in ((reply, "", "reply"), (recorded, "recorded_", "recorded")):
             columns.add(f"{side}_words", "i", (len(words),))

@@ -18,8 +18,9 @@ the subset, H hidden
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -33,6 +34,15 @@ SEGMENTS = 32
 """Planes that stand for all others."""
 ROWS = 64
 """States multiplied with the whole vocabulary together: fewer cost as much, because the weights must be read."""
+
+
+def joined(parts: Sequence[Any]) -> Any:
+    """Return dataclasses of tensors of several inputs, whose targets are of one length, as one of all inputs."""
+    if len(parts) == 1:
+        return parts[0]
+    columns = {field.name: [getattr(part, field.name) for part in parts] for field in fields(parts[0])}
+    values = {name: torch.cat(of) if isinstance(of[0], Tensor) else joined(of) for name, of in columns.items()}
+    return type(parts[0])(**values)
 
 
 class Nats(NamedTuple):
@@ -61,13 +71,6 @@ class HalfSpaces:
     targets_BT: Tensor
     slopes_BTCH: Tensor
     heights_BTC: Tensor
-
-    @classmethod
-    def joined(cls, parts: list[HalfSpaces]) -> HalfSpaces:
-        """Return the bounds of several incumbents, whose targets are of one length."""
-        if len(parts) == 1:
-            return parts[0]
-        return cls(*(torch.cat([getattr(part, field.name) for part in parts]) for field in fields(cls)))
 
     def bound(self, word: int, states_BGH: Tensor, rounding: float) -> Nats:
         """Return the least nats (B, G) that a word of the target can take, and whether it may be the likeliest.

@@ -47,7 +47,7 @@ from torch.nn.functional import pad
 
 from parley.engine.triggers.hits import Reading
 from parley.engine.triggers.methods.objective import TriggerObjective
-from parley.engine.triggers.scorers.lstm.half_spaces import HalfSpaces, OutputLayer
+from parley.engine.triggers.scorers.lstm.half_spaces import HalfSpaces, OutputLayer, joined
 from parley.engine.triggers.scorers.lstm.seq2seq import Past, Replies, Seq2SeqReader, Swapped, WordCache, WordLstm
 from parley.engine.triggers.scorers.scorer import BestInput, Swaps
 from parley.engine.triggers.victims import Seq2SeqVictim
@@ -164,7 +164,7 @@ class InputReader:
         self, traces: Sequence[InputTrace], positions_BG: Tensor, swaps_BG: Tensor, dtype: torch.dtype = torch.float32
     ) -> Lookahead:
         """Read candidates on from their swaps, with products of some precision."""
-        past, group = Past.joined([trace.past for trace in traces]), positions_BG.shape[1]
+        past, group = joined([trace.past for trace in traces]), positions_BG.shape[1]
         swapped = Swapped.of(past.words_BM, positions_BG + 1, swaps_BG)
         states_KnH = self.lstm.reread(past, swapped, dtype)
         swaps = zip(traces, positions_BG, swaps_BG, strict=True)
@@ -520,7 +520,7 @@ class LstmScorer:
         least_n, beat_n = beat_B.new_zeros(batch * group), beat_B.repeat_interleave(group)
         lookahead = self._lookahead(traces, swaps, dtype)
         if lookahead is not None:
-            half_spaces = HalfSpaces.joined([trace.input.half_spaces for trace in traces if trace.input is not None])
+            half_spaces = joined([trace.input.half_spaces for trace in traces if trace.input is not None])
             input_nll_n = lookahead.bound(half_spaces, ROUNDING)
             least_n = self.objective.input_weight(input_nll_n) * input_nll_n
         least_n = least_n.masked_fill(_stays(incumbents, swaps).flatten(), torch.inf)
@@ -535,8 +535,8 @@ class LstmScorer:
             )
         if not len(rows_n):
             return FeasibleSet.none(rows_n, least_n, self._replies.embedding_VE), lookahead
-        cache = WordCache.joined([trace.cache for trace in traces])
-        half_spaces = HalfSpaces.joined([trace.half_spaces for trace in traces])
+        cache = joined([trace.cache for trace in traces])
+        half_spaces = joined([trace.half_spaces for trace in traces])
         replies = self._replies.candidates(cache, positions_BG, words_BG, dtype)
         return feasible(replies, half_spaces, self.objective, rows_n, least_n, beat_n), lookahead
 

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import linear, pad
 
-from parley.engine.triggers.scorers.lstm.half_spaces import OutputLayer
+from parley.engine.triggers.scorers.lstm.half_spaces import OutputLayer, joined
 from parley.envs.corpora.pairs.vocabulary import BOS_ID, EOU_ID
 from parley.policies.core.layers import Weight, tanh_
 from parley.policies.seq2seq.model import Seq2Seq
@@ -69,13 +69,6 @@ class Past:
     def of(self, row: int) -> Past:
         """Return that of one input, B = 1; a copy, which does not keep the others alive."""
         return Past(*(getattr(self, field.name)[row : row + 1].clone() for field in fields(self)))
-
-    @classmethod
-    def joined(cls, parts: Sequence[Past]) -> Past:
-        """Return that of several inputs."""
-        if len(parts) == 1:
-            return parts[0]
-        return cls(*(torch.cat([getattr(part, field.name) for part in parts]) for field in fields(cls)))
 
 
 class WordLstm:
@@ -225,15 +218,6 @@ class WordCache:
         """Return True if candidates can be read in bfloat16."""
         return self.read_BT2H.numel() > 0
 
-    @classmethod
-    def joined(cls, parts: Sequence[WordCache]) -> WordCache:
-        """Return that of several incumbents, whose targets are of one length."""
-        if len(parts) == 1:
-            return parts[0]
-        names = [field.name for field in fields(cls) if field.name != "past"]
-        joined = {name: torch.cat([getattr(part, name) for part in parts]) for name in names}
-        return cls(Past.joined([part.past for part in parts]), **joined)
-
 
 class Read(NamedTuple):
     """Incumbents that were read whole."""
@@ -326,7 +310,7 @@ class Seq2SeqReader:
             words_BN: the incumbents.
         """
         last_B1 = torch.full_like(words_BN[:, :1], words_BN.shape[1] - 1)
-        cache = WordCache.joined(caches)
+        cache = joined(caches)
         replies = self.candidates(cache, last_B1, words_BN[:, -1:])
         reads = [replies.read_and_step() for _ in range(cache.gates_BT4H.shape[1])]
         read_BT2H = torch.stack(reads, 1)

@@ -60,7 +60,13 @@ def test_most_chats_agree_within_the_limit() -> None:
     assert sum(chat.agreed for chat in CHATS) >= 190
     turns = sum(len(chat.events) for chat in CHATS) / len(CHATS)
     assert 12 < turns < 20
-    assert sum(chat.first_selection_agrees(side) for chat in CHATS for side in (0, 1)) > 0.6 * 2 * len(CHATS)
+    firsts = [
+        next((event.selected for event in chat.events if event.side == side and event.selected is not None), None)
+        == chat.scenario.shared[side]
+        for chat in CHATS
+        for side in (0, 1)
+    ]
+    assert sum(firsts) > 0.6 * len(firsts)
 
 
 def test_a_chat_depends_on_its_number_and_seed_alone() -> None:
