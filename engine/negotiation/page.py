@@ -742,11 +742,6 @@ def _played_tactics(run: Run) -> TacticResults:
     return played_tactics(run.folder)
 
 
-_CHOSEN_APART = (
-    "The equilibrium is measured in the dialogues that chose it; the best target alone in others, so it may come out lower."
-)
-
-
 class Populations(Chapter):
     """The chapter of payoff matrices, with ratings and the values of mixtures."""
 

@@ -41,7 +41,7 @@ from parley.policies.ranking.matching.fit import MatcherEpoch, MatcherFitness, R
 from parley.policies.ranking.matching.settings import EncoderFitConfig
 from parley.policies.ranking.sentence_modules import StaticWords
 
-CONTRASTIVE, CROSS_ENTROPY = "contrastive", "cross-entropy"
+CONTRASTIVE = "contrastive"
 
 
 class EncoderLearner(LearningWeights):

@@ -19,7 +19,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 
@@ -29,6 +28,7 @@ from parley.engine.core.stats.statistics import (
     NOTHING,
     Estimate,
     Metric,
+    Row,
     clustered_rate,
     count,
     mean_count,
@@ -57,8 +57,6 @@ from parley.envs.core.seeds import stable_hash
 
 logger = logging.getLogger(__name__)
 
-Row = Mapping[str, Any]
-"""One context, keyed by the columns of `parley.engine.perturb.verbs.config.AUDIT`."""
 CONTROL = "random-words"
 """As many words as a strategy changed, replaced at random."""
 CONTEXTS, UTTERANCES, WORDS, ALL_WORDS = "contexts_touched", "utterances_touched", "words_changed", "share_of_words"

@@ -43,6 +43,7 @@ from parley.engine.core.stats.statistics import (
     Estimate,
     Metric,
     PairedTest,
+    Row,
     clustered_rate,
     count,
     finished,
@@ -76,11 +77,6 @@ PUBLISHED = MappingProxyType({"niu2018": "VHRED with attention", "niu2018-rl": "
 """Models of the paper, by the name of their figures in published/niu2018.csv."""
 
 logger = logging.getLogger(__name__)
-
-Row = Mapping[str, Any]
-"""One example, keyed by the columns of `parley.engine.perturb.verbs.config.ROBUSTNESS`."""
-Reply = Mapping[str, Any]
-"""One entry of the column `replies`."""
 
 BASE = "base"
 """The model that perturbations were made for, before any training against them."""

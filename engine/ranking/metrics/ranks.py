@@ -37,7 +37,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -413,19 +413,9 @@ def _holds(group: np.ndarray, marked: np.ndarray) -> np.ndarray:
     return np.bincount(group, marked) > 0
 
 
-Clusters = Mapping[Any, Any] | np.ndarray
-"""The cluster of each group by its key; an array for keys that are indices."""
-
-
 def units_of(split: CandidateSplit) -> np.ndarray:
     """Return the unit of each context of a split (G,) int64: dialogues that share a context are one."""
     return linked_units(split.dialogues, [stable_hash(*split.contexts[row].tolist()) for row in range(len(split))])
-
-
-def clusters_of(keys: np.ndarray, clusters: Clusters) -> ArrayLike:
-    """Return the cluster of each key."""
-    of_keys: ArrayLike = clusters[keys] if isinstance(clusters, np.ndarray) else [clusters[key] for key in keys.tolist()]
-    return of_keys
 
 
 class TiedFigure(NamedTuple):
@@ -442,7 +432,7 @@ class TiedFigure(NamedTuple):
     ties_right: float | None
 
 
-def figures(measure: Callable[[Ties], GroupMetrics], clusters: Clusters | None = None) -> dict[str, TiedFigure]:
+def figures(measure: Callable[[Ties], GroupMetrics], clusters: np.ndarray | None = None) -> dict[str, TiedFigure]:
     """Compute each metric with its interval, and its bounds over the orders of ties.
 
     Args:
@@ -458,19 +448,19 @@ def figures(measure: Callable[[Ties], GroupMetrics], clusters: Clusters | None =
     return {name: TiedFigure(estimate, wrong[name], right[name]) for name, estimate in means.items()}
 
 
-def estimates(metrics: GroupMetrics, clusters: Clusters | None = None) -> dict[str, Estimate]:
+def estimates(metrics: GroupMetrics, clusters: np.ndarray | None = None) -> dict[str, Estimate]:
     """Compute the mean of each metric over groups, with its interval.
 
     Args:
         metrics: of groups.
-        clusters: the cluster of each group, such as its dialogue; by default each group is its own.
+        clusters: the cluster of each group by its key, an index; by default each group is its own.
     """
-    drawn_with = None if clusters is None else clusters_of(metrics.keys, clusters)
+    drawn_with = None if clusters is None else clusters[metrics.keys]
     return {name: clustered_rate(values, drawn_with) for name, values in metrics.values.items()}
 
 
 def compared(
-    after: GroupMetrics, before: GroupMetrics, clusters: Clusters | None = None, seed: int = 0
+    after: GroupMetrics, before: GroupMetrics, clusters: np.ndarray | None = None, seed: int = 0
 ) -> dict[str, PairedTest]:
     """Compare two rankers, or one before and after an attack or a training, on the groups of both.
 
@@ -484,7 +474,7 @@ def compared(
         For each metric of both the mean of after minus before, its interval, and the p-value of the paired bootstrap.
     """
     _, rows, other_rows = np.intersect1d(after.keys, before.keys, return_indices=True)
-    drawn_with = None if clusters is None else clusters_of(after.keys[rows], clusters)
+    drawn_with = None if clusters is None else clusters[after.keys[rows]]
     tests = {}
     for name in (name for name in after.values if name in before.values):
         here, there = after.values[name][rows], before.values[name][other_rows]

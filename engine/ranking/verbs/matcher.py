@@ -491,17 +491,17 @@ def _figures(prepared: MatcherTraining, held: Mapping[str, Sequence[CandidateGro
         scores = MatcherRanker(prepared.model).score_all([(group.context, group.candidates) for group in groups])
         sizes = [len(group.candidates) for group in groups]
         labels = np.concatenate([group.labels for group in groups])
-        values, keys = np.concatenate(scores), np.repeat([group.key for group in groups], sizes)
+        values, keys = np.concatenate(scores), np.repeat(np.arange(len(groups)), sizes)
         name, _, attacked = split.partition("_")
         whole = prepared.splits[SPLITS[name]]
-        units = units_of(whole)
-        clusters = {whole.key(row): unit for row, unit in enumerate(units.tolist())}
+        units = {whole.key(row): unit for row, unit in enumerate(units_of(whole).tolist())}
+        clusters = np.array([units[group.key] for group in groups])
         measured = estimates(group_metrics(keys, values, labels), clusters)
         wanted = RANKS if split == "test" else (FIRST,)
         suffix = f"_{attacked}" if attacked else ""
         metrics |= {f"{name}_{metric}{suffix}": measured[metric] for metric in wanted}
         if not attacked:
-            metrics[f"{name}_loss"] = mean(pair_losses(values, labels), np.repeat(units, sizes))
+            metrics[f"{name}_loss"] = mean(pair_losses(values, labels), np.repeat(clusters, sizes))
     return metrics
 
 

@@ -37,6 +37,7 @@ from parley.engine.core.stats.statistics import (
     Estimate,
     Metric,
     Points,
+    Row,
     clustered_rate,
     count,
     finished,
@@ -110,8 +111,6 @@ def he2018() -> Mapping[str, Rates]:
 
 logger = logging.getLogger(__name__)
 
-Row = Mapping[str, Any]
-"""One target, keyed by the columns of `parley.engine.triggers.verbs.config.TRIGGERS`."""
 Restart = Mapping[str, Any]
 """One entry of the column `restarts`."""
 
