@@ -105,16 +105,16 @@ def test_two_rankers_are_compared_on_the_groups_of_both() -> None:
 def test_how_many_groups_a_cluster_has_makes_no_difference_uncertain() -> None:
     rng = np.random.default_rng(3)
     dialogues = np.repeat(np.arange(40), rng.geometric(0.2, size=40))
-    keys, clusters = np.arange(len(dialogues)), dict(enumerate(dialogues.tolist()))
+    keys = np.arange(len(dialogues))
 
     def first(values: np.ndarray) -> GroupMetrics:
         return GroupMetrics(keys, {"r@1": values}, np.full_like(keys, 10), 0, 0, 0)
 
-    certain = compared(first(np.ones(len(keys))), first(np.zeros(len(keys))), clusters)["r@1"]
+    certain = compared(first(np.ones(len(keys))), first(np.zeros(len(keys))), dialogues)["r@1"]
     assert (certain.difference.value, certain.difference.high) == (1, 1)
     assert certain.difference.low == pytest.approx(1 - math.sqrt(2) * (1 - rate(40, 40).low)), "forty dialogues prove no more"
     after, before = (rng.random((2, len(keys))) < [[0.8], [0.3]]).astype(float)
-    found = compared(first(after), first(before), clusters)["r@1"].difference
+    found = compared(first(after), first(before), dialogues)["r@1"].difference
     expected = rate_difference(after, before, dialogues)
     assert found.n == expected.n == 40
     assert (found.value, found.low, found.high) == pytest.approx((expected.value, expected.low, expected.high))
