@@ -650,7 +650,6 @@ class Tactics(Negotiations):
     stages: ClassVar = {}
 
     def collect(self, runs: Sequence[Run]) -> Sequence[Run]:
-        """Return each run, and behind it a part for each arm."""
         parts: list[Run] = []
         for run in runs:
             if not run.shown or not (played := _played_tactics(run)).rows:
@@ -772,7 +771,6 @@ class Populations(Chapter):
         )
 
     def figures(self, run: Run) -> Iterable[Figure]:
-        """Return the matrix and the ratings."""
         from parley.engine.core.page import plots
 
         names: Mapping[str, Sequence[str]] = run.summary[AGENTS]

@@ -12,10 +12,12 @@ the source and all options. Wrong replies are drawn, and candidates shuffled, be
 
 from __future__ import annotations
 
+import ctypes
 import json
 import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from itertools import chain, pairwise
 from pathlib import Path
@@ -116,6 +118,10 @@ def open_candidates(
             raise nothing
         _report(source, text)
         _compile(text, options, folder)
+        del text
+        # Freed memory between what stays goes back to the system.
+        with suppress(AttributeError):
+            ctypes.CDLL(None).malloc_trim(0)
     return _open(source.name, folder)
 
 

@@ -296,7 +296,6 @@ class TrainChatRl(Job[TrainChatRlConfig, PreparedChatRl, Summary]):
         return {"base": config.base, "start": config.start, **chosen}
 
     def next_commands(self, config: TrainChatRlConfig, path: Path) -> tuple[str, ...]:
-        """Suggest a match of the seat beside its start."""
         learner = f"{HUGGING_FACE}{display_path(path)}"
         if config.game == "negotiation":
             pair = (learner, config.names()[0]) if config.side != DEFENDER else (config.partners[0], learner)

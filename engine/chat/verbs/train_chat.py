@@ -221,7 +221,6 @@ class TrainChat(Job[TrainChatConfig, ChatTraining, Summary]):
         return {"base": config.base}
 
     def next_commands(self, config: TrainChatConfig, path: Path) -> tuple[str, ...]:
-        """Suggest a match of the seat beside the base."""
         match = [*game_of(config).match(f"hf:{display_path(path)}", config.base), *root_words(config.data_root)]
         return (*super().next_commands(config, path), shlex.join(match))
 

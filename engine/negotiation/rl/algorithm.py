@@ -287,7 +287,6 @@ class DialogueReinforce(DistributedAlgorithm):
         return super().models() | {roster.reference} | {other.judge for other in roster.drawable if other.judge}
 
     def get_state(self, components: Any = None, *, not_components: Any = None, **kwargs: Any) -> dict[str, Any]:
-        """Return the state, with the moving averages of callbacks."""
         state = super().get_state(components, not_components=not_components, **kwargs)
         if self._check_component(CALLBACKS, components, not_components):
             state[CALLBACKS] = self._callbacks.get_state()

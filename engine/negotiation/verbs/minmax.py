@@ -377,7 +377,6 @@ class MinMax(RepeatedJob[MinMaxConfig, MinMaxConfig, Summary]):
         return config
 
     def work(self, run: RunFolder, prepared: MinMaxConfig, reporter: Reporter) -> Summary:
-        """Finish the campaign and store its result as `checkpoint`."""
         campaign = Campaign(prepared, run, reporter)
         reporter.say(plan(prepared))
         with session(_session_cpus(prepared), prepared.address), campaign.background_stages() as background:

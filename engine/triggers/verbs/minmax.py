@@ -271,7 +271,6 @@ class TriggersCampaign(CampaignAdapter[HardenTriggersConfig]):
         return stages
 
     def outcome(self, best: int) -> dict[str, Estimate]:
-        """Return the figures of all models, by "MODEL.FIGURE"."""
         searched = {name: RunFolder.load(self.path / f"{_SEARCHED}{name}").metrics() for name in self._names}
         trained = {name: RunFolder.load(self.path / f"{_TRAINED}{name}").metrics() for name in self._names[1:]}
         figures = hardening_figures(searched, trained, self.config.hit)
