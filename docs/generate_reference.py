@@ -120,9 +120,10 @@ def python_page() -> list[str]:
     for name in dir(parley):
         thing = getattr(parley, name)
         module = getattr(thing, "__module__", "") or ""
-        parameters = list(inspect.signature(thing).parameters) if inspect.isfunction(thing) else []
+        signature = inspect.signature(thing).parameters.values() if inspect.isfunction(thing) else ()
+        parameters = [f"{'**' * (each.kind is each.VAR_KEYWORD)}{each.name}" for each in signature]
         shown = f"`{name}({', '.join(parameters)})`" if inspect.isfunction(thing) else f"`{name}`"
-        said = inspect.getdoc(thing) if callable(thing) else ""
+        said = inspect.getdoc(thing) if callable(thing) else f"{', '.join(thing)}."
         rows.append((shown, cell((said or "").partition("\n\n")[0]), f"`{module}`" if module.startswith("parley") else ""))
     return [*lines, *table(("name", "what it is", "where"), *rows)]
 

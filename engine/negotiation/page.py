@@ -547,9 +547,9 @@ class HardenedNegotiators(Chapter):
         if (num := metrics.get(NUM_KNOWN, NOTHING)).n:
             details.append(f"The best of {num.value:.0f} known adversaries, in dialogues that did not choose it.")
         plainly = f", {number(POINTS, control.value)} after plain play alone" if control.n else ""
-        if control.n and certain_sign(drop) > 0 and certain_sign(beyond) <= 0:
-            as_much = "more" if certain_sign(beyond) else "as much, within the intervals"
-            warnings.append(f"As many dialogues of plain play, without an adversary, help {as_much}.")
+        as_much = "as much, within the intervals" if certain_sign(drop) > 0 else ""
+        if control.n and (help_of_control := {-1: "more", 0: as_much, 1: ""}[certain_sign(beyond)]):
+            warnings.append(f"As many dialogues of plain play, without an adversary, help {help_of_control}.")
         average, more = (metrics.get(name, NOTHING) for name in (MEAN_FRESH, MORE))
         if average.n:
             details.append(f"Fresh adversaries gain {number(POINTS, average.value)} in the mean.")

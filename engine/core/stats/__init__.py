@@ -6,6 +6,5 @@ process.
 
 from parley.envs.core.errors import public
 
-__all__, __getattr__ = public(
-    __name__, {"Estimate": "statistics", "mean": "statistics", "paired_difference": "statistics", "rate": "statistics"}
-)
+_NAMES = ("Estimate", "clustered_rate", "mean", "paired_difference", "rate", "rate_difference")
+__all__, __getattr__ = public(__name__, dict.fromkeys(_NAMES, "statistics"))

@@ -114,9 +114,9 @@ def write_flat(name: str, file: str, reporter: Reporter) -> FlatFile:
         RunError: the run does not exist, holds no rows or no conversations, or has a damaged part; or the disk refuses.
         StorageError: a URI cannot be read or written.
     """
+    run = RunFolder.load(fetched_run(name))
     path = local_copy(file)
     require_new(path, (*ENDINGS, LOG_ENDING, EXCHANGE_ENDING))
-    run = RunFolder.load(fetched_run(name))
     job, finished = find(run.job).load(), (run.path / SUMMARY).is_file() and is_summarised(run.events())
     outcomes = run.outcomes()
     num_rows = outcomes.done + outcomes.failed

@@ -454,7 +454,8 @@ class _RecipeReader:
         for key in entry:
             if key not in known:
                 what = f"the recipe has an unknown key {key!r}{nearest(key, known)}"
-                raise self._error(what, (*keys, key), fix=f"one of {', '.join(known)}")
+                policy = "; a policy is not a recipe: parley scan FILE.yaml" if {"rules", "prompts"} & entry.keys() else ""
+                raise self._error(what, (*keys, key), fix=f"one of {', '.join(known)}{policy if not keys else ''}")
 
     def _with_settings(self, value: Any, keys: Keys) -> Any:
         """Return a value with the settings of the recipe in it; a text that is one reference takes the setting's type."""

@@ -71,4 +71,5 @@ def test_the_run_and_the_file_may_be_at_uris(parley: Parley, tmp_path: Path, mon
     assert f"files:\n  {store}/tables/dialogues.csv" in written.err
     assert len((tmp_path / "store/tables/dialogues.csv").read_text().splitlines()) == 4
     monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "third"))
+    assert "there is no run here" in parley(f"rows {store}/nothing {store}/tables/dialogues.csv").err
     assert "the file is there already" in parley(f"rows {store}/selfplay {store}/tables/dialogues.csv").err

@@ -142,6 +142,9 @@ def test_mistakes_without_a_line_say_what_to_do(tmp_path: Path) -> None:
     for text, what in (("[1", "not YAML"), ("- a", "a recipe is a mapping"), ("title: x", "no stages")):
         with pytest.raises(ConfigError, match=what):
             read_recipe(write(tmp_path, text))
+    with pytest.raises(ConfigError, match="unknown key 'name'") as caught:
+        read_recipe(ROOT / "examples" / "attackers.yaml")
+    assert str(caught.value.fix).endswith("a policy is not a recipe: parley scan FILE.yaml")
     file = write(tmp_path)
     with pytest.raises(ConfigError, match="no preset 'lrage', did you mean 'large'"):
         read_recipe(file, "lrage")

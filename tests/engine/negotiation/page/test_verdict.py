@@ -173,6 +173,14 @@ def test_training_alone_stands_in_the_sentence_and_takes_the_credit_that_is_its(
     assert found.marks["best adversary, after plain play alone"].value == control
 
 
+@pytest.mark.parametrize(("control", "told"), [(2.9, []), (2.5, []), (2.1, [f"{PLAINLY}more."])])
+def test_training_alone_may_help_where_hardening_does_not(control: float, told: list[str]) -> None:
+    figures = {"exploitability_control": control, "exploitability_drop_beyond_control": control - 2.5}
+    found = verdict(campaign(0.0, **around(**figures)))
+    assert found.sentence.startswith("Hardening did not certainly help")
+    assert [warning for warning in found.warnings if warning.startswith(PLAINLY)] == told
+
+
 def test_each_of_several_campaigns_is_told_by_its_name() -> None:
     found = verdict(campaign(1.0, name="one"), campaign(-0.5, name="two"), run_of("minmax", heading="begun"))
     assert found.sentence.startswith("Hardening helped, by 1.00 points: ")
