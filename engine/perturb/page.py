@@ -156,7 +156,6 @@ class Perturbations(Chapter):
                 yield plots.dots(title, caption, unit, names, series, 100.0)
 
     def items(self, run: Run) -> Iterable[tuple[str, Iterable[Item]]]:
-        """Return changed examples of each strategy: failures of the base first, in a fixed shuffle."""
         for strategy in strategy_names(run):
             expectation = run.summary.get(STRATEGIES, {}).get(strategy, "")
 

@@ -162,7 +162,6 @@ class Rankings(_OfContexts):
         return {name: describe(name, run.summary.get(SIZE)) for name in names}
 
     def figures(self, run: Run) -> Iterable[Figure]:
-        """Draw first places by rule, by shared and by kept words, and the movement of ranks under each rule."""
         from parley.engine.core.page import plots
 
         ranked = run.read(RankedRows)

@@ -97,7 +97,6 @@ class Sweeps(Chapter):
         return bool(run.done)
 
     def verdict_of(self, run: Run) -> Verdict:
-        """Return the best trial, and the value of its settings in runs that chose nothing."""
         trials, again = Trials(run), _again(run)
         best, *_ = ranked = trials.ranked()
         lead = f"The best of {sum(trial.whole for trial in ranked)} whole trials"

@@ -197,7 +197,6 @@ class Recipes(Chapter):
         )
 
     def figures(self, run: Run) -> Iterable[Figure]:
-        """Return the first column with published figures of each table, drawn beside these."""
         from parley.engine.core.page import plots
         from parley.engine.core.verbs.recipe_job import LAYOUT
 

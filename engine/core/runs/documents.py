@@ -43,7 +43,7 @@ from parley.envs.core.errors import ConfigError, ParleyError, RunError, sync
 from parley.envs.core.registry import RUN_FORMAT
 from parley.envs.core.storage.copies import LOCK
 from parley.envs.core.storage.files import entries
-from parley.envs.core.storage.uris import CHAT_MODELS, display_path, has_chat_prefix, is_uri, local_copy, split_uri, uri_of
+from parley.envs.core.storage.uris import display_path, is_uri, local_copy, split_uri, uri_of
 from parley.policies.chat.settings import REQUEST_LIMITS
 
 CONFIG, ENVIRONMENT, EVENTS, SUMMARY, ROWS = "config.json", "environment.json", "events.jsonl", "summary.json", "rows"
@@ -209,6 +209,8 @@ def plain(value: Any) -> Any:
 
 _PYTHON = ".py:"
 """Mark in the name of a part in a Python file, before the name of the part."""
+_KINDS = re.compile(r"(?:[a-z][a-z0-9-]*:(?!//))*")
+"""What may stand before the name of a folder, such as hf:, editor: or response-only:seq2seq:, but not the scheme of a URI."""
 
 
 def relocated(path: Path, before: str, value: Any) -> Any:
@@ -240,7 +242,7 @@ def _relocated_value(path: Path, before: str, value: Any) -> Any:
 
 
 def _name_now(path: Path, before: str, name: str) -> str:
-    prefix = next((kind for kind in CHAT_MODELS if has_chat_prefix(name) and name.startswith(kind)), "")
+    prefix = _KINDS.match(name)[0]  # type: ignore[index]  # it matches every name
     file, colon, part = name.removeprefix(prefix).rpartition(":") if _PYTHON in name else (name.removeprefix(prefix), "", "")
     below = _from_run(before, file.strip())
     if below is None:

@@ -34,6 +34,8 @@ def copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             "elsewhere/copy/target,scripted,elsewhere/copy/minmax/01-target",
         ),
         ("hf:runs/demo/hf", "hf:elsewhere/copy/hf"),
+        ("greedy,editor:runs/demo/hf", "greedy,editor:elsewhere/copy/hf"),
+        ("response-only:seq2seq:runs/demo/hf", "response-only:seq2seq:elsewhere/copy/hf"),
         ("runs/demo/mine.py:Mine", "elsewhere/copy/mine.py:Mine"),
         # Not moved along, no neighbour, no path, or outside.
         ("runs/demo/gone", "runs/demo/gone"),
