@@ -304,7 +304,6 @@ class Audits(Chapter):
     }
 
     def verdict_of(self, run: Run) -> Verdict | None:
-        """Return the labellers' verdict on the worst strategy; without labels, that of the language model."""
         if wrong := _measured(run, WRONG):
             worst = max(wrong, key=lambda name: wrong[name].value)
             sentence = f"Of the labelled lines of {worst}, {number(SHARE, wrong[worst].value)} are wrong."

@@ -475,7 +475,6 @@ class RankerAttacks(_OfContexts):
         return {name: describe_search(name) for name in self.shown(run)}
 
     def figures(self, run: Run) -> Iterable[Figure]:
-        """Draw a curve for each ranker, and a heat table for each method if there are several rankers."""
         from parley.engine.core.page import plots
 
         if not run.metrics:

@@ -53,9 +53,12 @@ if TYPE_CHECKING:
 BEFORE = "_before"
 _MEASURES = {
     "ppl_word": Metric(
-        "perplexity", LOWER_FOR_BOTH, "exp of nats per word of the seat's own texts, their ends among the words", "perplexity"
+        "perplexity per word",
+        LOWER_FOR_BOTH,
+        "exp of nats per word of the seat's own texts, their ends among the words",
+        "perplexity",
     ),
-    "nll": Metric("loss", LOWER_FOR_BOTH, "nats per own token of the seat"),
+    "nll": Metric("loss per token", LOWER_FOR_BOTH, "nats per own token of the seat"),
     "selection_accuracy": Metric(
         "choices right", FOR_BOTH, "share of negotiations that end in a deal or no agreement, chosen as in play", "rate"
     ),

@@ -152,7 +152,6 @@ class Measurements(Chapter):
         return run.shown and bool(run.metrics or run.failed)
 
     def tables(self, run: Run) -> Mapping[str, EstimateTable]:
-        """Return nothing: a job of another version may have left other files."""
         return {}
 
 
