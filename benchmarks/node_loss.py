@@ -1,6 +1,6 @@
 """Work that is done again when machines are lost: a simulated cluster, of which a machine is killed every so many seconds.
 
-`ray.cluster_utils` gives each machine a raylet and one CPU. The busy machine is killed without notice, and a new one joins.
+`ray.cluster_utils` gives each machine a raylet and one CPU. A machine in the middle of a shard is killed, and a new one joins.
 A scorer (`simulated.py`) takes its time for each item and writes a line for it. More lines than items are work done again:
 
 * "in_flight": of shards that the lost machine had begun and not given back;
@@ -59,7 +59,7 @@ class Options(BenchmarkOptions):
 
 @dataclass
 class Losses:
-    """Kills the busy machine every so many seconds, and adds another one.
+    """Kills a machine that is in the middle of a shard every so many seconds, and adds another one.
 
     Args:
         cluster: of `ray.cluster_utils`.
@@ -85,11 +85,15 @@ class Losses:
             return
         if time.monotonic() - self.began < self.every_s or progress.num_done == progress.num_items:
             return
-        busy = read_lines(self.log)[-1][0]
+        saved = list_parts(self.rows)
+        under_way = [(machine, shard) for machine, shard, _ in read_lines(self.log) if shard not in saved]
+        # A machine in the middle of a shard.
+        busy = next((machine for machine, _ in reversed(under_way) if machine not in self.machines), None)
+        if busy is None:
+            return
         lost = next(node for node in self.cluster.worker_nodes if node.node_id == busy)
         self.cluster.remove_node(lost, allow_graceful=False)
-        begun = {shard for machine, shard, _ in read_lines(self.log) if machine == busy}
-        self.in_flight |= {(busy, shard) for shard in begun - list_parts(self.rows).keys()}
+        self.in_flight |= {(machine, shard) for machine, shard in under_way if machine == busy}
         self.machines.append(busy)
         self.cluster.add_node(num_cpus=1)
         self.began = time.monotonic()
