@@ -62,10 +62,7 @@ ROUND_METRICS = {
         "repetition", "lower: better", "share of the target's 4-grams there that its utterance had before", "rate"
     ),
     REPEATS: Metric(
-        "repeated utterances",
-        "lower: better",
-        "share of its later utterances there that it said before in the dialogue",
-        "rate",
+        "repeats", "lower: better", "share of its later utterances there that it said before, word for word", "rate"
     ),
     PERPLEXITY: Metric("perplexity", "lower: better", "of the corpus' validation dialogues, released formula", "perplexity"),
 }

@@ -25,6 +25,7 @@ from parley.engine.negotiation.metrics.campaign import (
     PERPLEXITY,
     PLAIN_AGREEMENT,
     PLAIN_SCORE,
+    REPEATS,
     REPETITION,
     ROUND_METRICS,
     rounds_table,
@@ -271,7 +272,7 @@ def test_campaign_shows_what_its_rounds_came_to(tmp_path: Path) -> None:
     assert outcome.rows == (
         *(
             (LEGEND[name].title, *(f"{places[name + ending]:.2f} [0.00, 9.00]" for ending in (BEFORE_TRAINING, "", AS_CONTROL)))
-            for name in (EXPLOITABILITY, MEAN_FRESH, PLAIN_SCORE, PLAIN_AGREEMENT, REPETITION, PERPLEXITY, MORE)
+            for name in (EXPLOITABILITY, MEAN_FRESH, PLAIN_SCORE, PLAIN_AGREEMENT, REPETITION, REPEATS, PERPLEXITY, MORE)
         ),
         (LEGEND[DROP].title, "", lost, f"{more} more than it"),
     )
