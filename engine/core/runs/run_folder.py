@@ -286,13 +286,14 @@ def is_summarised(events: Sequence[dict[str, Any]]) -> bool:
 
 
 def is_blank(path: Path) -> bool:
-    """Return whether a run on this machine holds nothing but failed items. No run raises a `RunError`."""
+    """Return whether a run on this machine holds nothing but failed items, and no stages. No run raises a `RunError`."""
     read_head(path)
     begun = (CONFIG, ENVIRONMENT, EVENTS, LOCK, LOG)
     files = (file for file in path.rglob("*") if not file.is_dir() and file.lstat().st_size)
     if list_parts(path / ROWS):
         outcomes, damaged = RunFolder.load(path).outcomes(), any((path / ROWS).glob(f"*{CORRUPT}"))
-        return uri_of(path) is None and not (outcomes.done or outcomes.damaged or damaged)
+        has_stages = any(path.glob(f"*/{CONFIG}"))
+        return uri_of(path) is None and not (outcomes.done or outcomes.damaged or damaged or has_stages)
     if uri_of(path) is not None or any(file.relative_to(path).as_posix() not in begun for file in files):
         return False
     return all(event["kind"] in SESSIONS for event in read_events(path / EVENTS))
@@ -635,12 +636,14 @@ class RunFolder:
                         leftover.unlink(missing_ok=True)
 
     def _clear(self) -> None:
-        """Delete what the run holds, but its events and its log."""
+        """Delete the rows and documents of the run; paid answers, its events and its log stay."""
         with self._saving("the run folder"):
             # The file that makes the folder a run goes first.
             for file in sorted(self.path.iterdir(), key=lambda file: file.name != CONFIG):
-                if file.name not in (EVENTS, LOCK, LOG):
-                    (shutil.rmtree if file.is_dir() else os.unlink)(file)
+                if file.name in (ROWS, UNFINISHED):
+                    shutil.rmtree(file)
+                elif not file.is_dir() and file.name not in (EVENTS, LOCK, LOG):
+                    file.unlink()
             (self.path / ROWS).mkdir()
 
     def _start(self, config_fingerprint: str, day: str) -> None:

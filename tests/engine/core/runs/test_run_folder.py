@@ -166,14 +166,20 @@ def test_a_run_whose_every_item_failed_begins_anew(tmp_path: Path, caplog: pytes
     (path / "answers").mkdir()
     (path / "answers" / "answers.jsonl").write_text("{}\n")
     with start(path, weights={"model": "aaa"}) as run:
-        assert (path / "answers" / "answers.jsonl").is_file(), "nothing has changed: it goes on"
+        assert run.outcomes().failed, "nothing has changed: it goes on"
     with caplog.at_level(logging.WARNING), start(path, weights={"model": "bbb"}) as run:
         assert "it begins anew (model: aaa -> bbb)" in caplog.text
         assert [event["kind"] for event in run.events()] == ["started", "shard", "resumed", "started"]
-        assert {file.name for file in path.iterdir()} == {"config.json", "environment.json", "events.jsonl", "lock", "rows"}
+        kept = {"answers", "config.json", "environment.json", "events.jsonl", "lock", "rows"}
+        assert {file.name for file in path.iterdir()} == kept, "answers may have been paid"
         run.write_shard("00000", [error_row("a", 1, "broken"), row("b")])
     with pytest.raises(RunError, match="model: bbb -> ccc"):
         start(path, weights={"model": "ccc"})
+    with start(tmp_path / "staged", weights={"model": "aaa"}) as run:
+        run.write_shard("00000", [error_row("stage", 1, "broken")])
+    begin(tmp_path / "staged" / "stage")
+    with pytest.raises(RunError, match="model: aaa -> bbb"):
+        start(tmp_path / "staged", weights={"model": "bbb"})
     begin(tmp_path / "damaged", weights={"model": "aaa"})
     part(RunFolder.load(tmp_path / "damaged"), "00000").write_bytes(b"no part")
     with pytest.raises(RunError, match="model: aaa -> bbb"):
