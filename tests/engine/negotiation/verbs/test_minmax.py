@@ -243,6 +243,7 @@ def test_all_targets_meet_all_adversaries_and_the_best_of_each_measures_it(
     chose = {(row["seed"], *row["counts"]) for name in ("crossplay-rounds", "crossplay") for row in rows(path / name)}
     assert not chose & {(row["seed"], *row["counts"]) for row in rows(path / "00-best")}, "they measure what they chose"
     assert result.metrics[NUM_KNOWN].value == len(everybody) == len(known.adversaries)
+    assert result.metrics[NUM_KNOWN].n == result.metrics[EXPLOITABILITY].n, "a number of adversaries is no sample of dialogues"
     names = {name.removeprefix(f"{path}/") for name in trained}
     assert known.learned.keys() == names
     for name, gained in known.learned.items():
