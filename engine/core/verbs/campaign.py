@@ -27,7 +27,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 
-from parley.engine.core.runs.documents import EVENTS, SUMMARY, whole
+from parley.engine.core.runs.documents import EVENTS, SUMMARY, read_summary, whole
 from parley.engine.core.runs.run_folder import RunFolder, read_events
 from parley.engine.core.stats.known import (
     KNOWN,
@@ -411,10 +411,15 @@ class CampaignJob(Job[CampaignConfigT, CampaignConfigT, Summary]):
         description = f"Rounds: {len(rounds) - 1}. {self.description(config, best)}{warning} {unchanged}".rstrip()
         # A legend that depends on the rounds is made when the result is shown.
         metrics = {name: figures[name] for name in self.legend if name in figures} if self.legend else figures
-        return Summary(self.heading(config), description, metrics, {**campaign.extra(best), **known, UNCHANGED: unchanged})
+        extra = {RESULT: f"round-{best}" if best else START, **campaign.extra(best), **known, UNCHANGED: unchanged}
+        return Summary(self.heading(config), description, metrics, extra)
 
     def models(self, config: CampaignConfigT) -> Mapping[str, str]:
         return {"model": config.model}
+
+    def hardened(self, path: Path) -> str:
+        """Return the name of the result of a finished campaign; nothing where that is the start."""
+        return "" if (read_summary(path) or {}).get(RESULT) == START else display_path(path)
 
     def session(self, config: CampaignConfigT) -> AbstractContextManager[Any]:
         """Return the session of Ray in which all stages run."""

@@ -60,7 +60,6 @@ from parley.engine.mutual_friends.verbs.dynonet import TRAIN_DYNONET, TrainDynoN
 from parley.envs.core.config import NonNegativeFloat, NonNegativeInt, NumItems, PositiveInt, check
 from parley.envs.core.errors import ConfigError
 from parley.envs.core.seeds import derive_seed
-from parley.envs.core.storage.uris import display_path
 from parley.envs.mutual_friends.lies import LieRules
 from parley.policies.chat.addresses import is_chat_address
 from parley.policies.chat.model import ANSWERS_FOLDER
@@ -372,7 +371,7 @@ class MinMaxFriends(CampaignJob[HardenFriendsConfig]):
     def next_commands(self, config: HardenFriendsConfig, path: Path) -> tuple[str, ...]:
         """Suggest an evaluation of the bot before and after under the strategies of Niu & Bansal."""
         start = FriendsCampaign(config, path).model(0)
-        evaluation = MutualFriendsConfig(model=start, trained=display_path(path), controls=False, data_root=config.data_root)
+        evaluation = MutualFriendsConfig(model=start, trained=self.hardened(path), controls=False, data_root=config.data_root)
         heard = command_line(("evaluate", "collaboration"), {"": MutualFriendsConfig}, evaluation, run=None)
         return (*super().next_commands(config, path), heard)
 

@@ -59,7 +59,6 @@ from parley.engine.ranking.verbs.matcher import TRAIN_MATCHER, TrainMatcherConfi
 from parley.engine.ranking.verbs.prepared import CUT, NOTHING, NUM_CONTEXTS, UNREAD, unread_note
 from parley.envs.core.config import NonNegativeFloat, NonNegativeInt, NumItems, NumItemsOrAll, PositiveInt, PositiveShare
 from parley.envs.core.seeds import derive_seed
-from parley.envs.core.storage.uris import display_path
 from parley.envs.ranking.edit_game import EditRules
 from parley.envs.ranking.groups import CandidateOptions
 from parley.policies.core.responder import stored_kind
@@ -352,7 +351,7 @@ class MinMaxRanking(CampaignJob[HardenRankingConfig]):
         return unread_note(run.summary() or {})
 
     def next_commands(self, config: HardenRankingConfig, path: Path) -> tuple[str, ...]:
-        names = f"{RankingCampaign(config, path).model(0)},{display_path(path)}"
+        names = ",".join(filter(None, (RankingCampaign(config, path).model(0), self.hardened(path))))
         same = {name: getattr(config, name) for name in ("corpus", "lexicon", "candidates", "data_root")}
         evaluation = RankingConfig(model=names, **same)
         evaluated = command_line(("evaluate", "ranking"), {"": RankingConfig}, evaluation, run=None)

@@ -30,7 +30,7 @@ from parley.engine.core.stats.known import KNOWN, SOLVED, KnownAdversaries, Loss
 from parley.engine.core.stats.statistics import NOTHING, Estimate, count
 from parley.engine.core.tables.table import EstimateTable
 from parley.engine.core.verbs import sharded
-from parley.engine.core.verbs.campaign import OUTCOME, RESULT, CampaignAdapter, CampaignConfig, CampaignJob, rounds_of
+from parley.engine.core.verbs.campaign import OUTCOME, CampaignAdapter, CampaignConfig, CampaignJob, rounds_of
 from parley.engine.core.verbs.composite import Stage, run_stages
 from parley.engine.core.verbs.job import TABLE_FILE, Reporter, Result, flat
 from parley.engine.core.verbs.sharded import ShardedConfig, session
@@ -278,9 +278,6 @@ class TriggersCampaign(CampaignAdapter[HardenTriggersConfig]):
 
     def known(self, best: int) -> KnownAdversaries | None:
         return self._typed(KNOWN, self._names).adversaries() if self.config.are_inputs_typed else None
-
-    def extra(self, best: int) -> Mapping[str, Any]:
-        return {RESULT: round_name(best) if best else START}
 
     def store(self, best: int, folder: Path) -> None:
         """Leave the model in the folder of its stage."""

@@ -173,7 +173,8 @@ def test_a_campaign_measures_start_controls_and_result(tmp_path: Path, ray_sessi
     assert len(tables[ROUNDS].rows) == 2
     assert tables["Known adversaries"].rows[-1][0] == "exploitability"
     assert tables[OUTCOME].rows[0][0] == "best known liar"
-    assert result.next_commands[1] == f"parley evaluate collaboration --model {path}/start --trained {path} --no-controls"
+    trained = f" --trained {path}" if best else ""
+    assert result.next_commands[1] == f"parley evaluate collaboration --model {path}/start{trained} --no-controls"
     report = collect_run(path)
     found = report.found[HardenedFriends.name]
     verdict = HardenedFriends().verdict(found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -127,7 +128,14 @@ def test_a_finished_campaign_is_left_alone_and_may_go_on_from_a_ranker(campaign:
     result = MINMAX_RANKING.run(config, campaign, notes)
     assert len(notes.said) == 1
     assert TOLD in result.tables[ROUNDS].note
-    assert result.next_commands[1].startswith(f"parley evaluate ranking --model {campaign}/start,{campaign} ")
+    summary = RunFolder.load(campaign).summary() or {}
+    both = f"{campaign}/start,{campaign}"
+    wanted = f"{campaign}/start" if summary["result"] == "start" else both
+    assert result.next_commands[1].startswith(f"parley evaluate ranking --model {wanted} ")
+    for name, models in (("start", f"{campaign}/start"), ("round-1", both)):
+        (campaign / "summary.json").write_text(json.dumps(summary | {"result": name}))
+        assert f" --model {models} " in MINMAX_RANKING.next_commands(config, campaign)[1]
+    (campaign / "summary.json").write_text(json.dumps(summary))
     given = RankingCampaign(replace(config, model=str(campaign / "start"), control=False), campaign)
     assert not given.begin()
     stages = given.round(1, (1.0,))
