@@ -36,7 +36,6 @@ from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.stats.statistics import (
     NO_REPLY,
     NO_REPLY_METRICS,
-    NOTHING,
     REPLIES,
     Estimate,
     Metric,
@@ -401,10 +400,11 @@ def _fitted_to(name: str) -> str:
 
 def without_line(metrics: Mapping[str, Estimate]) -> str:
     """Return a sentence on contexts without a reply, which have no line in the file; empty where there are none."""
-    share = metrics.get(NO_REPLY, NOTHING)
-    if not share.n or not share.value:
+    # The share counts equal contexts as one unit.
+    lost = [metrics[name] for name in NO_REPLY_METRICS if name != NO_REPLY and name in metrics]
+    if not lost:
         return ""
-    what = f"{round(share.value * share.n):,} of {share.n:,} contexts got no reply, and have no line in {MACHINE_FILE}"
+    what = f"{sum(kind.value for kind in lost):,.0f} of {lost[0].n:,} contexts got no reply, and have no line in {MACHINE_FILE}"
     return f"{what} ({kinds_told(metrics)})"
 
 

@@ -126,7 +126,11 @@ class TriggerSearches(Chapter):
         if not searches:
             return super().verdict([run for run in runs if run.job in _TYPED])
         ordered = sorted(searches, key=lambda run: -_rate(run).value)
-        texts = [f"{round(_rate(run).value * _rate(run).n):,} of {_rate(run).n:,} {_list_name(run)}" for run in ordered]
+        # Targets, of which several may be one unit of the rate.
+        nums = [run.metrics.get("targets", _rate(run)).n for run in ordered]
+        texts = [
+            f"{round(_rate(run).value * num):,} of {num:,} {_list_name(run)}" for run, num in zip(ordered, nums, strict=True)
+        ]
         sentence = f"A trigger was found for {texts[0]}"
         if len(searches) == 2:
             sentence += f" and {texts[1]}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from parley.engine.core.page.content import Item, Report, Run
 from parley.engine.core.page.page import collect_run, report_from_run
 from parley.engine.core.page.plots import drawn
 from parley.engine.core.runs.run_folder import RunFolder
-from parley.engine.core.stats.statistics import NOTHING
+from parley.engine.core.stats.statistics import NOTHING, Estimate, count
 from parley.engine.triggers.catalogue import searches
 from parley.engine.triggers.methods.settings import CANDIDATES, SearchSettings
 from parley.engine.triggers.metrics.hits import search_metrics
@@ -216,6 +217,8 @@ def test_the_verdict_counts_triggers_and_what_was_skipped() -> None:
     rude = section(*section().rows[:2], targets="mal", skipped=[ZEBRA])
     few = "Few targets (3): do not lean on it."
     assert said(usual) == f"A trigger was found for 1 of 3 usual replies. {few}"
+    alike = usual.metrics | {f"hit_rate.{GREEDY}": Estimate(1 / 3, 0.0, 1.0, 2), "targets": count(3, 3)}
+    assert said(replace(usual, metrics=alike)).startswith("A trigger was found for 1 of 3 usual replies."), "two are one unit"
     told = "A trigger was found for 1 of 3 usual replies and 0 of 2 rude sentences."
     skipped = "Skipped, as the model cannot say them: 1 of 3 sentences."
     assert said(rude, usual) == f"{told} {few} {skipped}"
