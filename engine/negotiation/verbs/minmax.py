@@ -246,11 +246,7 @@ def _outcome(
     if config.control:
         metrics[DROP_BEYOND_CONTROL] = _lost(played.gains[AS_CONTROL], played.gains[""])
     adversaries = played.adversaries
-    nums = {
-        NUM_KNOWN: len(adversaries.adversaries),
-        NUM_IDLE: len(adversaries.idle),
-        NUM_TRAINED: config.num_final_adversaries,
-    }
+    nums = {NUM_KNOWN: len(adversaries.adversaries), NUM_IDLE: len(adversaries.idle), NUM_TRAINED: config.num_final_adversaries}
     metrics |= {name: count(num, metrics[EXPLOITABILITY].n) for name, num in nums.items()}
     return {name: metrics[name] for name in LEGEND if name in metrics}, played
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -218,7 +217,9 @@ def test_the_verdict_counts_triggers_and_what_was_skipped() -> None:
     few = "Few targets (3): do not lean on it."
     assert said(usual) == f"A trigger was found for 1 of 3 usual replies. {few}"
     alike = usual.metrics | {f"hit_rate.{GREEDY}": Estimate(1 / 3, 0.0, 1.0, 2), "targets": count(3, 3)}
-    assert said(replace(usual, metrics=alike)).startswith("A trigger was found for 1 of 3 usual replies."), "two are one unit"
+    assert said(section(targets="normal", metrics=alike)).startswith("A trigger was found for 1 of 3 usual replies."), (
+        "two are one unit"
+    )
     told = "A trigger was found for 1 of 3 usual replies and 0 of 2 rude sentences."
     skipped = "Skipped, as the model cannot say them: 1 of 3 sentences."
     assert said(rude, usual) == f"{told} {few} {skipped}"
