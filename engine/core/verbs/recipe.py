@@ -274,6 +274,10 @@ class RecipePlan:
         return _mapped(value, lambda text: _REFERENCE.sub(text_of, text))
 
 
+_UNKNOWN = Path("${run}")
+"""Stands for the folder of the run before it is known; no folder is called so, which could hold another recipe's runs."""
+
+
 @lru_cache(1 << 10)
 def _offered(entry: Entry, attribute: str, summary: Path, written_ns: int) -> str:
     """Return what a verb offers of a finished run, which some verbs find in all of its rows; asked anew for another summary."""
@@ -622,7 +626,7 @@ class _RecipeReader:
             where=where,
         )
         # A wrong setting is found before the folder of the run is known.
-        job, config = RecipePlan("", "", "", {**earlier, name: spec}, ()).planned_of(spec, Path("run"), self._shared)[name]
+        job, config = RecipePlan("", "", "", {**earlier, name: spec}, ()).planned_of(spec, _UNKNOWN, self._shared)[name]
         self._known[name] = job.metrics_of(config) or ()
         return spec
 
@@ -779,7 +783,7 @@ class _RecipeReader:
             self._require_reference(stage, attribute, stages, keys)
         known = self._known[spec.name]
         for metric in metrics.values() if known else ():
-            name = RecipePlan("", "", "", stages, ()).resolved(metric, 1, Path("run"))
+            name = RecipePlan("", "", "", stages, ()).resolved(metric, 1, _UNKNOWN)
             if name not in known:
                 what = f"{' '.join(spec.entry.words)} measures no {name!r}{nearest(name, known)}"
                 fix = f"metrics such as {', '.join(list(known)[:_MOST_NAMED])}"

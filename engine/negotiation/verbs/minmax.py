@@ -158,7 +158,9 @@ def best_trained(campaign: Campaign, path: Path, target: str) -> str:
     """
     played = played_in(path / ALL_PLAYED)
     trained = [index for index, name in enumerate(played.adversaries) if name not in (campaign.start, *SCRIPTED)]
-    gains_GA = played.gains_GTA[:, list(played.targets).index(target)][:, trained]
+    # The folder may have been named from another place.
+    targets = [Path(name).absolute() for name in played.targets]
+    gains_GA = played.gains_GTA[:, targets.index(Path(target).absolute())][:, trained]
     return played.adversaries[trained[best_index(gains_GA)]]
 
 

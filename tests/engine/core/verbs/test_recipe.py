@@ -27,7 +27,7 @@ from parley.engine.core.verbs.recipe_job import (
     claim_outcome,
     plan_table,
 )
-from parley.engine.negotiation.verbs.match import SELFPLAY
+from parley.engine.negotiation.verbs.match import SELFPLAY, MatchConfig
 from parley.envs.core.errors import ConfigError, DataError, ParleyError, RunError
 from tests.engine.core.verbs.made_up import ROOT, kill_when, start_parley
 
@@ -281,7 +281,10 @@ def test_a_verb_offers_agents_that_have_no_name_before_it_is_finished(tmp_path: 
 
     monkeypatch.setattr(SELFPLAY, "offers", {"last_target": chosen})
     text = RECIPE.replace("adversary: scripted, target", 'adversary: "${scripted.last_target}", target')
+    monkeypatch.chdir(tmp_path)
+    SELFPLAY.run(MatchConfig(dialogues=2, adversary="scripted", target="scripted"), Path("run/scripted"), Silent())
     recipe = read_recipe(write(tmp_path, text))
+    assert read == [], "a folder of that name is another recipe's"
     assert recipe.needs()["again-2"] == ["scripted-2"]
     assert recipe.planned(tmp_path, {})["again-2"][1].adversary == ""
     (tmp_path / "scripted-2").mkdir()

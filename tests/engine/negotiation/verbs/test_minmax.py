@@ -279,6 +279,14 @@ def test_the_result_is_the_least_exploitable_target(mode: str, request: pytest.F
         assert asked_of(path / f"{stage}-plain", "target") == {"target": str(target)}
 
 
+def test_the_best_adversary_is_found_from_any_folder(continued: tuple[Result, Notes], monkeypatch: pytest.MonkeyPatch) -> None:
+    path = continued[0].run
+    best = MINMAX.offers["last_adversary"](RunFolder.load(path))
+    assert best.startswith(str(path))
+    monkeypatch.chdir(path.parent)
+    assert MINMAX.offers["last_adversary"](RunFolder.load(Path(path.name))) == best
+
+
 def test_start_and_result_are_measured_alike(continued: tuple[Result, Notes]) -> None:
     result, _ = continued
     path = result.run
