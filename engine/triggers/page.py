@@ -127,9 +127,8 @@ class TriggerSearches(Chapter):
             return super().verdict([run for run in runs if run.job in _TYPED])
         ordered = sorted(searches, key=lambda run: -_rate(run).value)
         # The rate counts equal targets as one unit.
-        nums = [run.metrics["targets"].n for run in ordered]
-        counts = [f"{round(_rate(run).value * num):,} of {num:,}" for run, num in zip(ordered, nums, strict=True)]
-        texts = [f"{text} {_list_name(run)}" for text, run in zip(counts, ordered, strict=True)]
+        sizes = [run.metrics["targets"].n for run in ordered]
+        texts = [f"{round(_rate(run).value * n):,} of {n:,} {_list_name(run)}" for run, n in zip(ordered, sizes, strict=True)]
         sentence = f"A trigger was found for {texts[0]}"
         if len(searches) == 2:
             sentence += f" and {texts[1]}"

@@ -68,6 +68,8 @@ _PUBLISHED_KEYS = ("file", "table", "source")
 _NAME = re.compile(r"[A-Za-z0-9][\w.=-]*")
 _KEY = re.compile(r"[^\s.'\"]+")
 _OWN_FOLDERS = ("rows", "tensorboard", "checkpoint", "labels")
+_UNKNOWN = Path("${run}")
+"""Stands for the folder of the run before it is known; no folder is called so, which could hold another recipe's runs."""
 _REFERENCE = re.compile(r"\$\{([^{}]*)\}")
 _FIELD = re.compile(r"(?<!\$)\{(\w+)\}")
 _ATTRIBUTES = ("run", "runs", "name", "names")
@@ -272,10 +274,6 @@ class RecipePlan:
             return ",".join(display_path(path / folder) if attribute.startswith("run") else folder for folder in folders)
 
         return _mapped(value, lambda text: _REFERENCE.sub(text_of, text))
-
-
-_UNKNOWN = Path("${run}")
-"""Stands for the folder of the run before it is known; no folder is called so, which could hold another recipe's runs."""
 
 
 @lru_cache(1 << 10)

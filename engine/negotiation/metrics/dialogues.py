@@ -324,9 +324,7 @@ def _language(index: int, side: str) -> dict[str, RowMetric]:
         f"illegal_{side}": RowMetric(lambda row: row[f"selection_{side}"] == [ILLEGAL], "share"),
         f"repetition_{side}": RowMetric(of_4_grams(0), "share", bottom=of_4_grams(1)),
         f"repeats_{side}": RowMetric(
-            lambda row: len(utterances(row)) - len(set(utterances(row))),
-            "share",
-            bottom=lambda row: max(len(utterances(row)) - 1, 0),
+            lambda row: len(utterances(row)) - len({*utterances(row)}), "share", lambda row: len(utterances(row)[1:])
         ),
     }
 
