@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Collection, Container, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from itertools import repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -317,7 +318,7 @@ def perturb_texts(
         DataError: data that it needs are missing, or these are no texts.
     """
     lines = list(texts)
-    if isinstance(texts, str) or not all(isinstance(line, str) for line in lines):
+    if isinstance(texts, str) or not all(map(isinstance, lines, repeat(str))):
         fix = "perturb_texts takes a list of strings, perturb_text one string"
         raise DataError("these are no texts", where="perturb_texts", got=repr(texts)[:100], fix=fix)
     if isinstance(strategy, str) and len(names(strategy)) > 1:

@@ -37,7 +37,7 @@ from parley.engine.perturb.catalogue import Resources
 from parley.engine.perturb.lexicon.opposites import Phrase, read_paraphrases
 from parley.engine.perturb.lexicon.phrasings import Synonyms, fits_article, phrasings, synonyms
 from parley.engine.perturb.lexicon.tagger import window
-from parley.engine.perturb.strategies.draws import uniforms_at
+from parley.engine.perturb.strategies.draws import uniforms
 from parley.engine.perturb.strategies.entities import Matches, Phrases
 from parley.engine.perturb.strategies.texts import Edits, FlatContexts, running
 from parley.engine.perturb.strategy import ByEdits, Expectation, PerturbSettings
@@ -72,9 +72,7 @@ class DataParaphrase(ByEdits):
         starts, ends, choices = self._fluent(flat, *self._replaceable(flat))
         if not len(starts):
             return Edits.of_words(starts, ())
-        items = np.searchsorted(flat.context_edges, starts, side="right") - 1
-        numbers = 3 * (starts - flat.context_edges[items])
-        spared, order, share = (uniforms_at(seeds, self.name, items, numbers + which) for which in range(3))
+        spared, order, share = _drawn(flat, seeds, starts, 3)
         order[spared >= self._settings.paraphrase_rate] = np.inf
         kept = self._few(flat, starts, ends, order)
         chosen = [choices[row][int(share[row] * len(choices[row]))] for row in kept.tolist()]
@@ -174,16 +172,11 @@ class ReleasedParaphrase(ByEdits):
     def edits(self, flat: FlatContexts, seeds: Sequence[int]) -> Edits:
         matches = self._phrases.longest(flat)
         if self.rate < 1:
-            matches = matches.where(self._drawn(flat, seeds, matches, 0) < self.rate)
+            matches = matches.where(_drawn(flat, seeds, matches.starts, 2)[0] < self.rate)
         matches = self._apart(flat.words, matches)
-        shares = self._drawn(flat, seeds, matches, 1)
+        shares = _drawn(flat, seeds, matches.starts, 2)[1]
         chosen = self._firsts[matches.phrases] + (shares * self._counts[matches.phrases]).astype(np.int64)
         return Edits(matches.starts, matches.ends, [self._paraphrases[i] for i in chosen.tolist()])
-
-    def _drawn(self, flat: FlatContexts, seeds: Sequence[int], matches: Matches, which: int) -> np.ndarray:
-        """Draw one of the two numbers of each start; the position names it, so that no start affects another."""
-        items = np.searchsorted(flat.context_edges, matches.starts, side="right") - 1
-        return uniforms_at(seeds, self.name, items, 2 * (matches.starts - flat.context_edges[items]) + which)
 
     def _apart(self, words: Utterance, matches: Matches) -> Matches:
         """Shorten or drop the matches that reach into a match on their right."""
@@ -198,6 +191,14 @@ class ReleasedParaphrase(ByEdits):
                 if shorter is not None:
                     ends[i], phrases[i] = start + len(self._phrases.listed[shorter]), shorter
         return matches.where(stays)
+
+
+def _drawn(flat: FlatContexts, seeds: Sequence[int], starts: np.ndarray, num: int) -> np.ndarray:
+    """Draw `num` numbers of each start (num, M); the position names them, so that no start affects another."""
+    draws = flat.num_in_contexts(starts) > 0
+    rows = np.flatnonzero(np.repeat(draws, flat.num_words))
+    drawn = uniforms(seeds, NAME, num * flat.num_words * draws).reshape(-1, num)
+    return drawn[np.searchsorted(rows, starts)].T
 
 
 def build(settings: PerturbSettings, resources: Resources) -> DataParaphrase | ReleasedParaphrase:

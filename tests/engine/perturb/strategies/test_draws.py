@@ -5,19 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from parley.engine.perturb.strategies.draws import uniforms, uniforms_at
+from parley.engine.perturb.strategies.draws import uniforms
 
 
 def test_an_item_draws_alike_in_any_company() -> None:
     together = uniforms([5, 6, 5], "name", [3, 2, 4])
     assert together[:3].tolist() == together[5:8].tolist() == uniforms([5], "name", [3]).tolist()
     assert together[3:5].tolist() == uniforms([6], "name", [9])[:2].tolist()
-
-
-def test_single_numbers_are_those_of_the_whole() -> None:
-    whole = uniforms([5, 6], "name", [9, 9]).reshape(2, 9)
-    items, numbers = np.array([1, 0, 1]), np.array([8, 0, 2])
-    assert uniforms_at([5, 6], "name", items, numbers).tolist() == whole[items, numbers].tolist()
 
 
 def test_seeds_and_names_draw_differently() -> None:

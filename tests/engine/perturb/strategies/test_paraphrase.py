@@ -253,6 +253,13 @@ class TestReplacing:
         ((((*after,),),),) = [[strategy([("a", "b")], rate=0.3).perturb([said(words)], [5])[0][0]]]
         assert 500 < after.count("b") < 700
 
+    def test_no_phrase_affects_the_draws_of_another(self) -> None:
+        context, pairs = said("a a d a d", "d d"), [("d", "e"), ("d", "f")]
+        several, few = (
+            strategy(more, rate=0.5).perturb([said("c"), *[context] * 99], range(100)) for more in ([("a", "b"), *pairs], pairs)
+        )
+        assert few == [tuple(tuple(tuple("a" if word == "b" else word for word in u) for u in t) for t in c) for c in several]
+
     @settings(max_examples=100, deadline=None)
     @given(table=tables, words=utterances, seed=st.integers(0, 2**40))
     def test_an_utterance_is_cut_into_words_that_stay_and_phrases_that_are_replaced(
