@@ -13,7 +13,7 @@ from parley.engine.core.verbs.catalogue import ENTRIES
 from tests.test_house import ROOT, SOURCES, parsed
 
 MOST_FILES = 516
-MOST_LINES = 140_347
+MOST_LINES = 140_327
 MOST_QUESTIONS = 1
 """Thousandths of docstrings that begin with a question word."""
 MOST_IDIOMS = 13

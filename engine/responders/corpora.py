@@ -6,8 +6,10 @@ Every function returns a frozen dataclass of plain values, ready to be printed a
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -35,7 +37,7 @@ from parley.engine.responders.corpus_info import (
 )
 from parley.envs.core.errors import ConfigError, DataError
 from parley.envs.core.registry import nearest
-from parley.envs.corpora.arrow import DownloadError, Progress, download, missing_files, replacing
+from parley.envs.corpora.arrow import UNNAMED, DownloadError, Progress, download, missing_files, replacing
 from parley.envs.corpora.arrow import data_root as resolve_data_root
 from parley.envs.corpora.lines import CorpusFile, corpus_named, data_command, named_source, read_lines, whole_commands
 from parley.envs.corpora.own_files import own_file
@@ -52,6 +54,7 @@ from parley.envs.ranking.sources import CandidateSource
 
 TRAIN_FILE = "train.txt"
 AnySource = CorpusSource | PairSource | CandidateSource | ChatSource
+_REGISTRIES = (corpora, pair_corpora, candidate_corpora, friend_corpora)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,10 +143,14 @@ class CorpusInfo(Info):
     """Legal selections of a self-play scenario."""
 
 
+AnyCheck = CorpusCheck | PairCheck | CandidateCheck | ChatCheck
+AnyInfo = CorpusInfo | PairInfo | CandidateInfo | ChatInfo
+
+
 def list_corpora(data_root: Path | None = None) -> list[CorpusListing]:
     """List every registered corpus, negotiations first, and whether its files are there."""
     root = resolve_data_root(data_root)
-    return [_listing(find_corpus(name), root) for name in (*corpora, *pair_corpora, *candidate_corpora, *friend_corpora)]
+    return [_listing(find_corpus(name), root) for registry in _REGISTRIES for name in registry]
 
 
 def find_corpus(name: str) -> AnySource:
@@ -161,15 +168,15 @@ def find_corpus(name: str) -> AnySource:
         return own_candidates(rows_file)
     if is_path(name) or name in pair_corpora:
         return find_pairs(name)
-    for registry in (candidate_corpora, corpora, friend_corpora):
+    for registry in _REGISTRIES:
         if name in registry:
             source = registry.get(name)
             return source
     if ".py:" in name:
         # Of any kind; what is of none of the others has to be one of negotiations.
         source = named_source(corpora, name, "fingerprint")
-        return source if isinstance(source, PairSource | CandidateSource | ChatSource) else find_negotiations(name)
-    names = sorted((*corpora, *pair_corpora, *candidate_corpora, *friend_corpora))
+        return find_negotiations(name) if _kind_of(source) is _NEGOTIATIONS else source
+    names = sorted(name for registry in _REGISTRIES for name in registry)
     raise ConfigError(
         f"no corpus is called {name!r}{nearest(name, names)}",
         fix=f"known: {', '.join(names)}; or name your own: path/file.py:NAME, {of_your_own(name)}",
@@ -191,10 +198,6 @@ def get_corpus(name: str, data_root: Path | None = None, progress: Progress | No
     """
     source = find_corpus(name)
     root = resolve_data_root(data_root)
-    if isinstance(source, PairSource | CandidateSource | ChatSource):
-        with corpus_named(name, data_root):
-            compiled = _compiled(source, root)
-        return CorpusDelivery(name=source.name, where=where(source.folder(root)), files={}, compiled=str(compiled))
     files: dict[str, str] = {}
     if isinstance(source, FileCorpus):
         wrong = _absent(source, root)
@@ -207,28 +210,25 @@ def get_corpus(name: str, data_root: Path | None = None, progress: Progress | No
             except DownloadError as error:
                 raise _by_hand(source, root, error, data_command("check", name, data_root)) from None
     with corpus_named(name, data_root):
-        compiled = open_corpus(source, root).folder
+        compiled = _kind_of(source).open(source, root).folder
     return CorpusDelivery(name=source.name, where=where(source.folder(root)), files=files, compiled=str(compiled))
 
 
-def check_corpus(name: str, data_root: Path | None = None) -> CorpusCheck | PairCheck | CandidateCheck | ChatCheck:
+def check_corpus(name: str, data_root: Path | None = None) -> AnyCheck:
     """Read every line of a corpus and compare its files with the published ones.
 
     Returns:
         All that is wrong: missing files, files that differ from the published ones, and every broken line.
     """
     source = find_corpus(name)
-    root = resolve_data_root(data_root)
-    if isinstance(source, PairSource):
-        return check_pairs(source, root)
-    if isinstance(source, CandidateSource):
-        return check_candidates(source, root)
-    if isinstance(source, ChatSource):
-        return check_chats(source, root)
+    checked = _kind_of(source).check(source, resolve_data_root(data_root))
+    problems = (replace(wrong, fix=whole_commands(wrong.fix or "", name, data_root) or None) for wrong in checked.problems)
+    return replace(checked, problems=tuple(problems))
+
+
+def _check_negotiations(source: CorpusSource, root: Path) -> CorpusCheck:
     text = source.read(root)
-    problems = [
-        replace(wrong, fix=whole_commands(wrong.fix or "", name, data_root) or None) for wrong in map(problem, text.broken)
-    ]
+    problems = [*map(problem, text.broken)]
     folder = source.folder(root)
     if folder is not None:
         for file in source.files:
@@ -236,7 +236,7 @@ def check_corpus(name: str, data_root: Path | None = None) -> CorpusCheck | Pair
             difference = file.mismatch(path) if path.is_file() else ""
             if difference:
                 what = f"the file differs from the published {file.describe()}"
-                fix = f"{data_command('get', name, data_root)} puts the published file there"
+                fix = f"{data_command('get', UNNAMED)} puts the published file there"
                 problems.append(Problem(what=what, file=str(path), line=None, got=difference, fix=fix))
     problems.sort(key=lambda wrong: wrong.file)
     return CorpusCheck(
@@ -248,22 +248,19 @@ def check_corpus(name: str, data_root: Path | None = None) -> CorpusCheck | Pair
     )
 
 
-def describe_corpus(name: str, data_root: Path | None = None) -> CorpusInfo | PairInfo | CandidateInfo | ChatInfo:
+def describe_corpus(name: str, data_root: Path | None = None) -> AnyInfo:
     """Describe a corpus in numbers, counted on its compiled form.
 
     Raises:
         DataError: files are missing or broken.
     """
     source = find_corpus(name)
-    root = resolve_data_root(data_root)
     with corpus_named(name, data_root):
-        if isinstance(source, PairSource):
-            return describe_pairs(source, root)
-        if isinstance(source, CandidateSource):
-            return describe_candidates(source, root)
-        if isinstance(source, ChatSource):
-            return describe_chats(source, root)
-        corpus = open_corpus(source, root)
+        return _kind_of(source).describe(source, resolve_data_root(data_root))
+
+
+def _describe_negotiations(source: CorpusSource, root: Path) -> CorpusInfo:
+    corpus = open_corpus(source, root)
     return CorpusInfo(
         **said_of(source, root),
         compiled=str(corpus.folder),
@@ -329,20 +326,35 @@ def _by_hand(source: FileCorpus, root: Path, error: DownloadError, check: str) -
     )
 
 
-def _compiled(source: PairSource | CandidateSource | ChatSource, root: Path) -> Path:
-    """Return the folder of the compiled form; compile the corpus first where there is none."""
-    if isinstance(source, PairSource):
-        return open_pairs(source, root).folder
-    return open_friends(source, root).folder if isinstance(source, ChatSource) else open_candidates(source, root).folder
+@dataclass(frozen=True)
+class _Kind:
+    """The functions for corpora of one kind."""
+
+    name: str
+    source: type
+    """The protocol of its corpora."""
+    open: Callable[[Any, Path], Any]
+    check: Callable[[Any, Path], AnyCheck]
+    describe: Callable[[Any, Path], AnyInfo]
 
 
-def _listing(source: AnySource, root: Path) -> CorpusListing:
-    if isinstance(source, PairSource | CandidateSource | ChatSource):
-        kind = "pairs" if isinstance(source, PairSource) else "chats" if isinstance(source, ChatSource) else "candidates"
-        missing = source.missing(root)
-    else:
-        kind, missing = "negotiation", tuple(file.describe() for file in _absent(source, root))
-    return CorpusListing(**said_of(source, root), kind=kind, present=not missing, missing=missing)
+_NEGOTIATIONS = _Kind("negotiation", object, open_corpus, _check_negotiations, _describe_negotiations)
+_KINDS = (
+    _Kind("pairs", PairSource, open_pairs, check_pairs, describe_pairs),
+    _Kind("candidates", CandidateSource, open_candidates, check_candidates, describe_candidates),
+    _Kind("chats", ChatSource, open_friends, check_chats, describe_chats),
+    _NEGOTIATIONS,
+)
+
+
+def _kind_of(source: Any) -> _Kind:
+    return next(kind for kind in _KINDS if isinstance(source, kind.source))
+
+
+def _listing(source: Any, root: Path) -> CorpusListing:
+    kind = _kind_of(source)
+    missing = source.missing(root) if kind is not _NEGOTIATIONS else tuple(file.describe() for file in _absent(source, root))
+    return CorpusListing(**said_of(source, root), kind=kind.name, present=not missing, missing=missing)
 
 
 def _absent(source: CorpusSource, root: Path) -> list[CorpusFile]:

@@ -1,6 +1,7 @@
-"""A corpus in the files of one folder: required files, missing files, and a digest of their content.
+"""The base of every corpus: its facts, required files, missing files, and a digest of their content.
 
-Subclasses read the files: `envs/corpora/pairs/tokens.py` and `envs/ranking/sources.py`.
+Subclasses read the files: `envs/corpora/pairs/tokens.py`, `envs/ranking/sources.py`, `envs/mutual_friends/compiled.py` and
+`envs/negotiation/corpora/catalogue.py`. Others generate a text.
 """
 
 from __future__ import annotations
@@ -10,14 +11,20 @@ from pathlib import Path
 from typing import ClassVar
 
 from parley.envs.core.errors import DataError
-from parley.envs.corpora.arrow import DATA_VARIABLE
-from parley.envs.corpora.lines import Described, content_digest, fingerprint
+from parley.envs.corpora.arrow import DATA_VARIABLE, UnwholeCorpusError
+from parley.envs.corpora.lines import content_digest, fingerprint
 
 
 @dataclass(frozen=True, kw_only=True)
-class CorpusFolder(Described):
+class CorpusFolder:
     """A corpus in the files of one folder."""
 
+    name: str
+    """Registered name, and the default name of its folder in the data root."""
+    summary: str
+    """A description in one line."""
+    licence: str
+    """Terms of use, one line."""
     obtain: str
     """Where to get the files; empty for a user's own files."""
     wanted: tuple[tuple[str, ...], ...]
@@ -57,13 +64,13 @@ class CorpusFolder(Described):
         """Raise if files are missing.
 
         Raises:
-            DataError: some are missing; the message names them and their folder.
+            UnwholeCorpusError: some are missing; the message names them and their folder.
         """
         missing = self.missing(root)
         if missing:
             folder = self.folder(root)
             elsewhere = f"; or name another data root with --data-root or {DATA_VARIABLE}" if self.place is None else ""
-            raise DataError(
+            raise UnwholeCorpusError(
                 f"the corpus {self.name!r} is not complete",
                 where=folder,
                 got=f"no {', '.join(missing)}" if folder.is_dir() else "no such folder",
@@ -81,6 +88,18 @@ class CorpusFolder(Described):
         paths = {path for group in self.wanted for pattern in group for path in _matches(folder, pattern)}
         parts = [f"{path.relative_to(folder)} {content_digest(path)}" for path in sorted(paths)]
         return fingerprint("files", self.READER_VERSION, *parts, *self.tools)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GeneratedFolder(CorpusFolder):
+    """A corpus that Parley generates, from the files of a folder or from none, so that everything runs offline."""
+
+    obtain: str = ""
+    wanted: tuple[tuple[str, ...], ...] = ()
+
+    def folder(self, root: Path) -> Path | None:  # type: ignore[override]  # none where there are no files
+        """Return the folder of the files that it is generated from; None if there are none."""
+        return super().folder(root) if self.wanted else None
 
 
 def _matches(folder: Path, pattern: str) -> list[Path]:

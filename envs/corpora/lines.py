@@ -1,9 +1,9 @@
 """Base parts of every corpus: sources and their files, vocabularies, text lines, and errors with file and line.
 
-`Source`, `Described`   a corpus that can be found and compiled, and its facts
-`CorpusFile`            a published file with its size and digest
-`WordList`              the base of all vocabularies
-`ReadText`              the result of reading a corpus, with its errors
+`Source`       a corpus that can be found and compiled (`files.py` has the base of them)
+`CorpusFile`   a published file with its size and digest
+`WordList`     the base of all vocabularies
+`ReadText`     the result of reading a corpus, with its errors
 """
 
 from __future__ import annotations
@@ -164,16 +164,14 @@ class Source(Protocol):
         """Return hex digits that change with the text; raise `DataError` if files are missing."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Described:
-    """The facts of every corpus."""
+class WantingSource(Source, Protocol):
+    """A corpus that says which of its files are missing."""
 
-    name: str
-    """Registered name, and the default name of its folder in the data root."""
-    summary: str
-    """A description in one line."""
-    licence: str
-    """Terms of use, one line."""
+    def missing(self, root: Path) -> tuple[str, ...]:
+        """Return the required files that are not in `folder`."""
+
+    def require_files(self, root: Path) -> None:
+        """Raise a `DataError` that names missing files and their folder."""
 
 
 def named_source(registry: Registry, name: str, *members: str) -> Any:

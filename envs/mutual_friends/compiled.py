@@ -34,8 +34,8 @@ from parley.envs.core.errors import DataError, ScenarioError
 from parley.envs.core.registry import Registry
 from parley.envs.corpora.arrow import compiled_folder, is_whole, map_batch, publish, write_batch
 from parley.envs.corpora.arrow import data_root as resolve_data_root
-from parley.envs.corpora.files import CorpusFolder
-from parley.envs.corpora.lines import SPLITS, ReadText, Source, content_digest, corpus_named, fingerprint, named_source
+from parley.envs.corpora.files import CorpusFolder, GeneratedFolder
+from parley.envs.corpora.lines import SPLITS, ReadText, WantingSource, content_digest, corpus_named, fingerprint, named_source
 from parley.envs.mutual_friends.game import ChatEvent, FriendsChat, Mention, Token
 from parley.envs.mutual_friends.linker import EntityLinker, Form, read_lexicon
 from parley.envs.mutual_friends.scenario import (
@@ -242,14 +242,8 @@ class ChatText(ReadText):
 
 
 @runtime_checkable
-class ChatSource(Source, Protocol):
+class ChatSource(WantingSource, Protocol):
     """A corpus of chats in the registry."""
-
-    def missing(self, root: Path) -> tuple[str, ...]:
-        """Return the required files that are not in `folder`."""
-
-    def require_files(self, root: Path) -> None:
-        """Raise a `DataError` that names missing files and their folder."""
 
     def read_text(self, root: Path) -> ChatText:
         """Return the chats, with errors for broken chats and missing files."""
@@ -280,7 +274,7 @@ class FileChats(CorpusFolder):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScriptedChats(CorpusFolder):
+class ScriptedChats(GeneratedFolder):
     """Chats of scripted players about friends of a schema: Parley's own, or that of files."""
 
     sizes: tuple[int, int, int]
@@ -291,17 +285,8 @@ class ScriptedChats(CorpusFolder):
     """Probability that a player who is not sure selects; that of people when not given."""
     slips: float | None = None
     """Probability that a player denies friends whom a question is about; that of people when not given."""
-    obtain: str = ""
-    wanted: tuple[tuple[str, ...], ...] = ()
 
     READER_VERSION: ClassVar[int] = READER_VERSION
-
-    def folder(self, root: Path) -> Path | None:  # type: ignore[override]  # none where there are no files
-        """Return the folder of schema and lexicon; None for Parley's own."""
-        return super().folder(root) if self.wanted else None
-
-    def missing(self, root: Path) -> tuple[str, ...]:
-        return super().missing(root) if self.wanted else ()
 
     def fingerprint(self, root: Path) -> str:
         """Return a digest of sizes, seed, all code that makes the chats, and the schema's files."""
@@ -317,11 +302,10 @@ class ScriptedChats(CorpusFolder):
         from parley.envs.mutual_friends.scripted.bots import FRIENDS_SCHEMA, GUESSES, SLIPS, friends_forms, scripted_chats
 
         text = ChatText(schema=FRIENDS_SCHEMA, forms=friends_forms())
-        if self.wanted:
+        if (folder := self.folder(root)) is not None:
             text = ChatText(broken=self.missing_files(root))
             if text.broken:
                 return text
-            folder = super().folder(root)
             text.schema = read_schema(folder / SCHEMA_FILE)
             text.forms = read_lexicon(folder / LEXICON_FILE, text.schema)
         assert text.schema is not None

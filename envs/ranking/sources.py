@@ -38,8 +38,8 @@ from parley.envs.corpora.lines import (
     SPLITS,
     FileLine,
     ReadText,
-    Source,
     TextNumbers,
+    WantingSource,
     WordList,
     broken_rule,
     fingerprint,
@@ -289,14 +289,8 @@ def _roots(graph: PairSplit) -> np.ndarray:
 
 
 @runtime_checkable
-class CandidateSource(Source, Protocol):
+class CandidateSource(WantingSource, Protocol):
     """A corpus of candidates in the registry."""
-
-    def missing(self, root: Path) -> tuple[str, ...]:
-        """Return the required files that are not in `folder`."""
-
-    def require_files(self, root: Path) -> None:
-        """Raise a `DataError` that names missing files and their folder."""
 
     def read_groups(self, root: Path, turns: int) -> CandidateText:
         """Return the groups with at least the last `turns` turns, and errors of lines and missing files."""

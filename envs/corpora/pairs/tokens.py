@@ -40,8 +40,8 @@ import numpy as np
 
 from parley.envs.core.errors import ConfigError, DataError, how_to_install
 from parley.envs.core.seeds import stable_hash
-from parley.envs.corpora.files import CorpusFolder
-from parley.envs.corpora.lines import SPLITS, Described, ReadText, Source, WordList, content_digest, fingerprint
+from parley.envs.corpora.files import CorpusFolder, GeneratedFolder
+from parley.envs.corpora.lines import SPLITS, ReadText, WantingSource, WordList, content_digest, fingerprint
 
 _STOP_WORDS = """
 i me my myself we our ours ourselves you your yours yourself yourselves he him his himself she her hers herself it its
@@ -316,18 +316,12 @@ READER_VERSION = 2
 
 
 @runtime_checkable
-class PairSource(Source, Protocol):
+class PairSource(WantingSource, Protocol):
     """A corpus of pairs in the registry."""
 
     @property
     def vocabulary(self) -> int:
         """Entries of the vocabulary, specials included."""
-
-    def missing(self, root: Path) -> tuple[str, ...]:
-        """Return the required files that are not in `folder`."""
-
-    def require_files(self, root: Path) -> None:
-        """Raise a `DataError` that names missing files and their folder."""
 
     def read(self, root: Path) -> PairText:
         """Return the text, with errors for broken lines and missing files."""
@@ -354,8 +348,8 @@ class FilePairs(CorpusFolder):
 
 
 @dataclass(frozen=True, kw_only=True)
-class GeneratedPairs(Described):
-    """A corpus that Parley generates, so that everything runs offline on a new machine."""
+class GeneratedPairs(GeneratedFolder):
+    """A corpus of pairs that Parley generates."""
 
     vocabulary: int
     """Entries of the vocabulary, specials included."""
@@ -363,16 +357,6 @@ class GeneratedPairs(Described):
     """Generates the text, the same at every call."""
     sources: tuple[Path, ...]
     """Python files that the generated text depends on."""
-
-    def folder(self, root: Path) -> None:
-        """Return None: there are no files."""
-
-    def missing(self, root: Path) -> tuple[str, ...]:
-        """Return no files."""
-        return ()
-
-    def require_files(self, root: Path) -> None:
-        """Do nothing: no files are required."""
 
     def fingerprint(self, root: Path) -> str:
         """Return a digest of the reader's version and the generator's source."""

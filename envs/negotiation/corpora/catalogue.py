@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -32,17 +32,15 @@ from parley.envs.corpora.arrow import (
     compiled_folder,
     is_whole,
     map_batch,
-    missing_files,
     publish,
     read_file,
-    require_files,
     write_batch,
 )
 from parley.envs.corpora.arrow import data_root as resolve_data_root
+from parley.envs.corpora.files import CorpusFolder, GeneratedFolder
 from parley.envs.corpora.lines import (
     SPLITS,
     CorpusFile,
-    Described,
     ReadText,
     Source,
     content_digest,
@@ -111,11 +109,10 @@ def find_negotiations(name: str) -> CorpusSource:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FileCorpus(Described):
+class FileCorpus(CorpusFolder):
     """A corpus in the published format: train.txt, val.txt, test.txt and selfplay.txt in one folder of the data root."""
 
-    obtain: str
-    """Where a person gets the files."""
+    wanted: tuple[tuple[str, ...], ...] = tuple((name,) for name in PUBLISHED_NAMES)
     address: str | None = None
     """Web folder for `parley data get`; None if it cannot be downloaded."""
     raw: str | None = None
@@ -127,15 +124,13 @@ class FileCorpus(Described):
     files: tuple[CorpusFile, ...] = tuple(CorpusFile(name=name) for name in PUBLISHED_NAMES)
     """The four files."""
 
+    READER_VERSION: ClassVar[int] = READER_VERSION
+
     @property
     def remedy(self) -> str:
         """The fix for missing files, for messages."""
         by_hand = f"get the files from {self.obtain}"
         return by_hand if self.address is None else f"{data_command('get', UNNAMED)}; or {by_hand}"
-
-    def folder(self, root: Path) -> Path:
-        """Return the folder of the files below a data root."""
-        return root / self.name
 
     def fingerprint(self, root: Path) -> str:
         """Return a digest of the reader's version and of the content of the four files.
@@ -143,8 +138,8 @@ class FileCorpus(Described):
         Raises:
             DataError: a file is missing or cannot be read.
         """
+        self.require_files(root)
         folder = self.folder(root)
-        require_files(self.name, folder, [file.name for file in self.files], self.remedy)
         contents = (content_digest(folder / file.name) for file in self.files)
         # Keys of existing compiled corpora of the first game do not name it.
         return fingerprint("files", READER_VERSION, *contents, *([] if self.game == DEAL_OR_NO_DEAL else [self.game]))
@@ -152,16 +147,14 @@ class FileCorpus(Described):
     def read(self, root: Path) -> CorpusText:
         """Read all files that exist, with an error for each missing one."""
         folder = self.folder(root)
-        missing = missing_files(folder, [file.name for file in self.files])
-        broken = [DataError("a file is missing", where=folder / name, fix=self.remedy) for name in missing]
         paths = {part: folder / f"{part}.txt" for part in (*SPLITS, SELFPLAY)}
         lines = {part: read_lines(path) if path.is_file() else [] for part, path in paths.items()}
-        return _parsed(lines, lambda part: str(paths[part]), broken, self.game)
+        return _parsed(lines, lambda part: str(paths[part]), self.missing_files(root), self.game)
 
 
 @dataclass(frozen=True, kw_only=True)
-class GeneratedCorpus(Described):
-    """A corpus that Parley writes itself, so that everything runs on a fresh machine offline."""
+class GeneratedCorpus(GeneratedFolder):
+    """A corpus of negotiations that Parley generates."""
 
     game: str = DEAL_OR_NO_DEAL
     """What is negotiated about."""
@@ -174,10 +167,6 @@ class GeneratedCorpus(Described):
     threshold: int = 5
     """Words of the training split that occur more often than this make the vocabulary; low, for a script never mistypes."""
     files: tuple[CorpusFile, ...] = field(default=(), init=False)
-    obtain: str = field(default="", init=False)
-
-    def folder(self, root: Path) -> None:
-        """None: there are no files."""
 
     def fingerprint(self, root: Path) -> str:
         """Digest of the reader's version, the generator's source, the size and the seed."""
