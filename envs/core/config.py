@@ -25,6 +25,8 @@ from parley.envs.core.errors import ConfigError, OutOfRangeError
 from parley.envs.core.registry import nearest
 
 ConfigT = TypeVar("ConfigT")
+hints_of = cache(get_type_hints)
+"""The types of the fields of a class by name, worked out once; not to be changed."""
 
 
 class JsonObject(str):
@@ -144,9 +146,7 @@ def constants_of(kind: type, prefix: str = "") -> dict[str, Any]:
         kind: the configuration.
         prefix: stands before each key.
     """
-    names = [
-        name for name, hint in get_type_hints(kind).items() if get_origin(hint) is ClassVar and name not in _ABOUT_SETTINGS
-    ]
+    names = [name for name, hint in hints_of(kind).items() if get_origin(hint) is ClassVar and name not in _ABOUT_SETTINGS]
     own = {name: getattr(kind, name) for name in names} | dict(getattr(kind, "constants", {}))
     constants = {f"{prefix}{name}": value for name, value in own.items()}
     for name, section in _sections(kind):
@@ -157,7 +157,7 @@ def constants_of(kind: type, prefix: str = "") -> dict[str, Any]:
 @cache
 def _sections(kind: type) -> tuple[tuple[str, type], ...]:
     return tuple(
-        (name, hint) for name, hint in get_type_hints(kind).items() if isinstance(hint, type) and dataclasses.is_dataclass(hint)
+        (name, hint) for name, hint in hints_of(kind).items() if isinstance(hint, type) and dataclasses.is_dataclass(hint)
     )
 
 
@@ -220,7 +220,7 @@ def _merge(base: dict[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
 
 def _build(kind: Any, values: Mapping[str, Any], where: str, prefix: str = "") -> Any:
     """Build a configuration; errors name its settings with `prefix` in front."""
-    hints = get_type_hints(kind)
+    hints = hints_of(kind)
     names = {field.name for field in dataclasses.fields(kind)}
     for key in values:
         if key not in names:

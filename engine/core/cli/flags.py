@@ -30,7 +30,7 @@ from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, Pri
 
 from parley.engine.core.cli.main import PRESET, Verb
 from parley.engine.core.verbs.job import Job
-from parley.envs.core.config import assign, overlay
+from parley.envs.core.config import assign, hints_of, overlay
 from parley.envs.core.errors import ConfigError, OutOfRangeError, ParleyError
 from parley.envs.core.storage.copies import fetched_file
 from parley.envs.core.storage.uris import local_copy
@@ -410,7 +410,7 @@ def _sections(kind: type) -> Iterator[tuple[str, Any]]:
 
 def _fields(kind: type) -> Iterator[tuple[str, Any]]:
     """Yield names and types of fields, those of the configuration itself before inherited ones."""
-    hints = get_type_hints(kind)
+    hints = hints_of(kind)
     names = [field.name for field in dataclasses.fields(kind)]
     for owner in map(inspect.get_annotations, kind.__mro__):
         yield from ((name, hints[name]) for name in names if name in owner)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, cast, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, cast, get_args, get_origin
 
 from rich.console import Console
 from tyro import conf
@@ -23,7 +23,7 @@ from parley.engine.core.verbs.api import check_part
 from parley.engine.core.verbs.catalogue import ENTRIES, find
 from parley.engine.core.verbs.job import flat
 from parley.envs import IDS
-from parley.envs.core.config import JsonObject, assign, overlay, to_dict
+from parley.envs.core.config import JsonObject, assign, hints_of, overlay, to_dict
 from parley.envs.core.errors import ConfigError
 from parley.envs.core.storage.copies import fetched_file
 from parley.envs.corpora.pairs.corpora import pair_corpora
@@ -321,7 +321,7 @@ def settings_of(kind: type, prefix: str = "", *, verb: str = "") -> Iterator[Set
         verb: whose list it is: a section that the list of another verb has (`Configuration.topic`) is one entry. When empty
             all sections are listed in full.
     """
-    hints, docs = get_type_hints(kind), field_docs(kind)
+    hints, docs = hints_of(kind), field_docs(kind)
     for field in dataclasses.fields(kind):
         hint, key, meaning = hints[field.name], f"{prefix}{field.name}", " ".join(docs.get(field.name, "").split())
         if not dataclasses.is_dataclass(hint):

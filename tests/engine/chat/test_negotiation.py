@@ -27,7 +27,7 @@ from parley.policies.chat import negotiator as bargaining
 from parley.policies.chat.model import Access, Chat, ReplyScore
 from parley.policies.chat.settings import ChatSeat
 from tests.engine.chat.test_train_chat import saved_base
-from tests.engine.core.verbs.made_up import rows
+from tests.engine.core.verbs.made_up import CORPUS, data_root, rows
 
 TALK = "THEM: the hat is mine <eos> YOU: then zebras for me <eos> THEM: deal <eos> YOU: <selection>"
 DEAL = "item0=1 item1=0 item2=3 item0=0 item1=2 item2=0"
@@ -128,7 +128,8 @@ def test_a_trained_negotiator_is_measured_as_it_plays_and_takes_a_seat(
     pytest.importorskip("peft", reason="the extra lora is not installed")
     base = saved_base(tmp_path / "base")
     run, fit = tmp_path / "run", replace(chat_recipe(), learning_rate=3e-2, batch_size=4, max_epochs=2)
-    result = run_verb("train chat", run=run, base=f"hf:{base}", game="negotiation", corpus="embedded", limit=6, fit=fit)
+    recorded = {"corpus": CORPUS, "data_root": data_root(tmp_path / "data")}
+    result = run_verb("train chat", run=run, base=f"hf:{base}", game="negotiation", limit=6, fit=fit, **recorded)
     metrics = result.metrics
     for split in ("validation", "test"):
         assert (f"{split}_nll_before" in metrics) == (split == "test"), "learning does not wait for the other split"

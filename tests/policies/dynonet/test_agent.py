@@ -75,8 +75,8 @@ def test_chats_depend_on_no_other_chat_and_break_no_rule() -> None:
     model = tiny()
     model.output.bias.data[SELECT_ID] += 4
     agents = (DynoNetAgent(model, LINKER, "a", FriendsDecoding(forms=True)), DynoNetAgent(tiny(scale=2.0), LINKER, "b"))
-    wanted = [(scenario(number), 100 + number) for number in range(9)]
-    together, alone = (play_friends(wanted, agents, num_rows=rows) for rows in (9, 2))
+    wanted = [(scenario(number), 100 + number) for number in range(6)]
+    together, alone = (play_friends(wanted, agents, num_rows=rows) for rows in (6, 2))
     assert together == alone
     for chat in together:
         known = [set(each) for each in chat.scenario.mentionable]

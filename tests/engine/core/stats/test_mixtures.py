@@ -64,21 +64,18 @@ def test_an_agent_that_stands_twice_shares_alike(payoffs: np.ndarray, number: in
 
 
 @given(games)
-def test_at_an_equilibrium_nobody_gains_by_leaving(payoffs: np.ndarray) -> None:
-    found = nash(payoffs, payoffs)
-    value = found.targets @ payoffs @ found.adversaries
-    assert (found.targets @ payoffs).max() == pytest.approx(value, abs=1e-7)
-    assert (payoffs @ found.adversaries).min() == pytest.approx(value, abs=1e-7)
-
-
-@given(games)
-def test_every_meta_strategy_gives_probabilities(payoffs: np.ndarray) -> None:
-    for meta in META_STRATEGIES.values():
-        found = meta(payoffs, 1 / (1 + np.exp(-payoffs)))
+def test_every_meta_strategy_gives_probabilities_and_at_an_equilibrium_nobody_gains_by_leaving(payoffs: np.ndarray) -> None:
+    wins = 1 / (1 + np.exp(-payoffs))
+    mixtures = {name: meta(payoffs, wins) for name, meta in META_STRATEGIES.items()}
+    for found in mixtures.values():
         for mixture, num in zip((found.targets, found.adversaries), payoffs.shape, strict=True):
             assert mixture.shape == (num,)
             assert mixture.sum() == pytest.approx(1)
             assert (mixture >= 0).all()
+    found = mixtures["nash"]
+    value = found.targets @ payoffs @ found.adversaries
+    assert (found.targets @ payoffs).max() == pytest.approx(value, abs=1e-7)
+    assert (payoffs @ found.adversaries).min() == pytest.approx(value, abs=1e-7)
 
 
 def test_weights_of_prioritised_fictitious_self_play_are_squared_shares() -> None:

@@ -189,7 +189,7 @@ def test_methods_by_first_tokens_have_lines_beside_the_others(tmp_path: Path, fo
         asked(tmp_path, f"hf:{folder}", method="qcg")
 
 
-@pytest.mark.parametrize("budget", ["tokens=2000", "seconds=0.4,queries=500"])
+@pytest.mark.parametrize("budget", ["tokens=2000", "seconds=0.2,queries=250"])
 def test_methods_are_compared_at_equal_cost_in_other_units(tmp_path: Path, folder: Path, budget: str) -> None:
     names = ["gcg[search.candidates=8]", "random[search.candidates=8]", "relaxation", "evolution"]
     config = asked(tmp_path, f"hf:{folder}", method=",".join(names), budget=budget)
