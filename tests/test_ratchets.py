@@ -12,8 +12,8 @@ from parley.engine.core.cli.listing import settings_of
 from parley.engine.core.verbs.catalogue import ENTRIES
 from tests.test_house import ROOT, SOURCES, parsed
 
-MOST_FILES = 516
-MOST_LINES = 140_327
+MOST_FILES = 514
+MOST_LINES = 139_915
 MOST_QUESTIONS = 1
 """Thousandths of docstrings that begin with a question word."""
 MOST_IDIOMS = 13

@@ -22,6 +22,8 @@ from parley.engine.core.stats.known import EXPLOITABILITY, MEAN_FRESH
 from parley.engine.core.stats.rows import selected
 from parley.engine.core.stats.statistics import NOTHING, Estimate, Metric, Points, Row, has_lost
 from parley.engine.core.tables.table import (
+    DIGITS,
+    PERCENT,
     Column,
     EstimateTable,
     Form,
@@ -33,10 +35,10 @@ from parley.engine.core.tables.table import (
     with_interval,
 )
 from parley.engine.core.verbs.campaign import rounds_of
+from parley.engine.core.verbs.recipe_job import labels_of
 from parley.engine.negotiation.attacks.tactics import ARMS, NONE, REFINED
 from parley.engine.negotiation.attacks.tactics import ATTACKERS as TACTICIANS
 from parley.engine.negotiation.metrics.attack import REACTIVE, Attempt, budget_curves
-from parley.engine.negotiation.metrics.attack_table import attack_table, titles_of
 from parley.engine.negotiation.metrics.campaign import PLAIN_AGREEMENT, REPEATS, REPETITION, ROUND_METRICS, SINGLE, VALUE
 from parley.engine.negotiation.metrics.dialogues import TACTIC_METRICS, TacticResults, tactics_table
 from parley.engine.negotiation.verbs.exploitability import BEST, EVALUATE_EXPLOITABILITY, MORE, NUM_KNOWN, by_budget
@@ -51,7 +53,7 @@ from parley.engine.negotiation.verbs.minmax import (
     MINMAX,
 )
 from parley.engine.negotiation.verbs.population import AGENTS, EVALUATE_POPULATION, PAYOFF, RATINGS, ROLES, estimates_of
-from parley.engine.negotiation.verbs.table import ALL_ATTACKS, ATTACK_TABLE, trained_of
+from parley.engine.negotiation.verbs.table import ALL_ATTACKS, ATTACK_TABLE, ROWS
 from parley.engine.negotiation.verbs.tactic import ATTACK_TACTIC, played_tactics
 from parley.engine.negotiation.verbs.trigger import ATTACK_TRIGGER
 from parley.engine.negotiation.verbs.whitebox import ATTACK_RA_PA_DA, ATTACK_RA_PA_TA
@@ -152,13 +154,33 @@ def _best_deal(run: Run) -> int:
     return (_domain(rows[0]) if rows else domain_of(DEAL_OR_NO_DEAL)).best
 
 
+_COLUMNS = (
+    Column("advantage, live", "{run}.advantage"),
+    Column("advantage, forced", "{run}.forced_advantage", optional=True),
+    Column("adversary's points", "{run}.score_adversary"),
+    Column("target's points", "{run}.score_target"),
+    Column("PAR", "{run}.par", PERCENT),
+    Column("wins", "{run}.par_strict", PERCENT),
+    Column("agreement", "{run}.agreement", PERCENT),
+    Column("stopped", "{run}.stopped_share", PERCENT, optional=True),
+    Column("refused", "{run}.refused_share", PERCENT, optional=True),
+    Column("fluency", "{run}.attack_ppl", optional=True),
+    Column("unusual", "{run}.unusual_share", PERCENT, optional=True),
+    Column("seconds", "{run}.seconds", DIGITS, optional=True),
+)
+_NOTE_ATTACKS = (
+    "Live: the target answers and decides itself. Forced: the target must end where an attack sentence satisfies the end "
+    "constraint. PAR: ties count. Fluency: perplexity of the attack sentences under the judge. Brackets: 95 % intervals."
+)
+
+
 class Negotiations(Chapter):
     """The chapter of matches, attacks and tables of attacks."""
 
     name, title, unit = "negotiation", "Negotiation", "dialogues"
     jobs = (PLAIN, ATTACK_TABLE.name, *(job for job in ATTACKERS if job != ATTACK_TACTIC.name))
     stages: ClassVar = {
-        ATTACK_TABLE.name: Stages(lambda summary: titles_of(trained_of(summary))),
+        ATTACK_TABLE.name: Stages(lambda summary: ROWS | labels_of(summary, ALL_ATTACKS)),
         EVALUATE_EXPLOITABILITY.name: Stages({BEST: "best known adversary"}, others="hidden"),
     }
     terms: ClassVar = _TERMS
@@ -206,19 +228,17 @@ class Negotiations(Chapter):
 
     def tables(self, run: Run) -> Mapping[str, EstimateTable]:
         """Return the table of attacks, or the known and the fresh adversaries of one target."""
-        if run.job == ATTACK_TABLE.name:
-            # The page of a table has its title.
-            return {heading or ("" if run.name else ALL_ATTACKS): table for heading, table in run.tables.items()}
-        return run.tables if run.job == EVALUATE_EXPLOITABILITY.name else {}
+        return run.tables if run.job in (ATTACK_TABLE.name, EVALUATE_EXPLOITABILITY.name) else {}
 
     def shared_tables(self, runs: Sequence[Run]) -> Mapping[str, EstimateTable]:
         """Return all attacks side by side, if no table on the page holds them."""
         attacks = {str(i): run for i, run in enumerate(runs) if run.job.startswith("attack-") and run.metrics}
         attacks = {i: run for i, run in attacks.items() if run.job != ATTACK_TABLE.name}
-        if len(attacks) < 2 or any(run.job == ATTACK_TABLE.name and not run.name for run in runs):
+        if len(attacks) < 2 or any(run.job == ATTACK_TABLE.name and run.tables and not run.name for run in runs):
             return {}
         metrics = {f"{i}.{name}": estimate for i, run in attacks.items() for name, estimate in run.metrics.items()}
-        return {"Attacks side by side": attack_table(metrics, {i: run.heading for i, run in attacks.items()})}
+        rows = [TableRow(run.heading, {"run": i}) for i, run in attacks.items()]
+        return {"Attacks side by side": metric_table(metrics, "attack", rows, _COLUMNS, _NOTE_ATTACKS, n="{run}.advantage")}
 
     def notes(self, run: Run) -> Iterable[str]:
         rows = _dialogues(run)

@@ -57,6 +57,10 @@ class ConfigError(ParleyError):
     """A wrong preset, key, flag or value of a configuration."""
 
 
+class NothingToMeasureError(ConfigError):
+    """A run that has nothing to measure, which is a result of the runs before it and no failure of a table that holds it."""
+
+
 class OutOfRangeError(ConfigError):
     """A value outside its range; the message begins with the setting's name."""
 

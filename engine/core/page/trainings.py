@@ -169,7 +169,8 @@ class Recipes(Chapter):
 
     def verdict_of(self, run: Run) -> Verdict | None:
         """Return the outcome of the first claim with the figure that decides it, and of the others folded; None without any."""
-        from parley.engine.core.verbs.recipe_job import CLAIMS, LAYOUT, outcome_of
+        from parley.engine.core.verbs.compare import LAYOUT
+        from parley.engine.core.verbs.recipe_job import CLAIMS, outcome_of
 
         claims = run.summary.get(CLAIMS, {}).get("claims", [])
         if not claims:
@@ -197,7 +198,7 @@ class Recipes(Chapter):
 
     def figures(self, run: Run) -> Iterable[Figure]:
         from parley.engine.core.page import plots
-        from parley.engine.core.verbs.recipe_job import LAYOUT
+        from parley.engine.core.verbs.compare import LAYOUT
 
         for table in run.summary.get(LAYOUT, ()):
             rows = table["rows"]

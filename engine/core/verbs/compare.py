@@ -26,6 +26,7 @@ from parley.engine.core.runs.documents import CONFIG, SUMMARY
 from parley.engine.core.runs.parts import OK
 from parley.engine.core.runs.remote_sync import fetched_run
 from parley.engine.core.runs.run_folder import RunFolder, is_summarised
+from parley.engine.core.stats.known import best_of
 from parley.engine.core.stats.pairs import (
     Contrast,
     Form,
@@ -37,7 +38,7 @@ from parley.engine.core.stats.pairs import (
     key_of,
     paired_estimate,
 )
-from parley.engine.core.stats.statistics import FEW, Estimate, Metric, Row
+from parley.engine.core.stats.statistics import FEW, NOTHING, Estimate, Metric, Row
 from parley.engine.core.tables.table import ABSENT, EstimateTable, with_interval
 from parley.engine.core.verbs.catalogue import ENTRIES, find
 from parley.engine.core.verbs.conditions import ConditionOutcome, FailCondition, MetricPart, part_of
@@ -51,6 +52,8 @@ ALL = "all"
 """The name that stands for all metrics."""
 TRAINING = "training"
 """The entry of a row that numbers its training, in runs of several; the first if it is missing."""
+LAYOUT = "tables"
+"""The entry of a recipe's summary that holds the layout of its tables."""
 _SUBJECT = "model"
 """The label of the measured model in metrics' names, where each run has one of its own."""
 _ITEM_SETTINGS = ("seed", "corpus", "split", "limit", "scenarios", "dialogues", "first", "targets", "data_root")
@@ -432,8 +435,35 @@ def item_difference(first: tuple[Path, str], second: tuple[Path, str]) -> Estima
     return paired_estimate(*samples)
 
 
+def best_by_items(figures: Sequence[tuple[Path, str]]) -> Estimate:
+    """Return the largest of one figure of several runs, chosen on one half of their common items and measured on the other.
+
+    Args:
+        figures: folder of each run, and name of its metric, as in `item_difference`.
+
+    Returns:
+        The estimate; `NOTHING` if these are no means over single items.
+    """
+    sides = [_stage_of(*figure) for figure in figures]
+    rule = find(RunFolder.load(sides[0][0]).job).load().item_metrics
+    if rule is None:
+        return NOTHING
+    runs = [(run, metric) for path, metric in sides for run in read_runs(str(path), rule, Silent())]
+    keys = sorted(set.intersection(*({*run.positions} for run, _ in runs)))
+    _, clusters = rule.units([runs[0][0].links[runs[0][0].positions[key]] for key in keys])
+    samples = [run.sample(metric, keys, clusters) for run, metric in runs]
+    if not keys or not all(sample.form == "mean" and sample.is_measured for sample in samples):
+        return NOTHING
+    return best_of(np.stack([sample.tops / sample.bottoms for sample in samples], axis=1), clusters)
+
+
 def _stage_of(path: Path, metric: str) -> tuple[Path, str]:
-    """Return the folder and the name of a metric in the stage that measured it."""
+    """Return the folder and the name of a metric in the stage that measured it, also in a recipe's TABLE.ROW.COLUMN."""
+    for table in (RunFolder.load(path).summary() or {}).get(LAYOUT, ()):
+        for row in table["rows"]:
+            for column, place in row.get("measured", {}).items():
+                if metric == f"{table['key']}.{row['key']}.{column}":
+                    return path / place["stage"], place["metric"]
     stage, _, name = metric.partition(".")
     return (path / stage, name) if (path / stage / CONFIG).is_file() else (path, metric)
 

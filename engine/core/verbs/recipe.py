@@ -21,9 +21,12 @@ name; `runs` and `names` join all trainings by commas. A verb may offer further 
 `${STAGE.last_target}` of minmax. `for` repeats a stage, a table, a column, a row or a claim for all combinations of its
 values, which stand in braces, or for each mapping of a list. An `optional` column is left out if no row has it, an `optional`
 row if its verb measures nothing of it. A stage with `seeds` is trained once for each; stages that use it are repeated with it.
-A row `difference: [TABLE.ROW, TABLE.ROW]` is the first less the second of two rows above it, training by training. A preset is
-laid over the rest of the file, key by key; null removes a key. A claim holds where its condition on metrics of the tables is
-true, and fails where the other one is; both are those of `--fail-if`. There are no other conditions, and no other arithmetic.
+A row `difference: [TABLE.ROW, TABLE.ROW]` is the first less the second of two rows above it, training by training. A row
+`best: [TABLE.ROW, ...]` is the best of rows above it, chosen on one half of their common items and measured on the other. The
+columns of a row may be of several stages: `stages: {COLUMN: STAGE}`. A screen shows the columns `screen` of a table alone. A
+preset is laid over the rest of the file, key by key; null removes a key. A claim holds where its condition on metrics of the
+tables is true, and fails where the other one is; both are those of `--fail-if`. There are no other conditions, and no other
+arithmetic.
 """
 
 from __future__ import annotations
@@ -32,7 +35,7 @@ import itertools
 import math
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
@@ -59,16 +62,17 @@ FORMS = ("number", "rate", "share", "count", "perplexity")
 """Forms of a column, as those of a metric."""
 _KEYS = ("title", "description", "settings", "stages", "tables", "claims", "presets")
 _STAGE_KEYS = ("verb", "preset", "settings", "seeds", "for", "minutes")
-_TABLE_KEYS = ("for", "title", "note", "corner", "published", "columns", "rows")
-_COLUMN_KEYS = ("for", "metric", "heading", "form", "published", "scale", "optional")
-_ROW_KEYS = ("label", "stage", "for", "fields", "control", "published", "columns", "optional")
+_TABLE_KEYS = ("for", "title", "note", "corner", "published", "columns", "screen", "rows")
+_COLUMN_KEYS = ("for", "metric", "heading", "form", "published", "scale", "optional", "note")
+_ROW_KEYS = ("label", "stage", "stages", "for", "fields", "control", "published", "columns", "optional")
 _DIFFERENCE_KEYS = ("label", "for", "difference")
+_BEST_KEYS = ("label", "for", "best")
 _CLAIM_KEYS = ("table", "says", "for", "holds", "fails", "why")
 _PUBLISHED_KEYS = ("file", "table", "source")
-_NAME = re.compile(r"[A-Za-z0-9][\w.=-]*")
+_NAME = re.compile(r"[A-Za-z0-9][\w.=+-]*")
 _KEY = re.compile(r"[^\s.'\"]+")
 _OWN_FOLDERS = ("rows", "tensorboard", "checkpoint", "labels")
-_UNKNOWN = Path("${run}")
+_UNKNOWN = Path("$run")
 """Stands for the folder of the run before it is known; no folder is called so, which could hold another recipe's runs."""
 _REFERENCE = re.compile(r"\$\{([^{}]*)\}")
 _FIELD = re.compile(r"(?<!\$)\{(\w+)\}")
@@ -123,6 +127,7 @@ class ColumnSpec:
         form: one of `FORMS`.
         where: file and line.
         optional: whether stages may not measure it.
+        note: how to read it, below the table.
     """
 
     key: str
@@ -131,6 +136,7 @@ class ColumnSpec:
     form: str
     where: str
     optional: bool
+    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -146,6 +152,8 @@ class RowSpec:
         where: file and line.
         optional: columns that the stage may not measure.
         less: the row that is subtracted, training by training; None if the row is no difference.
+        stages: stages that measure some columns, by column; `stage` measures the others.
+        best: the rows of which the best is taken, column by column; empty if the row is measured itself.
     """
 
     key: str
@@ -156,11 +164,20 @@ class RowSpec:
     where: str
     optional: Collection[str] = ()
     less: RowSpec | None = None
+    stages: Mapping[str, str] = field(default_factory=dict)
+    best: tuple[RowSpec, ...] = ()
+
+    def stage_of(self, column: str) -> str:
+        """Return the name of the stage that measures a column."""
+        return self.stages.get(column, self.stage)
 
 
 @dataclass(frozen=True)
 class TableSpec:
-    """A table of a recipe: title, note, heading of the first column, columns, rows, and the source of published figures."""
+    """A table of a recipe: title, note, heading of the first column, columns, rows, and the source of published figures.
+
+    On a screen it has the columns `screen` alone; all if empty.
+    """
 
     key: str
     title: str
@@ -169,6 +186,7 @@ class TableSpec:
     columns: tuple[ColumnSpec, ...]
     rows: tuple[RowSpec, ...]
     source: str
+    screen: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -642,7 +660,8 @@ class _RecipeReader:
                 raise self._error(f"no form is called {form!r}{nearest(form, FORMS)}", here, fix=f"one of {', '.join(FORMS)}")
             heading = self._text(facts.get("heading", name), (*here, "heading"))
             metric = self._text(facts.get("metric", ""), (*here, "metric"))
-            columns.append(ColumnSpec(name, heading, metric, form, self._where(here), self._flag(facts, "optional", here)))
+            optional, note = self._flag(facts, "optional", here), self._text(facts.get("note", ""), (*here, "note"))
+            columns.append(ColumnSpec(name, heading, metric, form, self._where(here), optional, note))
             scale = facts.get("scale", 1)
             if isinstance(scale, bool) or not isinstance(scale, int | float):
                 raise self._error("scale is no number", (*here, "scale"), got=repr(scale), fix="write scale: 0.01")
@@ -651,11 +670,13 @@ class _RecipeReader:
             raise self._error(f"the table {key} has no columns", keys, fix="write columns: NAME: METRIC")
         rows: dict[str, RowSpec] = {}
         within = (*keys, "rows")
-        known = (*_ROW_KEYS, "difference")
+        known = (*_ROW_KEYS, "difference", "best")
         for name, row, fields, place in self._each(self._mapping(entry.get("rows", {}), within), within, known):
             self._require_key(name, place)
             if "difference" in row:
                 rows[name] = self._difference(name, row, place, columns)
+            elif "best" in row:
+                rows[name] = self._best(name, row, place)
             elif (spec := self._row(name, row, fields, place, columns, printed, figures, stages)) is not None:
                 rows[name] = self._rows[f"{key}.{name}"] = spec
         if not rows:
@@ -668,7 +689,15 @@ class _RecipeReader:
             columns=self._distinct("heading", tuple(columns), (*keys, "columns")),
             rows=tuple(rows.values()),
             source=source,
+            screen=self._columns(entry.get("screen", []), (*keys, "screen"), columns),
         )
+
+    def _columns(self, value: Any, keys: Keys, columns: Sequence[ColumnSpec]) -> tuple[str, ...]:
+        """Return names of columns that the table has."""
+        if not isinstance(value, list) or {*map(str, value)} - {column.key for column in columns}:
+            fix = f"write {keys[-1]}: [...] with some of {', '.join(column.key for column in columns)}"
+            raise self._error("columns are unknown", keys, got=repr(value)[:80], fix=fix)
+        return tuple(map(str, value))
 
     def _claim(self, name: str, entry: Mapping[str, Any], keys: Keys, metrics: Sequence[str]) -> ClaimSpec:
         self._require_key(name, keys)
@@ -720,17 +749,18 @@ class _RecipeReader:
         stages: Mapping[str, StageSpec],
     ) -> RowSpec | None:
         """Return a row; None if it is optional, and its verb measures none of its metrics."""
-        stage = self._text(entry.get("stage", ""), (*keys, "stage"))
-        if stage not in stages:
-            what = f"no stage is called {stage!r}{nearest(stage, stages)}" if stage else f"the row {name} has no stage"
-            raise self._error(what, (*keys, "stage"), fix=f"stages: {', '.join(stages)}")
+        by_column = {key: str(of) for key, of in self._mapping(entry.get("stages", {}), (*keys, "stages")).items()}
+        self._columns(list(by_column), (*keys, "stages"), columns)
+        stage = self._text(entry.get("stage", next(iter(by_column.values()), "")), (*keys, "stage"))
+        for of in (stage, *by_column.values()):
+            if of not in stages:
+                what = f"no stage is called {of!r}{nearest(of, stages)}" if of else f"the row {name} has no stage"
+                raise self._error(what, (*keys, "stage"), fix=f"stages: {', '.join(stages)}")
         fields = {**chosen, **self._mapping(entry.get("fields", {}), (*keys, "fields"))}
-        own = entry.get("columns", [column.key for column in columns])
-        if not isinstance(own, list) or {*map(str, own)} - {column.key for column in columns}:
-            fix = f"write columns: [...] with some of {', '.join(column.key for column in columns)}"
-            raise self._error("columns of the row are unknown", (*keys, "columns"), got=repr(own)[:80], fix=fix)
+        every = [column.key for column in columns] if "stage" in entry else list(by_column)
+        own = self._columns(entry.get("columns", every), (*keys, "columns"), columns)
         metrics: dict[str, str] = {}
-        for column in (column for column in columns if column.key in map(str, own)):
+        for column in (column for column in columns if column.key in own):
             if not (metric := column.metric):
                 fix = "write metric: NAME, as --json prints it"
                 raise self._error(f"the column {column.key} has no metric", (*keys[:-2], "columns", column.key), fix=fix)
@@ -741,15 +771,17 @@ class _RecipeReader:
                 raise self._error(what, keys, got=metric, fix=fix)
             metrics[column.key] = _FIELD.sub(lambda match: str(fields[match[1]]), metric)
         is_optional, known = self._flag(entry, "optional", keys), self._known[stage]
-        if is_optional and known and not {*metrics.values()} & {*known}:
+        if is_optional and known and not by_column and not {*metrics.values()} & {*known}:
             return None
         optional = frozenset(column.key for column in columns if column.optional or is_optional)
-        needed = {column: metric for column, metric in metrics.items() if column not in optional}
-        self._require_metrics(stages, stages[stage], needed, keys)
+        for column_key in (column_key for column_key in metrics if column_key not in optional):
+            of = by_column.get(column_key, stage)
+            self._require_metrics(stages, stages[of], {column_key: metrics[column_key]}, keys)
         label = self._text(entry.get("label", name), (*keys, "label"))
         control = self._flag(entry, "control", keys)
         published = self._figures_of(entry.get("published", {}), (*keys, "published"), printed, figures)
-        return RowSpec(name, label + " (control)" * control, stage, metrics, published, self._where(keys), optional)
+        label += " (control)" * control
+        return RowSpec(name, label, stage, metrics, published, self._where(keys), optional, stages=by_column)
 
     def _difference(self, name: str, entry: Mapping[str, Any], keys: Keys, columns: Sequence[ColumnSpec]) -> RowSpec:
         """Return a row of the differences of two rows above it, measured and published."""
@@ -758,11 +790,7 @@ class _RecipeReader:
         if not isinstance(names, list) or len(names) != 2:
             fix = "write difference: [TABLE.ROW, TABLE.ROW]"
             raise self._error("a difference is of two rows", here, got=repr(names)[:80], fix=fix)
-        for row in map(str, names):
-            if row not in self._rows:
-                fix = f"rows above it: {', '.join([*self._rows][:_MOST_NAMED])}"
-                raise self._error(f"no row above is called {row!r}{nearest(row, self._rows)}", here, fix=fix)
-        first, second = (self._rows[str(row)] for row in names)
+        first, second = self._above(names, here)
         if absent := [column.key for column in columns if not (column.key in first.metrics and column.key in second.metrics)]:
             fix = "leave the column out, or name rows that have it"
             raise self._error(f"a row of the difference has no column {absent[0]!r}", here, fix=fix)
@@ -770,7 +798,27 @@ class _RecipeReader:
         metrics = {column.key: first.metrics[column.key] for column in columns}
         printed = [column for column in metrics if column in first.published and column in second.published]
         published = {column: round(first.published[column] - second.published[column], 9) for column in printed}
-        return RowSpec(name, label, first.stage, metrics, published, self._where(keys), first.optional, second)
+        where = self._where(keys)
+        return RowSpec(name, label, first.stage, metrics, published, where, first.optional, second, first.stages)
+
+    def _best(self, name: str, entry: Mapping[str, Any], keys: Keys) -> RowSpec:
+        """Return a row of the best of some rows above it, column by column."""
+        self._require_keys(entry, _BEST_KEYS, keys)
+        names, here = entry["best"], (*keys, "best")
+        if not isinstance(names, list) or not names:
+            raise self._error("best has no rows", here, got=repr(names)[:80], fix="write best: [TABLE.ROW, TABLE.ROW]")
+        rows = self._above(names, here)
+        label = self._text(entry.get("label", name), (*keys, "label"))
+        metrics = {column: metric for row in rows for column, metric in row.metrics.items()}
+        return RowSpec(name, label, rows[0].stage, metrics, {}, self._where(keys), frozenset(metrics), best=rows)
+
+    def _above(self, names: Sequence[Any], keys: Keys) -> tuple[RowSpec, ...]:
+        """Return rows above by TABLE.ROW."""
+        for row in map(str, names):
+            if row not in self._rows:
+                fix = f"rows above it: {', '.join([*self._rows][:_MOST_NAMED])}"
+                raise self._error(f"no row above is called {row!r}{nearest(row, self._rows)}", keys, fix=fix)
+        return tuple(self._rows[str(row)] for row in names)
 
     def _require_metrics(
         self, stages: Mapping[str, StageSpec], spec: StageSpec, metrics: Mapping[str, str], keys: Keys

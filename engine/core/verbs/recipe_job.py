@@ -7,10 +7,9 @@ again. The tables take their figures from the summaries of the stages; of severa
 
 from __future__ import annotations
 
-import itertools
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from importlib.resources import files
@@ -38,18 +37,18 @@ from parley.engine.core.tables.table import (
     published_cell,
     stacked,
 )
-from parley.engine.core.verbs.compare import item_difference
+from parley.engine.core.verbs.compare import LAYOUT, best_by_items, item_difference
 from parley.engine.core.verbs.composite import Composite, Stage, run_stages
 from parley.engine.core.verbs.conditions import decide_all
 from parley.engine.core.verbs.job import TABLE_FILE, Reporter, Result, Silent, Summary, flat, write_tables
 from parley.engine.core.verbs.recipe import ClaimSpec, RecipePlan, RowSpec, read_recipe
 from parley.engine.core.verbs.sharded import RESUME_SAFE, ShardedConfig, session
 from parley.envs.core.config import Configuration, NonNegativeInt, to_dict
-from parley.envs.core.errors import ConfigError, ParleyError
+from parley.envs.core.errors import ConfigError, NothingToMeasureError, ParleyError
 from parley.envs.core.registry import nearest
 
-FAILED, LAYOUT, CLAIMS = "failed", "tables", "claims"
-"""Entries of the summary: reasons of failed stages by name, the layout of the tables, and the outcomes of the claims."""
+FAILED, CLAIMS = "failed", "claims"
+"""Entries of the summary beside `LAYOUT`: reasons of failed stages by name, and the outcomes of the claims."""
 REPRODUCED, NOT_REPRODUCED, UNDECIDED, UNMEASURED, CONTRADICTORY = (
     "reproduced",
     "not reproduced",
@@ -109,6 +108,7 @@ class PlannedRecipe:
         stages: job and configuration of each run, by its folder.
         failures: errors of runs that failed, by folder; filled while they work.
         paired: differences item by item that have been computed, by folder and metric of both figures.
+        figures: metrics of finished runs by folder, which the tables need again and again.
     """
 
     recipe: RecipePlan
@@ -116,6 +116,7 @@ class PlannedRecipe:
     stages: Mapping[str, Stage]
     failures: dict[str, ParleyError] = field(default_factory=dict)
     paired: PairedFigures = field(default_factory=dict)
+    figures: dict[Path, Mapping[str, Estimate]] = field(default_factory=dict)
 
 
 class RecipeJob(Composite[Any, PlannedRecipe, PlannedRecipe]):
@@ -168,6 +169,14 @@ class RecipeJob(Composite[Any, PlannedRecipe, PlannedRecipe]):
         """Return the number of actors that run whole stages."""
         return int(config.workers)
 
+    def pooled(self, prepared: PlannedRecipe) -> Collection[str]:
+        """Return the runs whose shards share one pool of actors."""
+        return ()
+
+    def figures(self, prepared: PlannedRecipe, path: Path) -> Mapping[str, Estimate]:
+        """Return the metrics of a finished stage for the tables."""
+        return RunFolder.load(path).metrics()
+
     def stages(self, config: Any, path: Path) -> dict[str, Stage]:
         return dict(self.planned(config, path).stages)
 
@@ -218,6 +227,8 @@ class RecipeJob(Composite[Any, PlannedRecipe, PlannedRecipe]):
             reporter,
             needs=recipe.needs(),
             most=self.at_once(config),
+            pooled=self.pooled(prepared),
+            address=getattr(config, "address", "") if self.pooled(prepared) else "",
             after=lambda: self.write(run, prepared),
             failures=prepared.failures,
         )
@@ -236,13 +247,17 @@ class RecipeJob(Composite[Any, PlannedRecipe, PlannedRecipe]):
             name: error.what if error.where is None else f"{error.what} ({error.where})"
             for name, error in result.failures.items()
         }
+        empty = {name for name, error in result.failures.items() if isinstance(error, NothingToMeasureError)}
+        failed = {name: reason for name, reason in reasons.items() if name not in empty}
         metrics: dict[str, Estimate] = {}
         trainings: dict[str, list[float]] = {}
         layout, left_out = [], list[str]()
         for table in recipe.tables:
             rows = []
             for row in table.rows:
-                measured, lost, notes = _measured(recipe, row, run.path, reasons, result.paired)
+                measured, lost, notes = self._measured(result, row, run.path, reasons)
+                if lost and lost not in failed.values():
+                    notes, lost = [*notes, f"{row.label}: {lost}."], ""
                 for name, by_training in measured.items():
                     key, estimates = f"{table.key}.{row.key}.{name}", [figure.estimate for figure in by_training.values()]
                     # A difference of shares may be below 0, and one of perplexities has no logarithm.
@@ -252,23 +267,30 @@ class RecipeJob(Composite[Any, PlannedRecipe, PlannedRecipe]):
                         trainings[key] = [estimate.value for estimate in estimates]
                 number = max(map(len, measured.values()), default=0)
                 about = {"failed": lost, "notes": notes, "trainings": number, "published": dict(row.published)}
-                rows.append({"key": row.key, "label": row.label, **about})
+                single = {name: figures[1] for name, figures in measured.items() if figures.keys() == {1}}
+                places = {
+                    name: {"stage": figure.run.name, "metric": figure.metric}
+                    for name, figure in single.items()
+                    if figure.metric
+                }
+                rows.append({"key": row.key, "label": row.label, "measured": places, **about})
             if rows and all(row["notes"] and not row["failed"] and not row["trainings"] for row in rows):
                 left_out.append(table.title.partition(":")[0])
                 continue
             columns = [
-                {"key": column.key, "heading": column.heading, "form": column.form}
+                {"key": column.key, "heading": column.heading, "form": column.form, "note": column.note}
                 for column in table.columns
                 if not column.optional
                 or any(metrics.get(f"{table.key}.{row.key}.{column.key}", NOTHING).n for row in table.rows)
             ]
             about = {"title": table.title, "note": table.note, "corner": table.corner, "source": table.source}
+            about |= {"screen": list(table.screen)}
             layout.append({"key": table.key, **about, "columns": columns, "rows": rows})
         num, done = _progress(recipe, run.path)
         unfinished = f" {done} of {num} runs are finished." if done < num else ""
         spent = f" Left out, because its runs measure no figure of it: {', '.join(left_out)}." if left_out else ""
         preset = f" Preset {recipe.preset}." if recipe.preset else ""
-        extra: dict[str, Any] = {LAYOUT: layout, FAILED: reasons}
+        extra: dict[str, Any] = {LAYOUT: layout, FAILED: failed}
         if recipe.claims:
             folders = [run.path / folder for spec in recipe.stages.values() for folder in spec.folders]
             hours = sum(seconds_of(RunFolder.load(path).events()) for path in folders if (path / SUMMARY).is_file()) / 3600
@@ -276,6 +298,58 @@ class RecipeJob(Composite[Any, PlannedRecipe, PlannedRecipe]):
             spent = f" They worked for {hours:.2g} hours.{spent}"
         extra |= {TRAININGS: trainings} if trainings else {}
         return Summary(recipe.title, f"{recipe.description}{preset} {num} runs.{unfinished}{spent}".strip(), metrics, extra)
+
+    def _measured(
+        self, prepared: PlannedRecipe, row: RowSpec, path: Path, reasons: Mapping[str, str]
+    ) -> tuple[dict[str, dict[int, MeasuredFigure]], str, list[str]]:
+        """Return the figures by column and number of the training, the reason why there are none, and notes on those that lack.
+
+        A difference is of the trainings that both rows have; their own tables say what lacks.
+        """
+        recipe, measured, notes = prepared.recipe, dict[str, dict[int, MeasuredFigure]](), list[str]()
+        if row.best:
+            return _best(recipe, row, path, reasons), "", []
+        if row.less is not None:
+            parts = (replace(row, less=None), row.less)
+            sides = [self._measured(prepared, part, path, reasons) for part in parts]
+            for column in row.metrics:
+                copies = [recipe.stages[part.stage_of(column)].copies for part in parts]
+                for number in range(1, max(copies) + 1):
+                    # A stage without trainings is the same for all trainings of the other row.
+                    pair = [side[0].get(column, {}).get(min(number, most)) for side, most in zip(sides, copies, strict=True)]
+                    if pair[0] is not None and pair[1] is not None:
+                        difference = _difference(pair[0], pair[1], prepared.paired)
+                        measured.setdefault(column, {})[number] = MeasuredFigure(difference, path, "")
+            return measured, "" if measured else sides[0][1] or sides[1][1], []
+        if row.stages:
+            stages, lost_of = dict.fromkeys(map(row.stage_of, row.metrics)), list[str]()
+            for stage in stages:
+                metrics = {column: metric for column, metric in row.metrics.items() if row.stage_of(column) == stage}
+                part = self._measured(prepared, replace(row, stage=stage, stages={}, metrics=metrics), path, reasons)
+                measured, notes = measured | part[0], [*notes, *part[2]]
+                lost_of += [part[1]] if part[1] else []
+            notes += [f"{row.label}: {reason}." for reason in lost_of] if measured else []
+            return measured, "" if measured else next(iter(lost_of), ""), notes
+        spec = recipe.stages[row.stage]
+        lost = {folder: reasons[folder] for folder in spec.folders if folder in reasons}
+        for number, folder in enumerate(spec.folders, start=1):
+            if not (path / folder / SUMMARY).is_file() or folder in lost:
+                continue
+            if path / folder not in prepared.figures:
+                prepared.figures[path / folder] = self.figures(prepared, path / folder)
+            metrics_of_stage = prepared.figures[path / folder]
+            names = {column: recipe.resolved(template, number, path) for column, template in row.metrics.items()}
+            for column, name in names.items():
+                if name in metrics_of_stage:
+                    measured.setdefault(column, {})[number] = MeasuredFigure(metrics_of_stage[name], path / folder, name)
+            absent = [name for column, name in names.items() if name not in metrics_of_stage and column not in row.optional]
+            if absent:
+                near = nearest(absent[0], metrics_of_stage) or "."
+                notes.append(f"{row.label}: {folder} has not measured {', '.join(absent)}{near}")
+        reason = next(iter(lost.values()), "")
+        if measured and lost:
+            notes.append(f"{row.label}: {len(lost)} of {len(spec.folders)} trainings failed: {reason}.")
+        return measured, "" if measured else reason, notes
 
     def tables(self, run: RunFolder) -> dict[str, EstimateTable]:
         return drawn_tables(run.summary() or {}, run.metrics())
@@ -294,7 +368,8 @@ class RecipeJob(Composite[Any, PlannedRecipe, PlannedRecipe]):
             for column in table["columns"]
         }
         legend = {**result.legend, **legend}
-        return replace(result, tables=self.tables(run), legend=legend, failure=result.failure or failure)
+        tables = drawn_tables(summary, run.metrics(), screen=True)
+        return replace(result, tables=tables, legend=legend, failure=result.failure or failure)
 
 
 class SettingsRecipe(RecipeJob):
@@ -332,7 +407,9 @@ class SettingsRecipe(RecipeJob):
 
     def work(self, run: RunFolder, prepared: PlannedRecipe, reporter: Reporter) -> PlannedRecipe:
         config = prepared.config
-        with session(config.workers, config.address) if config.workers else nullcontext():
+        # A pool of stages begins a session of its own, with room for whole stages beside it.
+        is_shared = config.workers and not self.pooled(prepared)
+        with session(config.workers, config.address) if is_shared else nullcontext():
             return super().work(run, prepared, reporter)
 
 
@@ -362,39 +439,21 @@ def _progress(recipe: RecipePlan, path: Path) -> tuple[int, int]:
     return len(folders), sum((path / folder / SUMMARY).exists() for folder in folders)
 
 
-def _measured(
-    recipe: RecipePlan, row: RowSpec, path: Path, reasons: Mapping[str, str], paired: PairedFigures
-) -> tuple[dict[str, dict[int, MeasuredFigure]], str, list[str]]:
-    """Return the figures by column and number of the training, the reason why there are none, and notes on those that lack.
-
-    A difference is of the trainings that both rows have; their own tables say what lacks.
-    """
-    spec, measured, notes = recipe.stages[row.stage], dict[str, dict[int, MeasuredFigure]](), list[str]()
-    if row.less is not None:
-        parts = (replace(row, less=None), row.less)
-        (first, lost_first, _), (second, lost_second, _) = (_measured(recipe, part, path, reasons, paired) for part in parts)
-        copies = [recipe.stages[part.stage].copies for part in parts]
-        for column, number in itertools.product(row.metrics, range(1, max(copies) + 1)):
-            # A stage without trainings is the same for all trainings of the other row.
-            pair = [of.get(column, {}).get(min(number, most)) for of, most in zip((first, second), copies, strict=True)]
-            if pair[0] is not None and pair[1] is not None:
-                measured.setdefault(column, {})[number] = MeasuredFigure(_difference(pair[0], pair[1], paired), path, "")
-        return measured, "" if measured else lost_first or lost_second, []
-    lost = {folder: reasons[folder] for folder in spec.folders if folder in reasons}
-    for number, folder in enumerate(spec.folders, start=1):
-        if not (path / folder / SUMMARY).is_file() or folder in lost:
-            continue
-        metrics = RunFolder.load(path / folder).metrics()
-        names = {column: recipe.resolved(template, number, path) for column, template in row.metrics.items()}
-        for column, name in names.items():
-            if name in metrics:
-                measured.setdefault(column, {})[number] = MeasuredFigure(metrics[name], path / folder, name)
-        if absent := [name for column, name in names.items() if name not in metrics and column not in row.optional]:
-            notes.append(f"{row.label}: {folder} has not measured {', '.join(absent)}{nearest(absent[0], metrics) or '.'}")
-    reason = next(iter(lost.values()), "")
-    if measured and lost:
-        notes.append(f"{row.label}: {len(lost)} of {len(spec.folders)} trainings failed: {reason}.")
-    return measured, "" if measured else reason, notes
+def _best(recipe: RecipePlan, row: RowSpec, path: Path, reasons: Mapping[str, str]) -> dict[str, dict[int, MeasuredFigure]]:
+    """Return the figures of the best row by column, once no stage of it is left; each training is one of its own."""
+    measured: dict[str, dict[int, MeasuredFigure]] = {}
+    for column in row.metrics:
+        places = {
+            (path / folder, recipe.resolved(part.metrics[column], number, path)): None
+            for part in row.best
+            if column in part.metrics
+            for number, folder in enumerate(recipe.stages[part.stage_of(column)].folders, start=1)
+            if folder not in reasons
+        }
+        is_whole = bool(places) and all((folder / SUMMARY).is_file() for folder, _ in places)
+        if is_whole and (estimate := best_by_items(list(places))).n:
+            measured[column] = {1: MeasuredFigure(estimate, path, "")}
+    return measured
 
 
 def _difference(first: MeasuredFigure, second: MeasuredFigure, paired: PairedFigures) -> Estimate:
@@ -429,16 +488,33 @@ def claim_outcome(claim: ClaimSpec, metrics: Mapping[str, Estimate]) -> dict[str
     return about | {"why": claim.why if outcome == NOT_REPRODUCED else "", "figures": figures}
 
 
-def drawn_tables(summary: Mapping[str, Any], metrics: Mapping[str, Estimate]) -> dict[str, EstimateTable]:
+def drawn_tables(summary: Mapping[str, Any], metrics: Mapping[str, Estimate], screen: bool = False) -> dict[str, EstimateTable]:
     """Return the tables of a summary by heading.
 
     Args:
         summary: with the entries of `RecipeJob.measure`.
         metrics: estimates by "TABLE.ROW.COLUMN".
+        screen: True for the columns that a screen shows.
     """
-    trainings = summary.get(TRAININGS, {})
-    tables = {entry["title"]: _drawn(entry, metrics, trainings) for entry in summary.get(LAYOUT, ())}
+    trainings, entries = summary.get(TRAININGS, {}), summary.get(LAYOUT, ())
+    if screen:
+        shown = {entry["key"]: entry.get("screen") or [column["key"] for column in entry["columns"]] for entry in entries}
+        entries = [
+            entry | {"columns": [column for column in entry["columns"] if column["key"] in shown[entry["key"]]]}
+            for entry in entries
+        ]
+    tables = {entry["title"]: _drawn(entry, metrics, trainings) for entry in entries}
     return tables | ({"Claims": _drawn_claims(summary[CLAIMS])} if CLAIMS in summary else {})
+
+
+def labels_of(summary: Mapping[str, Any], title: str) -> dict[str, str]:
+    """Return the first cell of each row of a table by its key; of an unfinished run nothing.
+
+    Args:
+        summary: as in `drawn_tables`.
+        title: title of the table.
+    """
+    return {row["key"]: row["label"] for table in summary.get(LAYOUT, ()) if table["title"] == title for row in table["rows"]}
 
 
 def outcome_of(claim: Mapping[str, Any]) -> str:
@@ -503,6 +579,7 @@ def _drawn(
     if any(row["published"] for row in rows):
         notes.append(f"Published: {entry['source'] or 'as printed'}.")
         notes.append(f"Of {printed} published figures {inside} lie in the interval measured here." if printed else "")
+    notes += [column.get("note", "") for column in entry["columns"]]
     notes += [note for row in rows for note in row["notes"]]
     notes += [f"{row['label']}: {row['failed']}." for row in rows if len(row["failed"]) > _MOST_WORDS]
     note = " ".join(filter(None, notes))

@@ -13,7 +13,7 @@ Means over attempts are clustered by dialogue. Nothing is computed from publishe
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import accumulate
 from operator import itemgetter
 from typing import Any
@@ -36,29 +36,10 @@ from parley.engine.core.stats.statistics import (
 from parley.engine.core.tables.table import read_published
 from parley.engine.negotiation.metrics.dialogues import METRICS, OUTCOMES, PERPLEXITIES, ROW_METRICS, negotiation_metrics
 
-
-@dataclass(frozen=True)
-class PublishedAttack:
-    """The published figures of one attack.
-
-    Args:
-        advantage: the adversary's points minus the target's, to the two printed places.
-        points: points of the adversary and of the target, 0 to 10.
-        par: share of dialogues with a positive advantage, ties counted.
-        agreement: share of dialogues that end in an agreement.
-    """
-
-    advantage: float
-    points: tuple[float, float]
-    par: float
-    agreement: float
-
-
-ATTACKS: Mapping[str, Mapping[str, PublishedAttack]] = {
+_COLUMNS = {"adversary": "score_adversary", "target": "score_target"}
+ATTACKS: Mapping[str, Mapping[str, Mapping[str, float]]] = {
     table: {
-        attack: PublishedAttack(
-            figures["advantage"], (figures["adversary"], figures["target"]), figures["par"], figures["agreement"]
-        )
+        attack: {f"forced_{_COLUMNS.get(name, name)}": value for name, value in figures.items()}
         for attack, figures in attacks.items()
     }
     for table, attacks in read_published("parley.engine.negotiation.metrics", "cheng2019.csv").items()

@@ -417,7 +417,7 @@ class MinMax(RepeatedJob[MinMaxConfig, MinMaxConfig, Summary]):
 
     def next_commands(self, config: MinMaxConfig, path: Path) -> tuple[str, ...]:
         """Suggest a talk with the result, and every attack on it; fresh adversaries learn as those of the campaign."""
-        from parley.engine.negotiation.verbs.table_stages import TableConfig, on_supervised
+        from parley.engine.negotiation.verbs.table import TableConfig, on_supervised
 
         folder, rule = display_path(path), replace(config.attack, dialogues=config.budget)
         same: dict[str, Any] = {"corpus": config.corpus, "data_root": config.data_root, "reinforce": rule}

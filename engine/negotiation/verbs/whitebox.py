@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 import numpy as np
@@ -43,7 +42,7 @@ from parley.engine.negotiation.verbs.match import (
     seconds_per_dialogue,
 )
 from parley.envs.core.config import Configuration, NonNegativeInt, check, shared
-from parley.envs.core.errors import ConfigError, RunError
+from parley.envs.core.errors import ConfigError, NothingToMeasureError, RunError
 from parley.envs.core.play import Session
 from parley.envs.negotiation.domain import Vocabulary
 from parley.envs.negotiation.game import Agent, NegotiationGame
@@ -53,8 +52,6 @@ if TYPE_CHECKING:
     from parley.engine.negotiation.attacks.replacement import ReplacementStep
 
 
-UNFOUND = "unfound"
-"""Entry of the summary: the reason why a row of a table has no dialogue."""
 _NAME_ONE = '--set transfer.source=RUN (an attack rl run) or --set "transfer.sentence=TEXT"'
 _MAKE_ONE = "parley attack rl makes runs/attack-rl; or --set transfer.source=RUN, or the preset fixed: one sentence for all"
 _EMPTY_ONE = "add --set transfer.source= to keep the sentence, or --set transfer.sentence= to keep the source; presets name one"
@@ -72,10 +69,6 @@ class AttackConfig(OneMatchConfig):
     @property
     def match(self) -> MatchConfig:
         return MatchConfig(adversary=self.speaker, target=self.target, complementary=True, **shared(self, OneMatchConfig)).match
-
-
-class NothingWonError(ConfigError):
-    """A source without a sentence that won by enough points and that the speaker can say."""
 
 
 AttackConfigT = TypeVar("AttackConfigT", bound=AttackConfig)
@@ -116,12 +109,10 @@ class TransferRoster(Roster):
     Args:
         sentences: the sentences to plug in.
         turn: least number of utterances before a sentence.
-        why: the reason why there is no sentence.
     """
 
     sentences: tuple[str, ...]
     turn: int
-    why: str = field(default="", kw_only=True)
 
     def agents(self, device: str = "cpu") -> tuple[Agent, Agent]:
         speaker, target = super().agents(device)
@@ -138,7 +129,7 @@ def transfer_sentences(settings: TransferSettings, words: Vocabulary, reporter: 
 
     Raises:
         ConfigError: no source is named, or two (a preset may have named one of them).
-        NothingWonError: no dialogue of the source was won by enough points, or the speaker can say no sentence of them.
+        NothingToMeasureError: no dialogue of the source was won by enough points, or the speaker can say no sentence of them.
         RunError: the source is no run.
     """
     if bool(settings.source) == bool(settings.sentence):
@@ -158,7 +149,7 @@ def transfer_sentences(settings: TransferSettings, words: Vocabulary, reporter: 
         collected = last_sentences(rows, settings.min_advantage, len(rows))
         sentences = [sentence for sentence in collected if not unspeakable_words(sentence, words)]
         if collected and not sentences:
-            raise NothingWonError(
+            raise NothingToMeasureError(
                 f"no sentence that won in {settings.source} is in words that the speaker knows",
                 got=", ".join(unspeakable_words(collected[0], words)),
                 fix="name another speaker, or the run of an attack by an adversary of its corpus",
@@ -170,7 +161,7 @@ def transfer_sentences(settings: TransferSettings, words: Vocabulary, reporter: 
     reporter.say(f"to plug in: {sentences[0] if sentences else '(none)'}{suffix}")
     if not sentences:
         points = f"{settings.min_advantage} point{'s' * (settings.min_advantage != 1)}"
-        raise NothingWonError(
+        raise NothingToMeasureError(
             f"no dialogue of {settings.source} was won by {points} or more",
             got="no sentence to plug in",
             fix="lower transfer.min_advantage, or name the run of a stronger attack",
@@ -232,30 +223,7 @@ class AttackTransfer(AttackJob[TransferConfig]):
         return TransferRoster(config.match, transfer_sentences(config.transfer, words, reporter), config.transfer.turn)
 
 
-class TransferRow(AttackTransfer):
-    """The transfer attack as a row of a table; without a sentence it plays no dialogue, and its summary has the reason."""
-
-    def prepare(self, config: TransferConfig, path: Path, reporter: Reporter) -> Roster:
-        try:
-            return super().prepare(config, path, reporter)
-        except NothingWonError as error:
-            reporter.say(f"nothing is played: {error.what}")
-            return TransferRoster(config.match, (), config.transfer.turn, why=error.what)
-
-    def work(self, run: RunFolder, prepared: Roster, reporter: Reporter) -> Roster:
-        return super().work(run, prepared, reporter) if cast("TransferRoster", prepared).sentences else prepared
-
-    def measure(self, run: RunFolder, roster: Roster) -> Summary:
-        if not (why := cast("TransferRoster", roster).why):
-            return super().measure(run, roster)
-        why += ", so there is no sentence to plug in"
-        return Summary(self.title(roster.config), f"{why[:1].upper()}{why[1:]}.", {}, {UNFOUND: why})
-
-    def num_rows(self, config: TransferConfig, path: Path) -> int:
-        return 0 if UNFOUND in (RunFolder.load(path).summary() or {}) else super().num_rows(config, path)
-
-
-ATTACK_RL, ATTACK_TRANSFER, TRANSFER_ROW = AttackRL(), AttackTransfer(), TransferRow()
+ATTACK_RL, ATTACK_TRANSFER = AttackRL(), AttackTransfer()
 
 
 REACTIVE: AttackKind = "reactive"

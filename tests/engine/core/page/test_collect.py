@@ -37,7 +37,7 @@ from parley.engine.negotiation.verbs.exploitability import MORE, NUM_KNOWN
 from parley.engine.negotiation.verbs.match import ATTACKS, DIALOGUES
 from parley.engine.negotiation.verbs.minmax import AS_CONTROL, BEFORE_TRAINING, DROP, DROP_BEYOND_CONTROL, FINAL_STAGES, LEGEND
 from parley.engine.negotiation.verbs.negotiator import TRAIN_NEGOTIATOR
-from parley.engine.negotiation.verbs.table_stages import TableConfig
+from parley.engine.negotiation.verbs.table import TableConfig
 from parley.engine.responders.seq2seq import TRAIN_SEQ2SEQ
 from parley.envs.core.errors import RunError
 from parley.envs.core.storage.copies import CHECKPOINT
@@ -140,10 +140,21 @@ def figures(advantage: float) -> dict[str, Estimate]:
     return {"advantage": Estimate(advantage, advantage - 0.5, advantage + 0.5, 40)}
 
 
-def table_run(path: Path, **extra: Any) -> None:
+def table_run(path: Path) -> None:
     """A table with two rows below it, as the job leaves them."""
-    rows = {"rl.advantage": figures(3)["advantage"], "reactive.advantage": figures(5)["advantage"]}
-    measure(path, "attack-table", rows, TableConfig(published="rl"), title="attacks on x", **extra)
+    metrics = {"attacks.rl.advantage": figures(3)["advantage"], "attacks.reactive.advantage": figures(5)["advantage"]}
+    labels = {"rl": "RL attack", "reactive": "reactive"}
+    facts: dict[str, Any] = {"failed": "", "notes": [], "trainings": 1, "published": {"advantage": 2.5}}
+    layout = {
+        "key": "attacks",
+        "title": "All attacks",
+        "note": "",
+        "corner": "attack",
+        "source": "",
+        "columns": [{"key": "advantage", "heading": "advantage, live", "form": "number"}],
+        "rows": [{"key": key, "label": label, **facts} for key, label in labels.items()],
+    }
+    measure(path, "attack-table", metrics, TableConfig(), title="attacks on x", tables=[layout])
     measure(path / "rl", "attack-rl", figures(3), title="RL attack on x")
     measure(path / "reactive", "attack-reactive", figures(5), title="reactive attack on x")
 
@@ -198,8 +209,7 @@ def test_table_of_attacks_speaks_for_the_runs_below_it(tmp_path: Path) -> None:
     ((heading, table),) = tables(data)
     assert (data.title, heading) == ("attacks on x", "All attacks")
     assert [row[:2] for row in table.rows] == [("RL attack", "3.00\n[2.50, 3.50]"), ("reactive", "5.00\n[4.50, 5.50]")]
-    published = table.columns.index("advantage, published")
-    assert [row[published] for row in table.rows] == ["2.32", "4.95"]
+    assert [row[table.columns.index("advantage, live, published")] for row in table.rows] == ["2.50", "2.50"]
     assert [section.heading for section in matches(data)] == ["RL attack", "reactive"]
 
 
@@ -212,7 +222,7 @@ def test_folder_of_attacks_shows_them_side_by_side(tmp_path: Path) -> None:
     data = collect_run(tmp_path)
     shown = {heading: [row[0] for row in table.rows] for heading, table in tables(data)}
     assert shown == {
-        "attacks on x": ["RL attack", "reactive"],
+        "All attacks": ["RL attack", "reactive"],
         "Attacks side by side": ["RL attack on x", "reactive attack on x"],
     }
     names = [section.heading for section in matches(data)]
@@ -328,13 +338,6 @@ def test_campaign_among_other_runs_has_tables_of_its_own(tmp_path: Path) -> None
     data = collect_run(tmp_path)
     assert [heading for heading, _ in tables(data)] == ["Before and after", "Rounds"]
     assert [section.heading for section in matches(data)] == ["x against itself"]
-
-
-def test_table_remembers_what_stood_beside(tmp_path: Path) -> None:
-    table_run(tmp_path, baseline={"rl.advantage": figures(7)["advantage"].to_json()})
-    ((_, table),) = tables(collect_run(tmp_path))
-    place = table.columns.index("before, live")
-    assert [row[place] for row in table.rows] == ["7.00\n[6.50, 7.50]", "–"]
 
 
 def test_page_lies_in_the_run_folder_and_is_replaced(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from parley.engine.core.page.page import collect_run, report_from_run
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.stats.statistics import NOTHING
 from parley.engine.negotiation.verbs.match import DIALOGUES
-from parley.engine.negotiation.verbs.table_stages import TableConfig
+from parley.engine.negotiation.verbs.table import TableConfig
 from tests.engine.core.page.test_collect import Config, figures, matches, measure, play
 from tests.engine.negotiation.page.dialogues import error_row, row
 

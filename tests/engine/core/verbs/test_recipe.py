@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import re
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from parley.engine.core.cli.main import main
 from parley.engine.core.runs.documents import SUMMARY
 from parley.engine.core.runs.run_folder import RunFolder
+from parley.engine.core.stats.known import best_of
 from parley.engine.core.stats.statistics import Estimate, Metric, mean
 from parley.engine.core.stats.trainings import independent_difference, over_trainings
 from parley.engine.core.verbs import recipe_job
@@ -116,7 +119,7 @@ def line_of(error: ParleyError) -> int:
         ('stage: "{who}", published', 'stage: "{whom}", published', "no stage is called '{whom}'", 22),
         ("published: {points: 1.5}", "published: {point: 1.5}", "unknown key 'point', did you mean 'points'", 22),
         ("published: {points: 1.5}", "published: scripted", "the published table has no row 'scripted'", 22),
-        ("columns: [points]", "columns: [point]", "columns of the row are unknown", 23),
+        ("columns: [points]", "columns: [point]", "columns are unknown", 23),
         ("  again: {stage: again,", "  scripted: {stage: again,", "two rows have one name", 23),
         ("  again:\n", "  scripted-2:\n", "two runs would have one folder", 10),
         ("heading: agreement", "heading: points", "two have one heading", 18),
@@ -333,10 +336,87 @@ def test_tables_and_columns_are_repeated_by_lists_of_mappings_and_optional_colum
         read_recipe(write(tmp_path, FOR_EACH.replace(", optional: true", "")))
 
 
+MATRIX = """
+stages:
+  "{attack}+{target}":
+    for: {attack: [scripted, scripted-tough], target: [scripted, scripted-tough]}
+    verb: selfplay
+    settings: {adversary: "{attack}", target: "{target}", dialogues: 20}
+tables:
+  gains:
+    screen: [scripted]
+    columns:
+      "{target}": {for: {target: [scripted, scripted-tough]}, metric: "{of}", note: "Beside {target}."}
+    rows:
+      "{attack}":
+        for: {attack: [scripted, scripted-tough]}
+        fields: {of: advantage}
+        stages: {scripted: "{attack}+scripted", scripted-tough: "{attack}+scripted-tough"}
+      best: {best: [gains.scripted, gains.scripted-tough], label: the best}
+      less: {difference: [gains.scripted-tough, gains.scripted]}
+"""
+
+
+def test_a_row_may_be_of_several_stages_and_the_best_of_rows_is_measured_where_it_was_not_chosen(tmp_path: Path) -> None:
+    result = carry_out(write(tmp_path, MATRIX))
+    for attack, target in itertools.product(("scripted", "scripted-tough"), repeat=2):
+        measured = RunFolder.load(tmp_path / "run" / f"{attack}+{target}").metrics()["advantage"]
+        assert result.metrics[f"gains.{attack}.{target}"] == measured
+    for target in ("scripted", "scripted-tough"):
+        folders = [tmp_path / "run" / f"{attack}+{target}" for attack in ("scripted", "scripted-tough")]
+        items = [{row["item_key"]: row for row in RunFolder.load(folder).rows()} for folder in folders]
+        gains = [[side[key]["points_adversary"] - side[key]["points_target"] for side in items] for key in sorted(items[0])]
+        assert result.metrics[f"gains.best.{target}"] == pytest.approx(best_of(np.array(gains)))
+    run, rows = tmp_path / "run", ("gains.scripted-tough.scripted", "gains.scripted.scripted")
+    less = item_difference((run, rows[0]), (run, rows[1]))
+    assert less is not None, "items of a stage are found by the name of the recipe's figure"
+    assert less.value == pytest.approx(result.metrics[rows[0]].value - result.metrics[rows[1]].value)
+    tough = [result.metrics[f"gains.{row}.scripted-tough"].value for row in ("less", "scripted-tough", "scripted")]
+    assert tough[0] == pytest.approx(tough[1] - tough[2]), "each column is of its own stages"
+    screen, whole = result.tables["gains"], recipe_job.COMPARE_RECIPE.tables(RunFolder.load(tmp_path / "run"))["gains"]
+    assert (screen.columns, whole.columns) == (("", "scripted", "n"), ("", "scripted", "scripted-tough", "n"))
+    assert ("Beside scripted-tough." in screen.note, "Beside scripted-tough." in whole.note) == (False, True)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "what"),
+    [
+        ('scripted-tough: "{attack}+scripted-tough"', 'tough: "{attack}+scripted-tough"', "columns are unknown"),
+        ('scripted-tough: "{attack}+scripted-tough"', 'scripted-tough: "{attack}"', "no stage is called 'scripted'"),
+        ("screen: [scripted]", "screen: [tough]", "columns are unknown"),
+        ("{best: [gains.scripted, gains.scripted-tough]", "{best: []", "best has no rows"),
+        ("{best: [gains.scripted, gains.scripted-tough]", "{best: [gains.tough]", "no row above is called 'gains.tough'"),
+        ("of: advantage", "of: advantages", "measures no 'advantages', did you mean 'advantage'"),
+    ],
+)
+def test_a_mistake_in_rows_of_several_stages_is_named(tmp_path: Path, old: str, new: str, what: str) -> None:
+    assert MATRIX.count(old) == 1
+    with pytest.raises(ConfigError, match=re.escape(what)):
+        read_recipe(write(tmp_path, MATRIX.replace(old, new)))
+
+
+def test_a_stage_that_has_nothing_to_measure_is_no_failure(tmp_path: Path) -> None:
+    text = """
+stages:
+  met: {verb: attack rl, settings: {speaker: scripted, target: scripted, dialogues: 2}}
+  again:
+    verb: attack transfer
+    settings: {speaker: scripted, target: scripted, transfer.source: "${met.run}", transfer.min_advantage: 99}
+tables:
+  gains: {columns: {points: advantage}, rows: {met: {stage: met}, again: {stage: again}}}
+"""
+    result = carry_out(write(tmp_path, text))
+    assert not result.failure
+    assert "again: no dialogue of" in result.tables["gains"].note
+    assert [*result.metrics] == ["gains.met.points"]
+
+
 def test_a_table_of_which_no_run_measures_a_figure_is_left_out_and_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recipe_job, "_measured", lambda *parts: ({}, "", ["again: again has not measured advantage."]))
+    monkeypatch.setattr(
+        recipe_job.RecipeJob, "_measured", lambda *parts: ({}, "", ["again: again has not measured advantage."])
+    )
     assert [*carry_out(write(tmp_path)).tables] == ["Claims"]
     summary = RunFolder.load(tmp_path / "run").summary() or {}
     assert "Left out, because its runs measure no figure of it: Gains." in summary["description"]

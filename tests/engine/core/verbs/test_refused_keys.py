@@ -18,8 +18,7 @@ from parley.engine.mutual_friends.verbs.evaluate import EVALUATE_MUTUAL_FRIENDS
 from parley.engine.negotiation.verbs.exploitability import EVALUATE_EXPLOITABILITY, ExploitabilityConfig
 from parley.engine.negotiation.verbs.match import SELFPLAY, MatchConfig
 from parley.engine.negotiation.verbs.minmax import MINMAX
-from parley.engine.negotiation.verbs.table import ATTACK_TABLE
-from parley.engine.negotiation.verbs.table_stages import TableConfig
+from parley.engine.negotiation.verbs.table import ATTACK_TABLE, TableConfig
 from parley.engine.negotiation.verbs.tactic import ATTACK_TACTIC, TacticConfig
 from parley.engine.negotiation.verbs.training import TRAIN_ADVERSARY, TRAIN_RL, TRAIN_TARGET
 from parley.engine.negotiation.verbs.whitebox import TransferSettings

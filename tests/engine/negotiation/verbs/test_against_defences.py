@@ -11,12 +11,13 @@ import pytest
 from parley.engine.core.page.page import collect_run
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.tables.table import with_interval
-from parley.engine.core.verbs.job import Silent
+from parley.engine.core.verbs.job import Result, Silent
+from parley.engine.core.verbs.recipe import read_recipe
 from parley.engine.negotiation.attacks.settings import DefenceConfig
 from parley.engine.negotiation.verbs import training as reinforce
+from parley.engine.negotiation.verbs.defended import FilterLimit
 from parley.engine.negotiation.verbs.exploitability import ATTACK, EVALUATE_EXPLOITABILITY, ExploitabilityConfig
-from parley.engine.negotiation.verbs.table import ATTACK_TABLE
-from parley.engine.negotiation.verbs.table_stages import TableConfig, adversaries_of, chains_of, defences_around, needs_of
+from parley.engine.negotiation.verbs.table import ATTACK_TABLE, AttackPlan, TableConfig
 from parley.engine.negotiation.verbs.training import TRAIN_ADVERSARY, TRAIN_RL
 from parley.engine.negotiation.verbs.whitebox import TransferSettings
 from parley.envs.core.errors import CheckpointError, ConfigError
@@ -102,21 +103,21 @@ def test_a_best_response_learns_from_and_plays_the_defended_target(tmp_path: Pat
 def test_each_defence_has_an_adversary_that_learned_against_it(root: Path, trainee: Path) -> None:
     path = Path("runs/t")
     config = table(trainee, root, rows="none,rl,transfer", adversary="runs/adversary", seeds=1)
-    around = {**defences_around(config.defence_names(), None), "filter": DefenceConfig(max_perplexity=9.5)}
-    chains = chains_of(config, path, around)
-    assert [list(chain) for chain in chains] == [
-        [f"adversary+{name}", f"rl+{name}-known", f"transfer+{name}-known"] for name in ("filter", "own-demand")
-    ]  # fmt: skip
-    assert adversaries_of(config) == ["adversary+filter", "adversary+own-demand"]
-    for (name, defence), chain in zip(around.items(), chains, strict=True):
-        trained, played, plugged = (settings for _, settings in chain.values())
+    given = AttackPlan(config, path, FilterLimit(9.5, {})).given()
+    recipe = read_recipe(ATTACK_TABLE.file, given=given, shared=ATTACK_TABLE.shared(config))
+    planned, needs = recipe.planned(path, {}), recipe.needs()
+    assert [name for name in planned if name.startswith("adversary")] == ["adversary+filter", "adversary+own-demand"]
+    around = {"filter": DefenceConfig(max_perplexity=9.5), "own-demand": DefenceConfig(own_demand=True)}
+    for name, defence in around.items():
+        names = [f"adversary+{name}", f"rl+{name}-known", f"transfer+{name}-known"]
+        trained, played, plugged = (planned[stage][1] for stage in names)
         assert (trained.target, trained.learner) == (str(trainee), str(trainee)), "as adversaries of all targets begin"
         assert {each.defence for each in (trained, played, plugged)} == {defence}
         assert {each.judge for each in (trained, played, plugged)} == {str(trainee)}, "who chose the filter's limit"
         assert played.speaker == f"{path}/adversary+{name}"
         assert plugged.transfer.source == f"{path}/rl+{name}-known"
-        assert needs_of(chain, path)[f"transfer+{name}-known"] == [f"rl+{name}-known"]
-    assert not chains_of(replace(config, rows="none,reactive"), path, around)
+        assert needs[f"transfer+{name}-known"] == [f"rl+{name}-known"]
+    assert not AttackPlan(replace(config, rows="none,reactive")).trainings
 
 
 def test_the_table_has_the_attack_that_was_made_for_each_defence(
@@ -124,10 +125,11 @@ def test_the_table_has_the_attack_that_was_made_for_each_defence(
 ) -> None:
     vocabulary, learned = corpus_vocabulary(root), {}
 
-    def train(config: reinforce.TrainReinforceConfig, path: Path, reporter: Any) -> None:
+    def train(config: reinforce.TrainReinforceConfig, path: Path, reporter: Any) -> Result:
         if path.name not in learned:
             learned[path.name] = config.defence
             save_negotiator(path / "checkpoint", seed=len(learned), vocabulary=vocabulary)
+        return Result(path, "", {})
 
     monkeypatch.setattr(reinforce.TRAIN_ADVERSARY, "run", train)
     config = table(trainee, root, rows="none,rl,transfer", false_alarms=0.3)
@@ -144,7 +146,7 @@ def test_the_table_has_the_attack_that_was_made_for_each_defence(
     assert list(beside)[2:] == ["no attack", "RL attack", "RL attack, adaptive", "transfer", "transfer, adaptive", "strongest"]
     for row, title in (("rl", "RL attack, adaptive"), ("transfer", "transfer, adaptive")):
         own = [RunFolder.load(path / f"{row}+{name}-known").metrics()["advantage"] for name in ("filter", "own-demand")]
-        assert [cell.replace("\n", " ") for cell in beside[title][1:]] == [with_interval(each) for each in own]
+        assert [cell.replace("\n", " ") for cell in beside[title][1:-1]] == [with_interval(each) for each in own]
     titles = [row[0] for row in result.tables["All attacks"].rows]
     assert {"RL attack, filter known to the attack", "RL attack, own demand known to the attack"} <= set(titles)
     assert "an adversary learned from the defended target" in result.tables["All attacks"].note

@@ -14,8 +14,7 @@ from parley.engine.negotiation.attacks.opponents import OpponentConfig
 from parley.engine.negotiation.attacks.settings import ReinforceConfig
 from parley.engine.negotiation.verbs.exploitability import EVALUATE_EXPLOITABILITY, ExploitabilityConfig
 from parley.engine.negotiation.verbs.minmax import MINMAX
-from parley.engine.negotiation.verbs.table import ATTACK_TABLE
-from parley.engine.negotiation.verbs.table_stages import TableConfig
+from parley.engine.negotiation.verbs.table import ATTACK_TABLE, TableConfig
 from parley.engine.negotiation.verbs.training import TRAIN_ADVERSARY, TRAIN_TARGET
 from parley.engine.negotiation.verbs.whitebox import TransferSettings
 from parley.envs.core.errors import ConfigError
@@ -97,7 +96,7 @@ def test_any_agent_is_measured_and_attacked(tmp_path: Path, root: Path, trainee:
     )
     table = ATTACK_TABLE.run(wanted, tmp_path / "table", notes)
     assert f"left out: reactive, preemptive, ra-pa-da, ra-pa-ta; they read weights that {target} has not" in notes.said
-    assert {name.partition(".")[0] for name in table.metrics} == {"none", "rl", "transfer"}
+    assert {name.split(".")[1] for name in table.metrics} == {"none", "rl", "transfer"}
     with pytest.raises(ConfigError, match=r"no row to measure(.|\n)*ask for plain, none, rl, transfer"):
         ATTACK_TABLE.run(replace(wanted, rows="reactive"), tmp_path / "nothing", Silent())
 

@@ -6,15 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.verbs.job import Silent
 from parley.engine.negotiation.verbs import whitebox as attack_jobs
 from parley.engine.negotiation.verbs.match import SELFPLAY, MatchConfig
 from parley.engine.negotiation.verbs.whitebox import (
     ATTACK_RL,
     ATTACK_TRANSFER,
-    TRANSFER_ROW,
-    UNFOUND,
     AttackConfig,
     TransferConfig,
     TransferSettings,
@@ -100,8 +97,3 @@ def test_of_a_source_what_the_speaker_can_say_is_plugged_in(tmp_path: Path, monk
     found.remove(SENTENCE)
     with pytest.raises(ConfigError, match=r"no sentence that won(.|\n)*gimme(.|\n)*name another speaker"):
         ATTACK_TRANSFER.run(asked, tmp_path / "none", Silent())
-    result = TRANSFER_ROW.run(asked, tmp_path / "row", Silent())
-    assert not result.metrics
-    summary = RunFolder.load(tmp_path / "row").summary()
-    assert summary is not None
-    assert "so there is no sentence to plug in" in summary[UNFOUND]

@@ -22,8 +22,7 @@ from parley.engine.negotiation.verbs.agents import is_weightless, require_partne
 from parley.engine.negotiation.verbs.exploitability import EVALUATE_EXPLOITABILITY, ExploitabilityConfig
 from parley.engine.negotiation.verbs.match import SELFPLAY, MatchConfig
 from parley.engine.negotiation.verbs.minmax import MINMAX
-from parley.engine.negotiation.verbs.table import ATTACK_TABLE
-from parley.engine.negotiation.verbs.table_stages import TableConfig
+from parley.engine.negotiation.verbs.table import ATTACK_TABLE, TableConfig
 from parley.engine.negotiation.verbs.trigger import SMALL
 from parley.engine.negotiation.verbs.whitebox import ATTACK_TRANSFER, TransferConfig, TransferSettings
 from parley.envs.core.errors import CheckpointError, ConfigError
@@ -237,18 +236,20 @@ def test_a_table_counts_what_each_attack_asked_and_brings_tactics_along(tmp_path
         chat=ChatSeat(prices="10/100"),
     )
     result = ATTACK_TABLE.run(asked, tmp_path / "run", Silent())
-    table = result.tables[""]
+    table = result.tables["All attacks"]
     assert [row[0] for row in table.rows] == [
         "no attack", "transfer", "refined tactic", "chat player, no tactic", "tactics drawn blind"
     ]  # fmt: skip
-    assert {"answers", "tokens", "answers before", "cost"} <= set(table.columns)
-    assert "advantage, published" not in table.columns, "no published target is like it"
-    before = {row: result.metrics[f"{row}.answers_before"].value for row in ("none", "transfer", "tactic-none", "tactic")}
+    assert {"answers", "tokens read", "answers before", "cost"} <= set(table.columns)
+    assert "advantage, forced, published" not in table.columns, "no published target is like it"
+    before = {
+        row: result.metrics[f"attacks.{row}.answers_before"].value for row in ("none", "transfer", "tactic-none", "tactic")
+    }
     assert before["none"] == before["transfer"] == before["tactic-none"] == 0
     tried = (RunFolder.load(tmp_path / "run" / "tactic").metrics())["refined.calls"].value
     assert before["tactic"] == tried > 2
     used = (RunFolder.load(tmp_path / "run").summary() or {})[USAGE]
-    costs = [result.metrics[f"{row}.cost"].value for row in ("none", "transfer", "tactic")]
+    costs = [result.metrics[f"attacks.{row}.cost"].value for row in ("none", "transfer", "tactic")]
     assert sum(costs) == pytest.approx(used["cost"])
     assert "Tactics: the attacker" in table.note
     again = ATTACK_TABLE.run(asked, tmp_path / "run", Silent())

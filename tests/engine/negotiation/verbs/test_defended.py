@@ -17,8 +17,7 @@ from parley.engine.negotiation.metrics.dialogues import defence_metrics
 from parley.engine.negotiation.page import dialogue
 from parley.engine.negotiation.verbs.defended import chosen_limit, perplexity_filter, sentence_perplexities
 from parley.engine.negotiation.verbs.match import SELFPLAY, MatchConfig
-from parley.engine.negotiation.verbs.table import ATTACK_TABLE
-from parley.engine.negotiation.verbs.table_stages import TableConfig
+from parley.engine.negotiation.verbs.table import ATTACK_TABLE, TableConfig
 from parley.envs.core.errors import ConfigError
 from parley.envs.negotiation.corpora.catalogue import load_corpus
 from tests.engine.core.page.pages import tables_on
@@ -51,7 +50,7 @@ def test_a_table_has_each_attack_against_the_defended_target(trainee: Path, root
     limit = chosen_limit(str(trainee), CORPUS, root, 0.3)
     assert str(limit) in notes.said
     by_target, shown = result.tables["By target"], result.tables["All attacks"]
-    assert by_target.columns == ("attack", "target", "perplexity filter", "own demand")
+    assert by_target.columns == ("attack", "target", "perplexity filter", "own demand", "n")
     assert [row[0] for row in shown.rows] == [
         "plain play, both choose", "plain play, both choose, perplexity filter", "plain play, both choose, own demand",
         "no attack", "no attack, perplexity filter", "no attack, own demand",
@@ -64,9 +63,11 @@ def test_a_table_has_each_attack_against_the_defended_target(trainee: Path, root
     configs = {name: RunFolder.load(tmp_path / name).config for name in names}
     assert [configs[name]["search"]["max_perplexity"] for name in configs] == [0, 0, limit.max_perplexity]
     assert [configs[name]["defence"]["max_perplexity"] for name in configs] == [0, limit.max_perplexity, limit.max_perplexity]
-    assert "reactive.forced_advantage" in result.metrics
-    assert "reactive+filter.forced_advantage" not in result.metrics, "nobody forces a defended target"
-    assert result.metrics["none+filter.stopped_share"].value == 0 or result.metrics["none+filter.stopped_share"].n
+    assert "attacks.reactive.forced_advantage" in result.metrics
+    assert "attacks.reactive+filter.forced_advantage" not in result.metrics, "nobody forces a defended target"
+    assert (
+        result.metrics["attacks.none+filter.stopped_share"].value == 0 or result.metrics["attacks.none+filter.stopped_share"].n
+    )
     assert set(result.metrics) <= set(result.legend)
     pages = dict(tables_on(collect_run(tmp_path), "negotiation"))
     assert list(pages) == ["By target", "All attacks"]

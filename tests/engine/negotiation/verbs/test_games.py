@@ -17,8 +17,7 @@ from parley.engine.negotiation.verbs.exploitability import EVALUATE_EXPLOITABILI
 from parley.engine.negotiation.verbs.match import SELFPLAY, MatchConfig
 from parley.engine.negotiation.verbs.minmax import MINMAX, MinMaxConfig
 from parley.engine.negotiation.verbs.negotiator import TRAIN_NEGOTIATOR, TrainNegotiatorConfig
-from parley.engine.negotiation.verbs.table import ATTACK_TABLE
-from parley.engine.negotiation.verbs.table_stages import TableConfig
+from parley.engine.negotiation.verbs.table import ATTACK_TABLE, TableConfig
 from parley.engine.negotiation.verbs.training import TRAIN_ADVERSARY, TrainReinforceConfig
 from parley.engine.responders.corpora import check_corpus, describe_corpus
 from parley.envs.core.errors import ConfigError, ParleyError

@@ -12,8 +12,7 @@ from parley.engine.core.verbs.job import Silent
 from parley.engine.negotiation.verbs.agents import NO_JUDGE, judge_of
 from parley.engine.negotiation.verbs.campaign import Campaign, MinMaxConfig
 from parley.engine.negotiation.verbs.match import SELFPLAY, MatchConfig
-from parley.engine.negotiation.verbs.table import ATTACK_TABLE
-from parley.engine.negotiation.verbs.table_stages import TableConfig
+from parley.engine.negotiation.verbs.table import ATTACK_TABLE, TableConfig
 from parley.engine.negotiation.verbs.whitebox import ATTACK_RL, AttackConfig
 from parley.envs.core.errors import RunError
 from tests.engine.core.verbs.made_up import Notes, corpus_vocabulary, rows, save_negotiator
@@ -130,7 +129,7 @@ def test_a_match_does_not_go_on_with_another_judge(change: str) -> None:
 def test_every_row_of_a_table_has_the_targets() -> None:
     config = TableConfig(target="runs/rl", speaker="runs/adversary", adversary="runs/adversary", rows="none,rl", dialogues=2)
     ATTACK_TABLE.run(config, Path("table"), Silent())
-    assert described(Path("table")).endswith("; the target alone chooses; fluency as runs/supervised finds it.")
+    assert described(Path("table")).endswith("; the target alone chooses; fluency as runs/supervised finds it. 2 runs.")
     assert {described(Path("table", row)).rpartition("; ")[2] for row in ("none", "rl")} == {
         "fluency as runs/supervised finds it."
     }

@@ -12,8 +12,7 @@ from parley.engine.core.cli.main import main
 from parley.engine.core.verbs.job import Silent
 from parley.engine.negotiation.verbs.agents import make_agent, require_negotiator
 from parley.engine.negotiation.verbs.match import SELFPLAY, MatchConfig
-from parley.engine.negotiation.verbs.table import ATTACK_TABLE
-from parley.engine.negotiation.verbs.table_stages import TableConfig
+from parley.engine.negotiation.verbs.table import ATTACK_TABLE, TableConfig
 from parley.engine.perturb.catalogue import strategies
 from parley.envs.core import registry as own_code
 from parley.envs.core.errors import CheckpointError, ConfigError
@@ -261,7 +260,7 @@ def test_a_table_of_an_agent_that_always_fails_is_a_failure(tmp_path: Path) -> N
     asked = TableConfig(target=talker(tmp_path, "1 // 0"), speaker="scripted", rows="none", dialogues=2)
     for _ in range(2):
         table = ATTACK_TABLE.run(asked, tmp_path / "table", Silent())
-        assert table.failure.startswith("every item failed, 2 of 2 with: the Python file raised an error")
+        assert table.failure.startswith("1 stage failed: none: every item failed, 2 of 2 with: the Python file raised an error")
     assert ATTACK_TABLE.run(replace(asked, target="scripted-tough"), tmp_path / "good", Silent()).failure == ""
 
 

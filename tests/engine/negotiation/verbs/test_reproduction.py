@@ -44,7 +44,8 @@ def test_one_command_makes_all_tables_beside_the_published_figures(whole: Path) 
     assert [title.partition(":")[0] for title in titles[:5]] == ["Table 2", "Table 2", "Table 7", "Table 6", "Control"]
     shown = {table["key"]: {row["label"]: row["published"] for row in table["rows"]} for table in summary["tables"]}
     for name, attacks in {"supervised": ATTACKS["sv"], **{key: ATTACKS[key] for key in ("rl", "turns", "hardened")}}.items():
-        known = {(attack.advantage, attack.par, *attack.points, attack.agreement) for attack in attacks.values()}
+        columns = [f"forced_{column}" for column in ("advantage", "par", "score_adversary", "score_target", "agreement")]
+        known = {tuple(attack[column] for column in columns) for attack in attacks.values()}
         # The RL attack of table 6 stands beside the best adversary and beside that of training.
         points = shown[f"points-{name}"]
         assert {(*gains.values(), *points[row].values()) for row, gains in shown[name].items() if gains} == known
@@ -55,9 +56,9 @@ def test_one_command_makes_all_tables_beside_the_published_figures(whole: Path) 
 @pytest.mark.slow
 def test_rows_are_figures_of_the_forced_end_where_an_attack_searches(whole: Path) -> None:
     metrics, table = RunFolder.load(whole).metrics(), RunFolder.load(whole / "table-rl").metrics()
-    assert metrics["rl.reactive.advantage"] == table["reactive.forced_advantage"]
-    assert metrics["rl.reactive.live"] == table["reactive.advantage"]
-    assert metrics["rl.rl.advantage"] == metrics["rl.rl.live"] == table["rl.advantage"]
+    assert metrics["rl.reactive.advantage"] == table["attacks.reactive.forced_advantage"]
+    assert metrics["rl.reactive.live"] == table["attacks.reactive.advantage"]
+    assert metrics["rl.rl.advantage"] == metrics["rl.rl.live"] == table["attacks.rl.advantage"]
     assert metrics["language.rl.repetition"] == RunFolder.load(whole / "plain-rl").metrics()["repetition_target"]
     less = metrics["rl.rl.advantage"].value - metrics["hardened.rl.advantage"].value
     assert metrics["differences.rl-hardened.advantage"].value == less

@@ -16,14 +16,10 @@ from parley.engine.core.verbs import composite as background_stages
 from parley.engine.core.verbs.job import TABLE_FILE, Result, Silent
 from parley.engine.negotiation.attacks.settings import ReinforceConfig, SearchConfig
 from parley.engine.negotiation.attacks.tactics import PAPER_SENTENCE
-from parley.engine.negotiation.metrics.attack import ATTACK_METRICS
-from parley.engine.negotiation.metrics.attack_table import ROWS, TABLE_2, TURNS
-from parley.engine.negotiation.metrics.dialogues import METRICS
 from parley.engine.negotiation.verbs import training as reinforce
 from parley.engine.negotiation.verbs import whitebox
 from parley.engine.negotiation.verbs.match import SELFPLAY, MatchConfig
-from parley.engine.negotiation.verbs.table import ATTACK_TABLE
-from parley.engine.negotiation.verbs.table_stages import ADVERSARY, TableConfig
+from parley.engine.negotiation.verbs.table import ADVERSARY, ATTACK_TABLE, ROWS, TABLE_2, TURNS, TableConfig
 from parley.engine.negotiation.verbs.whitebox import TransferSettings
 from parley.envs.core.errors import CheckpointError, ConfigError, RunError
 from tests.engine.core.page.pages import tables_on
@@ -60,9 +56,10 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Puts a random network in the place of training, and notes whose adversary was wanted."""
     wanted = []
 
-    def train(config: reinforce.TrainReinforceConfig, path: Path, reporter: Any) -> None:
+    def train(config: reinforce.TrainReinforceConfig, path: Path, reporter: Any) -> Result:
         wanted.append(config.target)
         save_negotiator(path / "checkpoint", seed=5)
+        return Result(path, "", {})
 
     monkeypatch.setattr(reinforce.TRAIN_ADVERSARY, "run", train)
     return wanted
@@ -74,9 +71,11 @@ def test_every_row_is_a_run_and_a_line(tmp_path: Path, target: Path, speaker: Pa
     (shown,) = result.tables.values()
     assert [row[0] for row in shown.rows] == list(TABLE_2.values())
     assert sorted(folder.parent.name for folder in (tmp_path / "table").glob("*/config.json")) == sorted(TABLE_2)
-    measured = {name.partition(".")[::2]: estimate for name, estimate in result.metrics.items()}
-    assert {metric for row, metric in measured if row == "reactive"} == set(ATTACK_METRICS)
-    assert {metric for row, metric in measured if row == "transfer"} == {*METRICS, "seconds"}
+    measured = {tuple(name.split(".")[1:]): estimate for name, estimate in result.metrics.items()}
+    columns = {metric for row, metric in measured if row == "transfer"}
+    assert columns == {"advantage", "score_adversary", "score_target", "par", "par_strict", "agreement", "fluency", "seconds"}
+    forced = {f"forced_{name}" for name in ("advantage", "score_adversary", "score_target", "par", "agreement")}
+    assert {metric for row, metric in measured if row == "reactive"} == {*columns, *forced, "unusual_share"}
     for row in TABLE_2:
         summary = RunFolder.load(tmp_path / "table" / row).summary()
         assert summary is not None
@@ -96,7 +95,7 @@ def test_the_same_again_measures_nothing(tmp_path: Path, target: Path, speaker: 
     first = run(config, tmp_path, Silent())
     again = run(config, tmp_path, notes)
     assert again.tables == first.tables
-    assert sum("is finished" in line for line in notes.said) == 2
+    assert "2 of 2 stages are finished" in notes.said
 
 
 def test_a_table_that_was_interrupted_goes_on(
@@ -112,13 +111,11 @@ def test_a_table_that_was_interrupted_goes_on(
         patch.setattr(whitebox.JOBS["reactive"], "run", interrupt)
         with pytest.raises(KeyboardInterrupt):
             run(config, tmp_path / "half", Silent())
-    assert not (tmp_path / "half" / TABLE_FILE).exists()
+    assert "RL attack" in (tmp_path / "half" / TABLE_FILE).read_text(), "what is measured is shown"
     before = rows(tmp_path / "half" / "rl")
     notes = Notes()
     result = run(config, tmp_path / "half", notes)
-    assert [line for line in notes.said if "is finished" in line] == [
-        f"{tmp_path / 'half' / name} is finished: nothing is left to do" for name in ("none", "rl")
-    ]
+    assert "2 of 3 stages are finished" in notes.said
     assert figures(result) == figures(whole)
     assert rows(tmp_path / "half" / "rl") == before
     assert rows(tmp_path / "half" / "reactive") == rows(tmp_path / "whole" / "reactive")
@@ -142,7 +139,7 @@ def test_an_adversary_is_trained_first_and_said_so(tmp_path: Path, target: Path,
     assert notes.said[0] == (
         "no --adversary is named, so one is trained first: 1,000 updates of 64 dialogues, about 24 minutes of one core"
     )
-    assert notes.said[1] == "stage 1 of 3: adversary"
+    assert "stage 1 of 3: adversary" in notes.said
     assert trained == [str(target)]
     assert {row["seed"] for row in rows(tmp_path / "rl")} == {row["seed"] for row in rows(tmp_path / "none")}
     again = Notes()
@@ -154,25 +151,26 @@ def test_an_adversary_is_trained_first_and_said_so(tmp_path: Path, target: Path,
 
 
 def test_several_adversaries_make_a_row_of_their_mean(tmp_path: Path, target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def train(config: reinforce.TrainReinforceConfig, path: Path, reporter: Any) -> None:
+    def train(config: reinforce.TrainReinforceConfig, path: Path, reporter: Any) -> Result:
         save_negotiator(path / "checkpoint", seed=config.seed % 1000)
+        return Result(path, "", {})
 
     monkeypatch.setattr(reinforce.TRAIN_ADVERSARY, "run", train)
     config = table(target, rows="none,rl,transfer", seeds=3, transfer=TransferSettings())
     config = dataclasses.replace(config, reinforce=dataclasses.replace(config.reinforce, supervised_weight=0))
     names = [f"{name}-{number}" for number in (2, 3) for name in (ADVERSARY, "rl", "transfer")]
     planned = stages(config, tmp_path)
-    assert list(planned) == [ADVERSARY, "none", "rl", "transfer", *names]
-    assert list(stages(dataclasses.replace(config, seeds=1), tmp_path).items()) == list(planned.items())[:4]
+    assert set(planned) == {ADVERSARY, "none", "rl", "transfer", *names}
+    once = stages(dataclasses.replace(config, seeds=1), tmp_path)
+    assert {name: planned[name] for name in (ADVERSARY, "none", "rl", "transfer")} == once
     assert len({planned[name][1].seed for name in (ADVERSARY, f"{ADVERSARY}-2", f"{ADVERSARY}-3")}) == 3
     assert planned["transfer-3"][1].transfer.source == str(tmp_path / "rl-3")
     result = run(dataclasses.replace(config, rows="none,rl"), tmp_path, Silent())
     runs = [tmp_path / name for name in ("rl", "rl-2", "rl-3")]
     assert len({str([(row["seed"], row["counts"]) for row in rows(run)]) for run in runs}) == 1, "in the same dialogues"
     each = [RunFolder.load(run).metrics()["advantage"] for run in runs]
-    assert result.metrics["rl.advantage"].to_json() == pytest.approx(over_trainings(each).to_json())
-    assert column(result, "each training") == ["", " ".join(figure(one.value) for one in each)]
-    assert "Each training:" in (tmp_path / TABLE_FILE).read_text()
+    assert result.metrics["attacks.rl.advantage"].to_json() == pytest.approx(over_trainings(each).to_json())
+    assert column(result, "each training") == ["–", " ".join(figure(one.value) for one in each)]
     assert [row[2] for row in on_page(tmp_path).rows] == column(result, "each training")
     with pytest.raises(ConfigError, match="several seeds train several adversaries, and one is named"):
         dataclasses.replace(config, adversary="runs/adversary")
@@ -243,12 +241,13 @@ def test_the_fixed_turns_are_rows_like_the_others(tmp_path: Path, target: Path) 
     config = table(target, rows=",".join(TURNS), published="turns")
     result = run(config, tmp_path, Silent())
     assert column(result, "attack") == [ROWS[name] for name in TURNS]
-    assert column(result, "advantage, published") == ["5.52", "4.95", "5.19", "4.84"]
+    assert column(result, "advantage, forced, published") == ["5.52", "4.95", "5.19", "4.84"]
     for name, n in TURNS.items():
         for row in rows(tmp_path / name):
             assert row["first_speaker"] == n % 2
             assert {attempt["turn"] for attempt in row["attempts"]} <= {n}
-    assert {f"{name}.{metric}" for name in TURNS for metric in ATTACK_METRICS} == set(result.metrics) <= set(result.legend)
+    assert {name.split(".")[1] for name in result.metrics} == {*TURNS}
+    assert set(result.metrics) <= set(result.legend)
     more = run(dataclasses.replace(config, rows="none"), tmp_path, Silent())
     assert column(more, "attack") == [ROWS["none"], *column(result, "attack")]
     shown = [run for run in collect_run(tmp_path).found["negotiation"] if run.shown]
@@ -275,7 +274,7 @@ def test_another_table_stands_beside(tmp_path: Path, target: Path, speaker: Path
     assert [row[place] for row in whole.rows] == column(shown, "before, live")
     # What stands beside it is no part of what is measured.
     alone = run(config, path, Silent())
-    assert alone.metrics == shown.metrics
+    assert alone.metrics == {name: value for name, value in shown.metrics.items() if "before" not in name}
     (lone,) = alone.tables.values()
     assert "before, live" not in lone.columns
     assert "before, live" not in on_page(path).columns

@@ -13,12 +13,11 @@ from parley.engine.core.page.page import collect_run
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.stats.trainings import over_trainings
 from parley.engine.core.tables.table import with_interval
-from parley.engine.core.verbs.job import TABLE_FILE, Silent
+from parley.engine.core.verbs.job import TABLE_FILE, Result, Silent
 from parley.engine.negotiation.attacks.settings import SearchConfig
 from parley.engine.negotiation.verbs import training as reinforce
 from parley.engine.negotiation.verbs import whitebox as attack
-from parley.engine.negotiation.verbs.table import ATTACK_TABLE
-from parley.engine.negotiation.verbs.table_stages import TableConfig
+from parley.engine.negotiation.verbs.table import ATTACK_TABLE, TableConfig
 from parley.engine.negotiation.verbs.whitebox import (
     ATTACK_RL,
     ATTACK_TRANSFER,
@@ -89,10 +88,11 @@ def test_a_table_shows_the_target_its_defences_and_its_counterpart(
     vocabulary = corpus_vocabulary(root)
     learned: dict[str, tuple[str, int, bool]] = {}
 
-    def train(config: reinforce.TrainReinforceConfig, path: Path, reporter: Any) -> None:
+    def train(config: reinforce.TrainReinforceConfig, path: Path, reporter: Any) -> Result:
         if path.name not in learned:
             learned[path.name] = (config.target, config.seed, config.defence.wanted)
             save_negotiator(path / "checkpoint", seed=len(learned), vocabulary=vocabulary)
+        return Result(path, "", {})
 
     monkeypatch.setattr(reinforce.TRAIN_ADVERSARY, "run", train)
     hardened = save_negotiator(tmp_path / "hardened" / "checkpoint", seed=9, vocabulary=vocabulary)
@@ -102,7 +102,7 @@ def test_a_table_shows_the_target_its_defences_and_its_counterpart(
     )  # fmt: skip
     notes, path = Notes(), tmp_path / "run"
     plain = ATTACK_TABLE.run(replace(config, trained="", defences=""), path, Silent())
-    assert list(plain.tables) == [""]
+    assert list(plain.tables) == ["All attacks"]
     measured = {name: rows(path / name) for name in ("none", "rl", "rl-2", "reactive")}
     result = ATTACK_TABLE.run(config, path, notes)
     assert any(line.startswith("each target is met by adversaries of its own, a defended") for line in notes.said)
@@ -117,21 +117,21 @@ def test_a_table_shows_the_target_its_defences_and_its_counterpart(
     }  # fmt: skip
     assert list(result.tables) == ["By target", "All attacks"]
     beside = result.tables["By target"]
-    assert beside.columns == ("attack", "target", "perplexity filter", "own demand", str(hardened))
+    assert beside.columns == ("attack", "target", "each training", "perplexity filter", "own demand", str(hardened), "n")
     assert [row[0] for row in beside.rows] == [
         "plain play: target's points", "plain play: agreement", "no attack", "RL attack", "RL attack, adaptive", "reactive",
         "reactive, adaptive", "strongest",
     ]  # fmt: skip
     each = [RunFolder.load(path / f"rl+trained1-adaptive{end}").metrics()["advantage"] for end in ("", "-2")]
     (adaptive,) = (row for row in beside.rows if row[0] == "RL attack, adaptive")
-    assert adaptive[4].replace("\n", " ") == with_interval(over_trainings(each))
+    assert adaptive[5].replace("\n", " ") == with_interval(over_trainings(each))
     assert "–" not in adaptive[1:]
     plain_score = RunFolder.load(path / "plain+trained1").metrics()["score_target"]
-    assert beside.rows[0][4].replace("\n", " ") == with_interval(plain_score)
+    assert beside.rows[0][5].replace("\n", " ") == with_interval(plain_score)
     scenarios = {str([(row["seed"], row["counts"]) for row in rows(folder.parent)]) for folder in path.glob("*/rows")}
     assert len(scenarios) == 1, "all are played on the same scenarios"
-    assert "reactive+trained1-adaptive.forced_advantage" in result.metrics
-    assert "reactive+trained1.forced_advantage" not in result.metrics, "nobody is forced to what was found on another"
+    assert "attacks.reactive+trained1-adaptive.forced_advantage" in result.metrics
+    assert "attacks.reactive+trained1.forced_advantage" not in result.metrics, "nobody is forced to what was found on another"
     assert set(result.metrics) <= set(result.legend)
     assert set(result.metrics) <= set(ATTACK_TABLE.metrics_of(config))
     text = (path / TABLE_FILE).read_text()
@@ -149,17 +149,19 @@ def test_rows_that_read_weights_are_left_out_where_there_are_none(tmp_path: Path
     notes = Notes()
     result = ATTACK_TABLE.run(config, tmp_path, notes)
     assert notes.said[0] == "left out against scripted: reactive; they read weights that scripted has not"
-    measured = {name.partition(".")[0] for name in result.metrics}
-    assert measured == {"plain", "plain+trained1", "none", "none+trained1", "reactive", "strongest"}
-    planned = settings_of(replace(config, target="scripted", trained=str(target), speaker=str(speaker)), tmp_path)
+    measured = {name.split(".")[1] for name in result.metrics if name.startswith("attacks.")}
+    assert measured == {"plain", "plain+trained1", "none", "none+trained1", "reactive"}
+    assert "targets.strongest.target" in result.metrics
+    planned = settings_of(replace(config, target="scripted", trained=str(target), speaker=str(speaker)), tmp_path / "other")
     assert sorted(planned) == sorted(["plain", "none", "plain+trained1", "none+trained1", "reactive+trained1-adaptive"])
 
 
 def no_training(monkeypatch: pytest.MonkeyPatch, root: Path) -> None:
     """Random networks in the place of adversaries that learn."""
 
-    def train(config: reinforce.TrainReinforceConfig, path: Path, reporter: Any) -> None:
+    def train(config: reinforce.TrainReinforceConfig, path: Path, reporter: Any) -> Result:
         save_negotiator(path / "checkpoint", seed=config.seed % 97, vocabulary=corpus_vocabulary(root))
+        return Result(path, "", {})
 
     monkeypatch.setattr(reinforce.TRAIN_ADVERSARY, "run", train)
 
@@ -172,30 +174,22 @@ def test_an_attack_that_won_nothing_is_a_row_that_says_so(
     # Nobody is ahead of a target that takes all.
     monkeypatch.setattr(attack, "last_sentences", lambda rows, least, limit: [])
     config = table(trainee, hardened, rows="none,transfer,reactive", corpus=CORPUS, data_root=root)
-    path, notes = tmp_path / "run", Notes()
-    result = ATTACK_TABLE.run(config, path, notes)
+    path = tmp_path / "run"
+    result = ATTACK_TABLE.run(config, path, Silent())
     beside = {row[0]: row[1:] for row in result.tables["By target"].rows}
-    assert beside["transfer"] == beside["transfer, adaptive"] == ("no sentence", "no sentence")
-    assert "No sentence: none of" in result.tables["By target"].note
+    assert beside["transfer"][:2] == beside["transfer, adaptive"][:2] == ("–", "–")
     assert "–" not in beside["strongest"], "others are measured"
     whole = result.tables["All attacks"]
     (line,) = (row for row in whole.rows if row[0] == f"transfer, {hardened}, adaptive")
     assert set(line[1:]) == {"–"}
     source = path / "rl+trained1-adaptive"
-    assert (
-        f"Transfer, {hardened}, adaptive: no dialogue of {source} was won by -10 points or more, so there is no" in whole.note
-    )
-    assert not any(name.startswith("transfer") for name in result.metrics)
-    assert not rows(path / "transfer")
-    summary = RunFolder.load(path / "transfer+trained1-adaptive").summary()
-    assert summary is not None
-    assert summary["description"].startswith("No dialogue of ")
+    assert f"transfer, {hardened}, adaptive: no dialogue of {source} was won by -10 points or more" in whole.note
+    assert not result.failure, "it is a result of the attack that it takes sentences from"
+    assert not any(name.startswith("attacks.transfer") for name in result.metrics)
+    assert not (path / "transfer").exists()
     page = dict(tables_on(collect_run(path), "negotiation"))
     assert all(page[name].to_markdown() in (path / TABLE_FILE).read_text() for name in page)
-    told = Notes()
-    again = ATTACK_TABLE.run(config, path, told)
-    assert again.tables == result.tables
-    assert f"{path / 'transfer'} is finished: nothing is left to do" in told.said
+    assert ATTACK_TABLE.run(config, path, Silent()).tables == result.tables
 
 
 def test_of_several_trainings_those_that_won_are_shown_and_the_others_told(
@@ -210,8 +204,8 @@ def test_of_several_trainings_those_that_won_are_shown_and_the_others_told(
     line = next(row for row in shown.rows if row[0] == "transfer")
     first = RunFolder.load(tmp_path / "transfer").metrics()["advantage"]
     assert line[shown.columns.index("advantage, live")].replace("\n", " ") == with_interval(first)
-    assert line[shown.columns.index("each training")].endswith(" –")
-    assert "so in 1 of 2 trainings, and the figures are of the others." in shown.note
+    assert line[shown.columns.index("each training")] == "–"
+    assert "transfer: 1 of 2 trainings failed: no dialogue of" in shown.note
 
 
 def test_a_transfer_attack_alone_is_an_error_where_nothing_was_won(tmp_path: Path, target: Path, speaker: Path) -> None:
@@ -253,7 +247,7 @@ def test_tactics_meet_the_trained_counterpart(tmp_path: Path) -> None:
     )
     assert moved == own, "the dialogues in which the tactics were measured"
     assert all(row["held_out"] for row in rows(path / "tactic+trained1")), "and no other"
-    assert result.metrics["tactic+trained1.answers_before"] == result.metrics["tactic.answers_before"]
+    assert result.metrics["attacks.tactic+trained1.answers_before"] == result.metrics["attacks.tactic.answers_before"]
     assert set(result.metrics) <= set(result.legend)
     assert ATTACK_TABLE.run(config, path, Silent()).tables == result.tables
 
