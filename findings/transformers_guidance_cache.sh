@@ -7,8 +7,8 @@
 #   that reads everything anew at each step, in 8 of 8 prompts. Assisted by the model itself or by lookup it does in at most 2. With 4
 #   beams no sequences_scores is that of its text: they are off by 5 to 16 nats, with use_cache=False as well. The processor
 #   reads the text without its prompt on a cache of its own. It appends one token at each call, so it never learns which candidates were
-#   refused, nor which beam was gone on with. 15 other processors under assisted decoding, and beams without guidance, are as guessed.
-#   Nothing is said.
+#   refused, nor which beam was gone on with. 13 other processors under assisted decoding (run once, not here), and beams without
+#   guidance, are as guessed. Nothing is said.
 # Why it matters: guidance is how a model is steered towards or away from a prompt (negative_prompt_ids). A faster decoding then measures
 #   another steering, and best-of-beams by score chooses by chance. Use one beam and no assistant with it.
 # Needs a Python (PYTHON) with torch and transformers. Fails (rc 1) where this changes.
