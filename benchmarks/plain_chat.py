@@ -155,6 +155,7 @@ def learn_padded(
     temperature: float,
     kl_weight: float,
     at_once: int,
+    dtype: torch.dtype = torch.float32,
 ) -> float:
     """Sum the gradient of a policy gradient with a KL to the base over padded batches, and return the loss.
 
@@ -165,11 +166,12 @@ def learn_padded(
         temperature: of play.
         kl_weight: of the KL.
         at_once: conversations of a batch.
+        dtype: in which the loss is formed of the logits.
     """
     num_own = sum(sum(own) for _, own, _ in played)
     batches = [played[start : start + at_once] for start in range(0, len(played), at_once)]
     with plain_layers(sides.base.model):
-        return sum(_learn(sides, adapter, batch, temperature, kl_weight, num_own) for batch in batches)
+        return sum(_learn(sides, adapter, batch, temperature, kl_weight, num_own, dtype) for batch in batches)
 
 
 def _learn(
@@ -179,6 +181,7 @@ def _learn(
     temperature: float,
     kl_weight: float,
     num_own: int,
+    dtype: torch.dtype,
 ) -> float:
     """Add the gradient of a batch, and return its loss."""
     model, peft = sides.base.model, sides.base._peft
@@ -190,10 +193,10 @@ def _learn(
     advantages_S1 = torch.tensor([advantage for _, _, advantage in batch])[:, None]
     with peft.disable_adapter(), torch.no_grad():
         start_STV = model(input_ids=tokens_ST, attention_mask=mask_ST, use_cache=False).logits[:, :-1]
-        start_STV = (start_STV / temperature).log_softmax(-1)
+        start_STV = (start_STV.to(dtype) / temperature).log_softmax(-1)
     peft.set_adapter(adapter)
     now_STV = model(input_ids=tokens_ST, attention_mask=mask_ST, use_cache=False).logits[:, :-1]
-    now_STV = (now_STV / temperature).log_softmax(-1)
+    now_STV = (now_STV.to(dtype) / temperature).log_softmax(-1)
     said_ST = now_STV.gather(2, tokens_ST[:, 1:, None])[..., 0]
     kl_ST = (now_STV.exp() * (now_STV - start_STV)).sum(-1)
     loss = ((kl_weight * kl_ST - advantages_S1 * said_ST) * own_ST[:, 1:]).sum() / num_own

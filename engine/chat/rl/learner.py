@@ -16,11 +16,10 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from parley.engine.chat.rl.settings import ChatReinforceConfig
@@ -31,6 +30,9 @@ from parley.policies.hugging_face.caches import TokenTree
 
 COLUMNS = ("tokens", "own", "lengths", "advantage", "supervised", "kl_weight")
 """Of a batch: (S, T) tokens and own marks, and (S,) the rest; the weight of the KL is that of all rows."""
+
+_BLOCK = 8
+"""Own tokens whose logits are read and overwritten together."""
 
 
 def batch_rows(
@@ -97,13 +99,12 @@ class ChatLearner(SeededLearner):
         own = batch["own"].bool()
         num_played, num_scripted = (max(1, int(own[rows].sum())) for rows in (~supervised, supervised))
         sums: dict[str, float] = dict.fromkeys(("policy_gradient_loss", "kl", "token_entropy", "supervised_loss"), 0.0)
-        total, kl_weight = 0.0, batch["kl_weight"][0].item()
+        kl_weight = batch["kl_weight"][0].item()
         for rows, is_scripted in _pieces(batch, self._rule.rows_at_once):
-            loss, figures = self._piece(module, batch, rows, is_scripted, kl_weight, num_played, num_scripted)
-            loss.backward()
-            total += loss.item()
-            for name, value in figures.items():
+            num, weight = (num_scripted, 0.0) if is_scripted else (num_played, kl_weight)
+            for name, value in self._piece(module, batch, rows, is_scripted, weight, num).items():
                 sums[name] += value
+        total = sums["policy_gradient_loss"] + kl_weight * sums["kl"] + self._rule.supervised_weight * sums["supervised_loss"]
         for name, value in sums.items():
             self.metrics.log_value((module_id, name), value, window=1)
         return torch.tensor(total)
@@ -113,41 +114,80 @@ class ChatLearner(SeededLearner):
         return {name: parameter.grad for name, parameter in self._params.items()}
 
     def _piece(
-        self,
-        module: Any,
-        batch: Mapping[str, Tensor],
-        rows: Tensor,
-        is_scripted: bool,
-        kl_weight: float,
-        num_played: int,
-        num_scripted: int,
-    ) -> tuple[Tensor, dict[str, float]]:
-        """Return the share of a piece of the loss, and of the figures."""
+        self, module: Any, batch: Mapping[str, Tensor], rows: Tensor, is_scripted: bool, kl_weight: float, num_own: int
+    ) -> dict[str, float]:
+        """Sum the gradient of a piece, and return its shares of the figures."""
         base, width = module.base, int(batch["lengths"][rows].max())
-        device = base.model.get_input_embeddings().weight.device
         columns = batch["tokens"][rows, :width], batch["own"][rows, :width].bool(), batch["lengths"][rows]
         start_MV = None
-        if kl_weight > 0 and not is_scripted:
+        if kl_weight > 0:
             # First: peft takes the gradients off an adapter that is switched off.
             with base.using(self._start), torch.no_grad():
-                start_MV = (own_logits(base.model, *columns)[0] / self._rule.temperature).log_softmax(-1)
+                start_MV = own_logits(base.model, *columns)[0]
         with base.using(module.adapter), torch.enable_grad():
             logits_MV, targets_M, row_M = own_logits(base.model, *columns)
             if is_scripted:
-                nll = F.cross_entropy(logits_MV, targets_M, reduction="sum") / num_scripted
-                return self._rule.supervised_weight * nll, {"supervised_loss": nll.item()}
-            # Of what was drawn from: the softmax at the temperature of play.
-            log_probs_MV = (logits_MV / self._rule.temperature).log_softmax(-1)
-            said_M = log_probs_MV.gather(1, targets_M[:, None]).squeeze(1)
-            loss = -(batch["advantage"][rows].to(device)[row_M] * said_M).sum() / num_played
-            known_MV = log_probs_MV.detach()
-            entropy = -(known_MV.exp() * known_MV).sum().item() / num_played
-            figures = {"policy_gradient_loss": loss.item(), "token_entropy": entropy}
-            if start_MV is not None:
-                kl = (log_probs_MV.exp() * (log_probs_MV - start_MV)).sum() / num_played
-                loss = loss + kl_weight * kl
-                figures["kl"] = kl.item()
-        return loss, figures
+                factors_M = torch.full(targets_M.shape, self._rule.supervised_weight / num_own, device=logits_MV.device)
+            else:
+                factors_M = batch["advantage"][rows].to(logits_MV.device)[row_M] / num_own
+            temperature = 1.0 if is_scripted else self._rule.temperature
+            gradient_MV, sums = policy_gradient(
+                logits_MV.detach(), start_MV, targets_M, factors_M, kl_weight / num_own, temperature
+            )
+            logits_MV.backward(gradient_MV)
+        if is_scripted:
+            return {"supervised_loss": -sums.log_prob.sum().item() / num_own}
+        figures = {"policy_gradient_loss": -(factors_M * sums.log_prob).sum().item()}
+        figures["token_entropy"] = sums.entropy.sum().item() / num_own
+        return figures if start_MV is None else figures | {"kl": sums.kl.sum().item() / num_own}
+
+
+class TokenSums(NamedTuple):
+    """Sums over the vocabulary at own tokens, each (M,)."""
+
+    log_prob: Tensor
+    """Log probability of the token."""
+    entropy: Tensor
+    """Entropy of the learner's distribution, in nats."""
+    kl: Tensor
+    """KL of the learner's distribution to the start's, in nats; 0 without a start."""
+
+
+def policy_gradient(
+    logits_MV: Tensor, start_MV: Tensor | None, targets_M: Tensor, factors_M: Tensor, kl_factor: float, temperature: float
+) -> tuple[Tensor, TokenSums]:
+    """Return the gradient of the loss at logits, formed a few tokens at a time, and what the loss sums.
+
+    The loss is - sum of f log p + kl_factor * sum of KL, of softmaxes at the temperature of play.
+
+    Args:
+        logits_MV: of the learner, without gradients.
+        start_MV: of the start, which the gradient overwrites; None for no KL.
+        targets_M: tokens that were drawn.
+        factors_M: f of each token.
+        kl_factor: weight of the KL at each token.
+        temperature: of play.
+    """
+    sums = TokenSums(*logits_MV.new_zeros(3, len(logits_MV)))
+    gradient_MV = torch.empty_like(logits_MV) if start_MV is None else start_MV
+    # A block stays in the cache of a core from pass to pass.
+    for first in range(0, len(logits_MV), _BLOCK):
+        block = slice(first, first + _BLOCK)
+        targets_m1, factors_m1, gradient_mV = targets_M[block, None], factors_M[block, None], gradient_MV[block]
+        log_p_mV = logits_MV[block] / temperature
+        log_p_mV.sub_(log_p_mV.logsumexp(-1, keepdim=True))
+        p_mV = log_p_mV.exp()
+        sums.log_prob[block] = log_p_mV.gather(1, targets_m1).squeeze(1)
+        sums.entropy[block] = -torch.linalg.vecdot(p_mV, log_p_mV)
+        if start_MV is None:
+            torch.mul(p_mV, factors_m1, out=gradient_mV)
+        else:
+            gradient_mV.div_(temperature)
+            ratio_mV = log_p_mV.sub_(gradient_mV.sub_(gradient_mV.logsumexp(-1, keepdim=True)))
+            kl_m = sums.kl[block] = torch.linalg.vecdot(p_mV, ratio_mV)
+            torch.mul(ratio_mV.mul_(kl_factor).add_(factors_m1 - kl_factor * kl_m[:, None]), p_mV, out=gradient_mV)
+        gradient_mV.scatter_add_(1, targets_m1, -factors_m1).div_(temperature)
+    return gradient_MV, sums
 
 
 def _pieces(batch: Mapping[str, Tensor], most: int) -> Iterator[tuple[Tensor, bool]]:

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 
 from parley.engine.chat.rl.algorithm import ChatReinforce, ChatReinforceAlgorithmConfig, advantages_of
-from parley.engine.chat.rl.learner import batch_rows
+from parley.engine.chat.rl.learner import batch_rows, policy_gradient
 from parley.engine.chat.rl.runner import ChatLearnerSpec, OwnTurn, SecretSeat, sequences
 from parley.engine.chat.rl.settings import ChatReinforceConfig
 from parley.engine.core.ray.session import RaySession
@@ -179,6 +179,22 @@ def test_the_gradient_is_that_of_the_plain_loss_whatever_the_pieces(
     assert sum(read[3:-2]) > 2 * num_distinct
     for name, value in gradients[0].items():
         assert_alike(value, gradients[1][name], name)
+
+
+@pytest.mark.parametrize("has_start", [True, False])
+@pytest.mark.parametrize("num", [1, 8, 21])
+def test_a_gradient_at_logits_is_that_of_the_written_loss_in_blocks_too(num: int, has_start: bool) -> None:
+    logits_MV, start_MV = torch.randn(2, num, 30, generator=torch.Generator().manual_seed(num)).double()
+    targets_M, factors_M = torch.arange(num) % 30, torch.linspace(-1, 2, num).double()
+    rows_MV = logits_MV.clone().requires_grad_()
+    log_p_MV, start_log_p_MV = (rows_MV / 0.7).log_softmax(-1), (start_MV / 0.7).log_softmax(-1)
+    said_M, entropy_M = log_p_MV[torch.arange(num), targets_M], -(log_p_MV.exp() * log_p_MV).sum(-1)
+    kl_M = (log_p_MV.exp() * (log_p_MV - start_log_p_MV)).sum(-1) if has_start else torch.zeros(num).double()
+    (wanted,) = torch.autograd.grad((0.3 * kl_M - factors_M * said_M).sum(), rows_MV)
+    gradient_MV, sums = policy_gradient(logits_MV, start_MV if has_start else None, targets_M, factors_M, 0.3, 0.7)
+    for value, right in zip((gradient_MV, *sums), (wanted, said_M, entropy_M, kl_M), strict=True):
+        torch.testing.assert_close(value, right.detach())
+    assert torch.equal(logits_MV, rows_MV)
 
 
 def assert_alike(gradient: torch.Tensor, wanted: torch.Tensor, name: str) -> None:
