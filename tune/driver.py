@@ -244,7 +244,6 @@ class _Results(ray_tune.Callback):
         return so_far + ("; ".join([f"{len(running)} running", *lines, *more]) if running else "no trial has begun")
 
     def _line(self, number: int) -> str:
-        """Return the newest line of a trial, after its value at the last budget."""
         *_, worth = [None, *self._values.get(number, {}).items()]
         value = f"{worth[1].value:.4g} at {worth[0]:,}" if worth else ""
         return ", ".join(filter(None, (value, self._board.line(number)))) or "starting"

@@ -99,7 +99,6 @@ def secret_metrics(rows: Sequence[Row]) -> dict[str, Estimate]:
 
 
 def _beyond(one: ItemFigures | None, other: ItemFigures | None) -> Estimate:
-    """Return a share less another one over the scenarios that both have."""
     if one is None or other is None:
         return NOTHING
     _, here, there = np.intersect1d(one.rows, other.rows, return_indices=True)

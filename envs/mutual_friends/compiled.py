@@ -186,7 +186,6 @@ def _time(value: Any, where: str) -> float | None:
 
 
 def _is_number(value: Any) -> bool:
-    """Return whether a value is a number that fits a float, and not a bool."""
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
 
 

@@ -250,7 +250,6 @@ class NegotiationGame:
         return [words[i] if i < len(words) else beyond[i - len(words)] for i in ids if i != EOS_ID]
 
     def _open(self) -> SpokenWords:
-        """Allow any word from now on, and return the game's words."""
         if self._spoken is None:
             self._spoken = SpokenWords(self.vocabularies)
             self._game_tokens = self.tokens[0].copy()

@@ -357,7 +357,6 @@ _KEY = re.compile(rb'\{"key": "([^"\\]+)"')
 
 
 def _key_of(line: bytes) -> str:
-    """Return the key of a line; empty if it has none."""
     match = _KEY.match(line)
     return match[1].decode(errors="replace") if match else ""
 

@@ -243,7 +243,6 @@ class LocalChatModel(ArrivingChatModel):
 
     @property
     def _keeps(self) -> bool:
-        """True if what was read is kept for the next turn."""
         return self._at_once > 1 and continues_reading(self.model)
 
     @torch.inference_mode()

@@ -149,7 +149,6 @@ def _end_of(tokens: Sequence[tuple[str, float]], reply: str) -> tuple[tuple[str,
 
 
 def _nats(value: object) -> float:
-    """Return a log probability; minus infinity for what is none."""
     if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
         return -math.inf
     return min(0.0, float(value))

@@ -539,7 +539,6 @@ def _beginnings(rows: Sequence[np.ndarray], known: Sequence[int]) -> list[list[i
 
 
 def _num_common(first: np.ndarray, second: np.ndarray) -> int:
-    """Return how many tokens two texts begin with alike."""
     num = min(len(first), len(second))
     unlike = (first[:num] != second[:num]).nonzero()[0]
     return int(unlike[0]) if len(unlike) else num

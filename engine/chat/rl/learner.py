@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -127,35 +127,26 @@ class ChatLearner(SeededLearner):
         with base.using(module.adapter), torch.enable_grad():
             logits_MV, targets_M, row_M = own_logits(base.model, *columns)
             if is_scripted:
-                factors_M = torch.full(targets_M.shape, self._rule.supervised_weight / num_own, device=logits_MV.device)
+                factors_M, temperature = (
+                    torch.full_like(row_M, self._rule.supervised_weight / num_own, dtype=torch.float32),
+                    1.0,
+                )
             else:
-                factors_M = batch["advantage"][rows].to(logits_MV.device)[row_M] / num_own
-            temperature = 1.0 if is_scripted else self._rule.temperature
-            gradient_MV, sums = policy_gradient(
+                factors_M = batch["advantage"][rows].to(row_M.device)[row_M] / num_own
+                temperature = self._rule.temperature
+            gradient_MV, said_M, entropy_M, kl_M = policy_gradient(
                 logits_MV.detach(), start_MV, targets_M, factors_M, kl_weight / num_own, temperature
             )
             logits_MV.backward(gradient_MV)
         if is_scripted:
-            return {"supervised_loss": -sums.log_prob.sum().item() / num_own}
-        figures = {"policy_gradient_loss": -(factors_M * sums.log_prob).sum().item()}
-        figures["token_entropy"] = sums.entropy.sum().item() / num_own
-        return figures if start_MV is None else figures | {"kl": sums.kl.sum().item() / num_own}
-
-
-class TokenSums(NamedTuple):
-    """Sums over the vocabulary at own tokens, each (M,)."""
-
-    log_prob: Tensor
-    """Log probability of the token."""
-    entropy: Tensor
-    """Entropy of the learner's distribution, in nats."""
-    kl: Tensor
-    """KL of the learner's distribution to the start's, in nats; 0 without a start."""
+            return {"supervised_loss": -said_M.sum().item() / num_own}
+        policy_loss, entropy, kl = -(factors_M * said_M).sum(), entropy_M.sum() / num_own, kl_M.sum() / num_own
+        return {"policy_gradient_loss": policy_loss.item(), "token_entropy": entropy.item(), "kl": kl.item()}
 
 
 def policy_gradient(
     logits_MV: Tensor, start_MV: Tensor | None, targets_M: Tensor, factors_M: Tensor, kl_factor: float, temperature: float
-) -> tuple[Tensor, TokenSums]:
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return the gradient of the loss at logits, formed a few tokens at a time, and what the loss sums.
 
     The loss is - sum of f log p + kl_factor * sum of KL, of softmaxes at the temperature of play.
@@ -167,8 +158,11 @@ def policy_gradient(
         factors_M: f of each token.
         kl_factor: weight of the KL at each token.
         temperature: of play.
+
+    Returns:
+        The gradient (M, V); log probability of each token, entropy and KL to the start there, in nats (M,).
     """
-    sums = TokenSums(*logits_MV.new_zeros(3, len(logits_MV)))
+    said_M, entropy_M, kl_M = logits_MV.new_zeros(3, len(logits_MV))
     gradient_MV = torch.empty_like(logits_MV) if start_MV is None else start_MV
     # A block stays in the cache of a core from pass to pass.
     for first in range(0, len(logits_MV), _BLOCK):
@@ -177,17 +171,17 @@ def policy_gradient(
         log_p_mV = logits_MV[block] / temperature
         log_p_mV.sub_(log_p_mV.logsumexp(-1, keepdim=True))
         p_mV = log_p_mV.exp()
-        sums.log_prob[block] = log_p_mV.gather(1, targets_m1).squeeze(1)
-        sums.entropy[block] = -torch.linalg.vecdot(p_mV, log_p_mV)
+        said_M[block] = log_p_mV.gather(1, targets_m1).squeeze(1)
+        entropy_M[block] = -torch.linalg.vecdot(p_mV, log_p_mV)
         if start_MV is None:
             torch.mul(p_mV, factors_m1, out=gradient_mV)
         else:
             gradient_mV.div_(temperature)
             ratio_mV = log_p_mV.sub_(gradient_mV.sub_(gradient_mV.logsumexp(-1, keepdim=True)))
-            kl_m = sums.kl[block] = torch.linalg.vecdot(p_mV, ratio_mV)
+            kl_m = kl_M[block] = torch.linalg.vecdot(p_mV, ratio_mV)
             torch.mul(ratio_mV.mul_(kl_factor).add_(factors_m1 - kl_factor * kl_m[:, None]), p_mV, out=gradient_mV)
         gradient_mV.scatter_add_(1, targets_m1, -factors_m1).div_(temperature)
-    return gradient_MV, sums
+    return gradient_MV, said_M, entropy_M, kl_M
 
 
 def _pieces(batch: Mapping[str, Tensor], most: int) -> Iterator[tuple[Tensor, bool]]:

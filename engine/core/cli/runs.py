@@ -141,7 +141,6 @@ def carry_out(entry: Entry, job: Job[Any, Any, Any], command: JobCommand) -> int
 
 
 def _show_verdicts(verdicts: Sequence[ConditionOutcome]) -> None:
-    """Print the verdict of each condition."""
     console = make_console()
     for verdict in verdicts:
         style = "" if verdict.holds is False else "bold red"

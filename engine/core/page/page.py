@@ -547,7 +547,6 @@ def _runs_by_chapter(runs: Iterable[Run]) -> list[tuple[Chapter, list[Run]]]:
 
 
 def _collected(runs: Iterable[Run]) -> dict[str, Sequence[Run]]:
-    """Return the content that the chapters collect from their runs, by chapter."""
     contents = {chapter.name: chapter.collect(own) for chapter, own in _runs_by_chapter(runs)}
     return {name: content for name, content in contents.items() if content}
 

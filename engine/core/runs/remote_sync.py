@@ -283,7 +283,6 @@ class Lease:
 
 
 def _ended() -> dict[str, Any]:
-    """Return what stands for the lease of a holder that is not known any more."""
     return {"holder": "one that has ended since", "time": time.time()}
 
 

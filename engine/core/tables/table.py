@@ -214,7 +214,6 @@ class EstimateTable:
 
 
 def _in_one_line(cell: str) -> str:
-    """Return a cell as Markdown has it."""
     return cell.replace("\n", " ").replace("|", "\\|")
 
 

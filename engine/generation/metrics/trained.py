@@ -411,7 +411,6 @@ def above_curve(figures: Metrics, curve: Sequence[Metrics]) -> Estimate:
 
 
 def _log(perplexity: Estimate) -> tuple[float, float]:
-    """Return the nats per word, and half of their interval's width."""
     return math.log(perplexity.value), (math.log(perplexity.high) - math.log(perplexity.low)) / 2
 
 
@@ -500,7 +499,6 @@ def _difference(pairs: Sequence[tuple[Shares, Shares]]) -> Estimate:
 
 
 def _compared(control: str, judge: str, metrics: Metrics, row: TableRow) -> str:
-    """Format AdverSuc and machine-vs-random of a training less a control's."""
     names = (f"{row.fields['row']}{LESS}{control}.{kind}-{judge}" for kind in (ADVERSUC, RANDOM))
     cells = [_starred(metrics.get(name, NOTHING)) for name in names]
     figures = (figure for cell in cells for figure in cell.figures)

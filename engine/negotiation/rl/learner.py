@@ -378,5 +378,4 @@ class ActorCriticNegotiator(NegotiatorModule, ValueFunctionAPI):
 
 
 def _integers(values: Any) -> Tensor:
-    """Return a column of integers as a tensor, after any of RLlib's connectors."""
     return torch.as_tensor(values if isinstance(values, Tensor) else np.asarray(values)).long()

@@ -252,7 +252,6 @@ class Campaign:
         return display_path(self._phase(0, f"{CONTROL}-target"))
 
     def _best_responses(self, number: int) -> list[str]:
-        """Return the fresh adversaries that measured the target after a round."""
         count = self._config.num_adversaries if number else self._config.num_final_adversaries
         return self._fresh(number, EXPLOITABILITY, count)
 
@@ -274,7 +273,6 @@ class Campaign:
         return self._path / (name if name.partition("-")[0] in (FINAL, CONTROL) else f"{number:02d}-{name}")
 
     def _phase(self, number: int, role: str) -> Path:
-        """Return the folder of a phase's training, a new one after each divergence."""
         again = self._times_diverged(role, (number,))
         return self._stage(number, f"{role}-again-{again}" if again else role)
 
@@ -312,7 +310,6 @@ class Campaign:
         return replace(rule, learning_rate=rule.learning_rate / 2 ** self._times_diverged(role, range(number + 1)))
 
     def _times_diverged(self, role: str, rounds: Container[int]) -> int:
-        """Return the number of restarts of a role's phases in some rounds."""
         events = self._folder.events({ROLLED_BACK: {"number": int, "role": str}})
         back = [event for event in events if event["kind"] == ROLLED_BACK]
         return sum(event["role"] == role and event["number"] in rounds for event in back)
@@ -481,7 +478,6 @@ class Campaign:
         return MatchConfig(adversary=self._partner, target=target, **self._match(seed))
 
     def _attack(self, number: int, after: int) -> Stage:
-        """Return the match of a round's adversary with the target after a round."""
         speaker, target = self.adversaries(number)[0], self.target(after)
         return ATTACK_RL, AttackConfig(speaker=speaker, target=target, **self._match(self._seed))
 
@@ -496,7 +492,6 @@ class Campaign:
             return RunFolder.load(path).metrics()[PERPLEXITY]
 
     def _show(self, rounds: Sequence[Round]) -> None:
-        """Report the lines of some rounds, with the headings above the start."""
         table = rounds_table(rounds)
         for line in [table.columns, *table.rows] if rounds[0].number == 0 else table.rows:
             cells = zip(line, _WIDTHS, strict=True)

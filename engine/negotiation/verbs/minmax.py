@@ -254,7 +254,6 @@ def _outcome(
 
 
 def _lost(before: Mapping[str, float], after: Mapping[str, float]) -> Estimate:
-    """Return the fall of the best adversary's gain, from the gains by dialogue."""
     keys = sorted(before.keys() & after.keys())
     return paired_difference([before[key] for key in keys], [after[key] for key in keys])
 

@@ -431,7 +431,6 @@ class AttackPlan:
         }
 
     def _notes(self) -> Iterator[str]:
-        """Yield what the table needs to be read, beside the notes of its columns."""
         if any(meeting.agent != self.config.target for _, meeting in self.attacks.values()):
             yield "With another agent's name: the attack, made for the target and played against it; adaptive: made for it."
         if any(row == TACTIC for row, _ in self.attacks.values()):

@@ -340,7 +340,6 @@ class Tagger:
         ]
 
     def _take_in(self, utterances: Sequence[Sequence[str]]) -> None:
-        """Learn words that are new."""
         new = [word for word in dict.fromkeys(chain.from_iterable(utterances)) if word not in self._ids]
         if new:
             self._ids.update(zip(new, range(self._num_words, self._num_words + len(new)), strict=True))

@@ -229,7 +229,6 @@ def _figures(rows: Sequence[Row], config: Mapping[str, Any]) -> dict[str, ItemFi
 
 
 def _entries(numbers: np.ndarray, form: Form) -> ItemFigures:
-    """Return the figures of rows in their order; NaN leaves a row out."""
     rows = np.flatnonzero(np.isfinite(numbers))
     return ItemFigures(rows, numbers[rows].astype(np.float64), np.ones(len(rows)), form)
 

@@ -113,7 +113,6 @@ class Copied(OnReplies):
 
 
 def _instead(flat: FlatContexts, rows: np.ndarray, replacements: Sequence[Utterance]) -> Edits:
-    """Return edits that replace whole replies, without replies that stay equal."""
     differs = [flat.utterances[row] != reply for row, reply in zip(rows.tolist(), replacements, strict=True)]
     rows = rows[np.array(differs, dtype=bool)]
     return Edits(flat.edges[rows], flat.edges[rows + 1], list(compress(replacements, differs)))

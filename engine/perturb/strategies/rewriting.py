@@ -150,7 +150,6 @@ class WrittenText:
         return other
 
     def _in_sentence(self, position: int) -> str:
-        """Write a word as it stands inside a sentence."""
         surface = self._surfaces[position]
         is_placed = _is_title(surface) and self._words[position] != "i" and self._begins(position)
         return surface[0].lower() + surface[1:] if is_placed else surface

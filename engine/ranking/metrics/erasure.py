@@ -256,7 +256,6 @@ def erased(words: Utterance) -> list[Utterance]:
 
 
 def _scored(scorer: Scorer, pairs: Sequence[Pair]) -> list[Sequence[float] | np.ndarray | None]:
-    """Score each pair; a pair without a reply gets no scores."""
     scores = iter(scorer([pair for pair in pairs if pair[1]]))
     return [next(scores) if replies else () for _, replies in pairs]
 
@@ -272,7 +271,6 @@ def _importance(words: Utterance, scores: Iterator[float]) -> dict[str, float]:
 def _accuracies(
     labels: Sequence[Sequence[bool]], scores: Sequence[Sequence[float] | np.ndarray]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return R_n@1 of each group that counts, and the indices of those groups."""
     keys = np.repeat(np.arange(len(labels)), [len(group_labels) for group_labels in labels])
     values = np.concatenate([np.zeros(0), *(np.asarray(group_scores, dtype=np.float64) for group_scores in scores)])
     metrics = group_metrics(keys, values, [label for group_labels in labels for label in group_labels], ks=(1,))

@@ -346,7 +346,6 @@ def _absolute(name: str) -> str:
 
 
 def _checkpoint(name: str) -> Path | None:
-    """Return the checkpoint folder of a name; None for a ranker that has none."""
     if not name or name in rankers or ".py:" in name or is_chat_address(name) or name.startswith((RESPONSE_ONLY, *_PREFIXES)):
         return None
     folder = checkpoint_folder(name)

@@ -305,7 +305,6 @@ class EvaluateSecret(ItemsJob[SecretConfig, SecretMatches, SecretDialogue]):
 
 
 def _located(config: SecretConfig, side: int) -> str:
-    """Return the players of a side by names that hold in other folders."""
     registered = (attackers, defenders)[side]
     return ",".join(
         name if name in registered or not is_chat_player(name) else absolute_name(name) for name in config.names(side)

@@ -543,14 +543,12 @@ class UniversalScorer:
 
 
 def _kind(victim: Victim) -> type[PlainScorer]:
-    """Return the class of scorer for a model."""
     if isinstance(victim, VictimByText):
         return ByTextScorer
     return CausalScorer if is_causal(victim) else PlainScorer
 
 
 def _together(read: Sequence[BestInput]) -> Reading:
-    """Return one reading of the words of all targets, and of the input."""
     readings = [measured.reading for measured in read]
     nats = [nat for reading in readings for nat in reading.word_log_probability]
     likeliest = [word for reading in readings for word in reading.likeliest]

@@ -264,7 +264,6 @@ class Phrasebook:
         return pick(phrases, rng) if phrases else ()
 
     def _sayable(self, phrases: Iterable[str]) -> list[_Phrase]:
-        """Return the phrases whose words are all in the vocabulary, compiled."""
         ids = {**self.vocabulary.index, **_SLOT_NUMBERS}
         split = [phrase.split() for phrase in phrases]
         return [tuple(ids[word] for word in words) for words in split if all(word in ids for word in words)]

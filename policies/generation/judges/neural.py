@@ -178,7 +178,6 @@ def _recipe(num_sources: int, num_pairs: int) -> FitConfig:
 
 
 def _context_words(pair: RepliedPair) -> list[str]:
-    """Return the words of all turns before the reply, `<eot>` between them."""
     words = list(pair.context[0])
     for turn in pair.context[1:]:
         words += [EOT, *turn]
