@@ -2,6 +2,7 @@
 
     python -m benchmarks.driver_memory scan FOLDER --port PORT     # asks a server, measures, writes files and page
     python -m benchmarks.driver_memory ranking FOLDER              # the end of an evaluation that holds its rows; or search
+    python -m benchmarks.driver_memory ranking FOLDER --rows 1000000 --rules none --no-lines    # of one that is made first
     python -m benchmarks.driver_memory plain FOLDER                # the same rows as a list of dictionaries, and their rates
 
 One line of JSON: MiB and seconds of the processor by phase, bytes of the page, and the shares of breaches. Apart from
@@ -11,6 +12,8 @@ One line of JSON: MiB and seconds of the processor by phase, bytes of the page, 
 from __future__ import annotations
 
 import json
+import multiprocessing
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -39,6 +42,12 @@ class DriverOptions:
     """Its run."""
     port: int = 0
     """Port of the server that a scan asks."""
+    rows: int = 0
+    """Rows of the run, which is made first by a process of its own; 0 for a run that is there."""
+    rules: str = "random-swap,typos"
+    """Rules of a ranking that is made; none: TF-IDF beside its controls, without rules."""
+    lines: bool = True
+    """Also write all rows as lines, as `parley rows` does; there may be 60 and more a row."""
 
 
 @dataclass
@@ -58,6 +67,7 @@ class Phases:
         lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
         kib = next(float(line.split()[1]) for line in lines if line.startswith("VmHWM"))
         self.mib[name], self.seconds[name] = kib / 1024, time.process_time() - began
+        print(f"{name}: {self.mib[name]:.0f} MiB, {self.seconds[name]:.1f} s", file=sys.stderr, flush=True)
 
 
 def scan(path: Path, port: int, phases: Phases) -> None:
@@ -121,7 +131,14 @@ def search(path: Path, phases: Phases) -> None:
         run.write_summary(search_metrics(run.rows(), NOTHING, 0), about)
 
 
-def read(path: Path, phases: Phases) -> int:
+def make(kind: str, path: Path, num: int, rules: str) -> None:
+    """Write a run of so many rows."""
+    from benchmarks.memory import ranked, searched
+
+    {"ranking": ranked, "search": searched}[kind](path, num, rules)
+
+
+def read(path: Path, phases: Phases, lines: bool) -> int:
     """Read a finished run as its page, its status and its rows do; return the bytes of the page."""
     from parley.engine.core.page.page import report_from_run
     from parley.engine.core.verbs.export import write_flat
@@ -132,10 +149,11 @@ def read(path: Path, phases: Phases) -> int:
         page = report_from_run(path)
     with phases.phase("status"):
         run_status(path)
-    table = path.parent / "rows.csv"
+    table = path.parent / f"{path.name}-rows.csv"
     table.unlink(missing_ok=True)
-    with phases.phase("rows"):
-        write_flat(str(path), str(table), Silent())
+    if lines:
+        with phases.phase("rows"):
+            write_flat(str(path), str(table), Silent())
     return page.stat().st_size
 
 
@@ -155,6 +173,11 @@ def plain(path: Path, phases: Phases) -> dict[str, float]:
 def main(options: DriverOptions) -> None:
     """Measure a driver, and print one line of JSON."""
     phases, page, shares = Phases(), 0, dict[str, float]()
+    if options.rows:
+        given = options.kind, options.folder, options.rows, options.rules
+        maker = multiprocessing.get_context("spawn").Process(target=make, args=given)
+        maker.start()
+        maker.join()
     if options.kind == "plain":
         shares = plain(options.folder, phases)
     else:
@@ -164,7 +187,7 @@ def main(options: DriverOptions) -> None:
             rank(options.folder, phases)
         else:
             search(options.folder, phases)
-        page = read(options.folder, phases)
+        page = read(options.folder, phases, options.lines)
         summary = json.loads((options.folder / "summary.json").read_bytes())
         shares = {name: figure["value"] for name, figure in summary["metrics"].items() if name.startswith("breach.")}
     print(json.dumps({"mib": phases.mib, "seconds": phases.seconds, "page_bytes": page, "shares": shares}))

@@ -18,15 +18,19 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from itertools import count, islice
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from benchmarks.driver_memory import POLICY
 from benchmarks.measure import BenchmarkOptions, Result, run
 from benchmarks.scan import serve
 from benchmarks.simulated import trigger_row
+from parley.engine.core.runs.documents import ROWS
+from parley.engine.core.runs.parts import Part, part_path, to_table, write_part
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.verbs.job import Silent
 from parley.engine.ranking.verbs.ranking import EVALUATE_RANKING, RankingConfig
@@ -34,7 +38,7 @@ from parley.engine.triggers.verbs.config import TRIGGERS, TriggerConfig
 from parley.engine.triggers.verbs.search import SEARCH
 
 PART = 256
-"""Rows of a part of copied and of simulated runs."""
+"""Rows that are made; a run holds them again and again, a part each time."""
 RESTARTS = 3
 _SIZES, _QUICK = (1_000, 100_000), (500, 2_500)
 
@@ -65,33 +69,38 @@ def driven(kind: str, path: Path, *options: str) -> dict[str, Any]:
     return figures
 
 
-def write_rows(path: Path, config: Any, job: Any, rows: Iterable[Mapping[str, Any]], schema: Any) -> None:
-    """Write a run that holds rows, with the project's own writer."""
-    waiting = iter(rows)
-    with RunFolder.open(path, config, job=job.name, schema=schema, weights=job.weights(config)) as target:
-        for number, part in enumerate(iter(lambda: list(islice(waiting, PART)), [])):
-            target.write_shard(f"{number:05d}", part)
+def write_copies(path: Path, config: Any, job: Any, rows: pa.Table, num: int) -> None:
+    """Write a run of so many rows: those of a table again and again, under other keys, in other dialogues and contexts."""
+    with RunFolder.open(path, config, job=job.name, schema=rows.schema, weights=job.weights(config)) as run:
+        for number, start in enumerate(range(0, num, rows.num_rows)):
+            table, copy = rows.slice(0, num - start).combine_chunks(), f"{number:06d}"
+            columns = {"item_key": pc.binary_join_element_wise(copy, table["item_key"], "-")}
+            if "context" in table.schema.names:
+                columns["dialogue"] = pc.add(table["dialogue"], number * 1_000_000)
+                turns = table["context"].chunk(0)
+                texts = pc.binary_join_element_wise(turns.values, copy, " ")
+                columns["context"] = pa.ListArray.from_arrays(turns.offsets, texts)
+            for name, column in columns.items():
+                place = table.schema.get_field_index(name)
+                table = table.set_column(place, rows.schema.field(name), column)
+            run.note_part(copy, Part.of(table), write_part(part_path(run.path / ROWS, copy), table))
 
 
-def ranked(path: Path, num: int) -> None:
+def ranked(path: Path, num: int, rules: str = "random-swap,typos") -> None:
     """Write a ranking evaluation of so many contexts."""
-    config = RankingConfig(limit=100, rules="random-swap,typos")
+    config = RankingConfig(limit=PART, rules=rules)
+    if rules == "none":
+        config = replace(config, model="tfidf", num_erased=0)
     with tempfile.TemporaryDirectory() as folder:
         EVALUATE_RANKING.run(config, Path(folder, "run"), Silent())
-        stored = RunFolder.load(Path(folder, "run"))
-        originals = list(stored.rows())
-    copies = (
-        {**row, "item_key": f"{copy:06d}-{row['item_key']}", "dialogue": copy * 1_000_000 + row["dialogue"]}
-        for copy in count()
-        for row in originals
-    )
-    write_rows(path, config, EVALUATE_RANKING, islice(copies, num), EVALUATE_RANKING.schema)
+        rows = pa.concat_tables(RunFolder.load(Path(folder, "run")).read_parts())
+    write_copies(path, config, EVALUATE_RANKING, rows, num)
 
 
-def searched(path: Path, num: int) -> None:
+def searched(path: Path, num: int, rules: str = "") -> None:
     """Write a search for so many targets."""
-    rows = (trigger_row(f"{number:08d}", RESTARTS) for number in range(num))
-    write_rows(path, TriggerConfig(model="made-up"), SEARCH, rows, TRIGGERS)
+    rows = to_table([trigger_row(f"{number:08d}", RESTARTS) for number in range(min(num, PART))], TRIGGERS)
+    write_copies(path, TriggerConfig(model="made-up"), SEARCH, rows, num)
 
 
 def measure(options: Options) -> Result:

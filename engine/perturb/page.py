@@ -208,7 +208,6 @@ def example(row: Row, strategy: str, expectation: str, is_first: bool = False) -
 
 
 def _is_good(row: Row, strategy: str, expectation: str) -> bool:
-    """Return True if the base reacted as a good model does."""
     same = _reply(row, BASE, strategy)["same"]
     return same is not None and same == (expectation != Expectation.SHOULD_CHANGE)
 
@@ -222,7 +221,6 @@ def _reply(row: Row, model: str, strategy: str) -> Row:
 
 
 def _replied(reply: Row) -> str:
-    """Return a reply, or the kind of an answer without one."""
     return f"(no reply: {reply['kind']})" if is_no_reply(reply) else _said(reply["reply"])
 
 
@@ -258,7 +256,6 @@ def _contexts(before: Turns, after: Turns) -> list[Markup]:
 
 
 def _trained(run: Run, strategy: str) -> list[str]:
-    """Return the trained models that replied under a strategy."""
     models = trained_models(run.metrics)
     return [model for model in models if f"{TOUCHED_CHANGE_RATE}.{model}.{strategy}" in run.metrics]
 
@@ -343,7 +340,6 @@ class Audits(Chapter):
 
 
 def _measured(run: Run, kind: str) -> dict[str, Estimate]:
-    """Return the finite estimates of a kind by strategy."""
     shares = {name.removeprefix(f"{kind}."): share for name, share in run.metrics.items() if name.startswith(f"{kind}.")}
     return {name: share for name, share in shares.items() if math.isfinite(share.value)}
 

@@ -503,7 +503,6 @@ def describe_split(name: str, chats: Sequence[FriendsChat]) -> ChatSplitInfo:
 
 
 def _entities(event: ChatEvent) -> list[Entity]:
-    """Return the entities of an utterance."""
     return [token.entity for token in event.tokens if isinstance(token, Mention)]
 
 

@@ -496,7 +496,6 @@ def _defended(answer: Answer, queries: int) -> DefendedAnswer:
 
 
 def _said(chat: Chat, text: str) -> Chat:
-    """Return a chat with another last message."""
     return (*chat[:-1], Message(chat[-1].role, text))
 
 

@@ -134,7 +134,6 @@ class AnswerColumns:
         """Whether an attack asked nothing but the prompt as it is (V,) bool."""
 
     def _add(self, code: str, **numbers: float) -> None:
-        """Add a number to columns."""
         for name, number in numbers.items():
             self._columns.add(name, code, (number,))
 

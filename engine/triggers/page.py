@@ -247,7 +247,6 @@ def _success_by_cost(run: Run) -> Iterable[Figure]:
 
 
 def _rate(run: Run) -> Estimate:
-    """Return the share of targets that are hits as wanted."""
     return run.metrics.get(f"{HIT_RATE}{run.config['hit']}", NOTHING)
 
 
@@ -256,7 +255,6 @@ def _list_name(run: Run) -> str:
 
 
 def _skipped(run: Run) -> list[tuple[str, str]]:
-    """Return the sentences that no target could be made of, each with the reason."""
     return [(entry["sentence"], Skipped(**entry).reason) for entry in run.summary.get("skipped", ())]
 
 

@@ -316,7 +316,6 @@ def shows_refusal(text: str, signs: Sequence[str] = REFUSALS) -> bool:
 
 
 def _plain(text: str) -> str:
-    """Return a text in lower case, with apostrophes of one kind."""
     return text.lower().replace("\N{RIGHT SINGLE QUOTATION MARK}", "'")
 
 

@@ -33,8 +33,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from parley.engine.core.stats.rows import LazySequence, PackedTexts
 from parley.envs.core.errors import DataError
-from parley.envs.core.seeds import derive_seed, stream
+from parley.envs.core.seeds import derive_seed, stable_hash, stream
 from parley.envs.corpora.lines import FileLine, text_lines, utf8_text
 from parley.envs.corpora.own_files import KINDS, RecordKind, behind_context, read_records, record_kind, value_text
 from parley.envs.corpora.pairs.tokens import tokenise
@@ -104,12 +105,12 @@ class TargetList:
 
     Args:
         name: "malicious", "normal", "random", or the file's.
-        targets: distinct sentences, in the list's order.
+        targets: distinct sentences, in the list's order; `packed` keeps many in little memory.
         skipped: sentences that the model cannot say.
     """
 
     name: str
-    targets: tuple[Target, ...]
+    targets: Sequence[Target]
     skipped: tuple[Skipped, ...] = ()
 
     @property
@@ -131,6 +132,17 @@ class TargetList:
             got = f"{len(self.skipped):,} sentences that the model cannot say, such as {first.sentence!r}: {first.reason}"
         fix = "name sentences of words that the model knows, no longer than its replies, behind prompts that it reads"
         raise DataError(f"the list of targets {self.name!r} is empty", got=got, fix=fix)
+
+
+def packed(targets: Iterable[Target]) -> Sequence[Target]:
+    """Return targets that lie in a temporary file; each takes 8 bytes of memory."""
+    texts = PackedTexts(json.dumps([target.key, target.words, target.prompt]) for target in targets)
+
+    def target(number: int) -> Target:
+        key, words, prompt = json.loads(texts[number])
+        return Target(key, tuple(words), prompt)
+
+    return LazySequence(target, range(len(texts)))
 
 
 def prototypes() -> list[tuple[str, ...]]:
@@ -242,22 +254,28 @@ def from_file(
     Raises:
         DataError: the file cannot be read, is not UTF-8, holds no sentence, or (strict) one that the model cannot say.
     """
-    sentences = []
-    for number, line in enumerate(text_lines(utf8_text(path)), start=1):
-        words = tuple(words_of(line))
-        if strict and (refused := _refused(words, unknown, too_long)):
-            raise DataError(
-                "the model cannot say a target",
-                where=FileLine(str(path), number),
-                got=refused.reason,
-                fix="write it with other or fewer words, or leave out --strict to skip and count such targets",
-            )
-        if words:
-            sentences.append(words)
-    if not sentences:
+    num_sentences = 0
+
+    def sentences() -> Iterator[tuple[str, ...]]:
+        nonlocal num_sentences
+        for number, line in enumerate(text_lines(utf8_text(path)), start=1):
+            words = tuple(words_of(line))
+            if strict and (refused := _refused(words, unknown, too_long)):
+                raise DataError(
+                    "the model cannot say a target",
+                    where=FileLine(str(path), number),
+                    got=refused.reason,
+                    fix="write it with other or fewer words, or leave out --strict to skip and count such targets",
+                )
+            if words:
+                num_sentences += 1
+                yield words
+
+    targets = _collect(path.stem, sentences(), unknown, too_long)
+    if not num_sentences:
         raise DataError("the file of targets holds no sentence", where=path, fix="write one sentence a line")
-    tell_repeated(path.stem, len(sentences) - len({*sentences}))
-    return _collect(path.stem, sentences, unknown, too_long)
+    tell_repeated(path.stem, num_sentences - len(targets.targets) - len(targets.skipped))
+    return targets
 
 
 def normal(
@@ -309,17 +327,22 @@ def _collect(
     name: str, sentences: Iterable[tuple[str, ...]], unknown: Unknown, too_long: TooLong, num: int | None = None
 ) -> TargetList:
     """Return the first `num` distinct sentences that the model can say, numbered by their index; empty ones do not count."""
-    targets: dict[tuple[str, ...], Target] = {}
     skipped: dict[tuple[str, ...], Skipped] = {}
-    for number, words in enumerate(sentences):
-        if not words:
-            continue
-        if refused := _refused(words, unknown, too_long):
-            skipped[words] = refused
-            continue
-        targets.setdefault(words, Target(f"{name}-{number:06d}", words))
-        if len(targets) == num:
-            break
+
+    def targets() -> Iterator[Target]:
+        digests = set[int]()
+        for number, words in enumerate(sentences):
+            if not words or (digest := stable_hash(*words)) in digests:
+                continue
+            if refused := _refused(words, unknown, too_long):
+                skipped[words] = refused
+                continue
+            digests.add(digest)
+            yield Target(f"{name}-{number:06d}", words)
+            if len(digests) == num:
+                return
+
+    chosen = packed(targets())
     named = list(dict.fromkeys(word for sentence in skipped.values() for word in sentence.unknown))
     if named:
         names = ", ".join(named[:3]) + ", ..." * (len(named) > 3)
@@ -328,7 +351,7 @@ def _collect(
     if long := [sentence for sentence in skipped.values() if sentence.too_long]:
         what = "%d targets of %r are longer than the model's replies and are skipped, such as %r"
         logger.warning(what, len(long), name, long[0].sentence)
-    return TargetList(name, tuple(targets.values()), tuple(skipped.values()))
+    return TargetList(name, chosen, tuple(skipped.values()))
 
 
 def _refused(words: Sequence[str], unknown: Unknown, too_long: TooLong) -> Skipped | None:
@@ -389,7 +412,7 @@ def read_pairs(path: Path, refused: Refused, *, target_file: Path | None = None,
         logger.warning("%d targets of %r are skipped, such as %r: %s", len(skipped), path.stem, first.sentence, first.reason)
     elif not targets:
         raise DataError("the file holds no pair", where=path, fix="write a line with a prompt and a target")
-    return TargetList(path.stem, tuple(targets.values()), tuple(skipped.values()))
+    return TargetList(path.stem, packed(targets.values()), tuple(skipped.values()))
 
 
 def _kind(path: Path) -> RecordKind | None:

@@ -410,7 +410,6 @@ class AskedChatModel(ArrivingChatModel, ABC):
         return True
 
     def _answer(self, raw: bytes, max_tokens: int | None) -> Answer:
-        """Return the answer of a response without keys."""
         return answer_of(raw, self.name, max_tokens=max_tokens, thinking=self._settings.thinking)
 
     @abstractmethod

@@ -258,7 +258,6 @@ class ChatCampaign(CampaignAdapter[HardenChatConfig]):
 
     @property
     def _unmet(self) -> list[str]:
-        """Return the scripted attackers that no defender learns from."""
         return [name for name in SCRIPTED if name not in self.config.learned_from]
 
     def _met(self, learned: Mapping[str, float]) -> dict[str, float]:
@@ -289,7 +288,6 @@ class ChatCampaign(CampaignAdapter[HardenChatConfig]):
         return [*(name for name in rounds if (self.path / name).is_dir()), *fresh]
 
     def _labels(self, best: int) -> list[str]:
-        """Return the labels of all known attackers in the last match."""
         return [*SCRIPTED, self._label(self._first_attacker), *self._known(best)]
 
     def _final(self) -> Sequence[Row]:

@@ -236,11 +236,9 @@ class NegotiatorCampaign(CampaignAdapter[HardenNegotiatorConfig]):
         return f"{number:02d}-adversary"
 
     def _rounds(self, last: int) -> list[str]:
-        """Return the folders of the adversaries of all rounds up to one."""
         return [self.place(self.adversary(number)) for number in range(last + 1)]
 
     def _targets(self, best: int) -> dict[str, str]:
-        """Return the folders of what is measured at the end, by name."""
         control = {CONTROL: self.place(CONTROL)} if self.config.control else {}
         return {START: self.model(0), **control, **({RESULT: self.model(best)} if best else {})}
 

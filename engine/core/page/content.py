@@ -495,7 +495,6 @@ def _series(steps: Steps, name: str) -> list[tuple[float, float]]:
 
 
 def _band(steps: Steps, name: str) -> list[tuple[float, float, float]]:
-    """Return the intervals of one field, if events hold estimates."""
     estimates = [(step, event.get("estimates", {}).get(name)) for step, event in sorted(steps.items())]
     return [(float(step), parts["low"], parts["high"]) for step, parts in estimates if parts and parts["low"] is not None]
 

@@ -169,7 +169,6 @@ def _legend_columns(names: Iterable[str]) -> int:
 
 
 def _legend_height(names: Collection[str]) -> float:
-    """Return the inches that a legend above the axes needs."""
     return 0.2 * math.ceil(len(names) / _legend_columns(names))
 
 

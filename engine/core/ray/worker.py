@@ -21,6 +21,7 @@ from bisect import bisect_left
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, ValuesView
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any, Generic, Protocol, TypeVar, cast
 
 from parley.engine.core.ray import logs, session
@@ -70,7 +71,8 @@ class IndexedItems(Mapping[str, ItemT]):
 
     def __init__(self, keys: Iterable[str], make: Callable[[int], ItemT]) -> None:
         self._keys, self._make = PackedTexts(keys), make
-        self._sorted = array("i", sorted(range(len(self._keys)), key=self._keys.__getitem__))
+        numbers, are_sorted = range(len(self._keys)), all(key < other for key, other in pairwise(self._keys))
+        self._sorted = array("i", numbers if are_sorted else sorted(numbers, key=self._keys.__getitem__))
         self._next = 0
 
     def mapped(self, change: Callable[[ItemT], OtherT]) -> IndexedItems[OtherT]:

@@ -11,7 +11,7 @@ import os
 import tempfile
 import weakref
 from array import array
-from collections import OrderedDict
+from collections import OrderedDict, UserDict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from threading import Lock
@@ -257,7 +257,8 @@ class Columns:
 
     def __init__(self) -> None:
         self._waiting: dict[Hashable, array[Any]] = {}
-        self._stored: dict[Hashable, list[tuple[int, int]]] = {}
+        # The starts of pieces of `_BUFFER` numbers each.
+        self._stored: dict[Hashable, list[int]] = {}
         self._file = _SpillFile()
 
     def __contains__(self, name: Hashable) -> bool:
@@ -275,20 +276,38 @@ class Columns:
             RunError: the disk has no room for the file.
         """
         waiting = self._waiting.setdefault(name, array(code))
-        waiting.extend(numbers)
-        if len(waiting) >= _BUFFER:
-            content = waiting.tobytes()
-            self._stored.setdefault(name, []).append((self._file.append(content), len(content)))
-            del waiting[:]
+        if isinstance(numbers, np.ndarray):
+            waiting.frombytes(numbers.astype(code).tobytes())
+        else:
+            waiting.extend(numbers)
+        while len(waiting) >= _BUFFER:
+            self._stored.setdefault(name, []).append(self._file.append(waiting[:_BUFFER].tobytes()))
+            del waiting[:_BUFFER]
 
-    def get(self, name: Hashable, code: str = "d") -> np.ndarray:
-        """Return the numbers of a column in their order (V,); none, of the type of `code`, if it was never added to."""
-        waiting = self._waiting.get(name, array(code))
-        numbers = array(waiting.typecode)
-        for piece in self._stored.get(name, ()):
-            numbers.frombytes(self._file.read(*piece))
-        numbers.extend(waiting)
-        return np.asarray(numbers)
+    def get(self, name: Hashable, code: str = "d", start: int = 0, stop: int | None = None) -> np.ndarray:
+        """Return a column's numbers in their order (V,), or a slice; none, of the type of `code`, if it was never added to."""
+        waiting, stored = self._waiting.get(name, array(code)), self._stored.get(name, ())
+        num, size = len(stored) * _BUFFER, waiting.itemsize
+        start, stop, _ = slice(start, stop).indices(num + len(waiting))
+        numbers = np.empty(max(stop - start, 0), np.asarray(waiting).dtype)
+        for piece in range(start // _BUFFER, min(len(stored), -(-stop // _BUFFER))) if len(numbers) else ():
+            low, high = (max(0, min(end - piece * _BUFFER, _BUFFER)) for end in (start, stop))
+            content = np.frombuffer(self._file.read(stored[piece] + low * size, (high - low) * size), numbers.dtype)
+            numbers[piece * _BUFFER + low - start :][: high - low] = content
+        if stop > max(start, num):
+            numbers[max(num - start, 0) :] = waiting[max(start - num, 0) : stop - num]
+        return numbers
+
+
+class StoredFigures(UserDict[str, np.ndarray]):
+    """Columns of floats by their names, which are read each time they are asked for."""
+
+    def __init__(self, columns: Columns, names: Iterable[str]) -> None:
+        super().__init__(dict.fromkeys(names, np.zeros(0)))
+        self._columns = columns
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        return self._columns.get(name) if name in self.data else super().__getitem__(name)
 
 
 def linked_units(*columns: ArrayLike) -> np.ndarray:

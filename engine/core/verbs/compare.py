@@ -571,7 +571,6 @@ def _chosen(
 
 
 def _metrics_of(group: Sequence[MeasuredRun]) -> list[str]:
-    """Return the names of the metrics that at least one training has."""
     return list(dict.fromkeys(name for run in group for name in run.figures))
 
 

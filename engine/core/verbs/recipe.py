@@ -345,7 +345,6 @@ def _references(value: Any) -> list[str]:
 
 
 def _joined(value: Any) -> set[str]:
-    """Return the stages whose trainings are used together."""
     parted = (reference.partition(".") for reference in _references(value))
     return {name for name, _, attribute in parted if attribute.endswith("s")}
 

@@ -434,7 +434,6 @@ def from_file() -> RecipeFileConfig:
 
 
 def _progress(recipe: RecipePlan, path: Path) -> tuple[int, int]:
-    """Return the number of all runs and of the finished ones."""
     folders = [folder for spec in recipe.stages.values() for folder in spec.folders]
     return len(folders), sum((path / folder / SUMMARY).exists() for folder in folders)
 

@@ -560,7 +560,6 @@ class _ReplyTraining:
         self._checks[rounds] = estimates
 
     def _playing(self) -> list[int]:
-        """Return the measured rounds that may be the result."""
         rounds = [self._watched[number] for number in sorted(self._watched)]
         return [entry.number for entry in WATCH.still_playing(rounds, self._config.plain_loss)]
 

@@ -314,7 +314,6 @@ _UTTERANCE_METRICS: Mapping[str, RowMetric] = {
 
 
 def _liars(row: Row) -> list[Row]:
-    """Return what is noted of the liars of a chat."""
     return [lying for lying in row.get("lying") or () if lying is not None]
 
 

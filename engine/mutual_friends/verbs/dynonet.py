@@ -381,7 +381,6 @@ def _channels(config: TrainDynoNetConfig, corpus: FriendsCorpus, answers: Path |
 
 
 def _drawn(draws: np.random.Generator, num: int, weights: Sequence[float]) -> int:
-    """Draw one of `num` strategies, all alike without weights."""
     return int(draws.choice(num, p=np.array(weights) / sum(weights)) if weights else draws.integers(num))
 
 

@@ -312,7 +312,6 @@ def _common(harms: Harms) -> np.ndarray:
 
 
 def _best(harms: Harms) -> str:
-    """Return the liar that does most harm."""
     return list(harms)[best_index(_common(harms))]
 
 

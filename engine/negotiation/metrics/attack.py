@@ -267,7 +267,6 @@ def budget_curves(rows: Sequence[Row]) -> dict[str, Points]:
 
 
 def _gain(step: Step) -> int:
-    """Return the forced advantage after a step."""
     return int(step["points_adversary"] - step["points_target"]) if step["feasible"] else 0
 
 

@@ -404,7 +404,6 @@ class Roster(Sharded[Scenario]):
         return self._words().game
 
     def _words(self) -> Vocabulary:
-        """Return the vocabulary of agents without one of their own."""
         return words_of(self.checkpoints(), game_of(self.config.scenarios))
 
 

@@ -355,7 +355,6 @@ def _f1(predicted: frozenset[str], truth: frozenset[str]) -> float:
 
 
 def _without_runs(words: Iterable[str], placeholder: str) -> list[str]:
-    """Merge runs of the placeholder into one."""
     return [word for name, run in groupby(words) for word in ([name] if name == placeholder else run)]
 
 

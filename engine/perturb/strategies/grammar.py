@@ -210,7 +210,6 @@ def _fits(slip: Slip, before: Utterance, behind: Utterance, tags: Sequence[str],
 
 
 def _disagrees(subject: str, tag: str, verb: str) -> bool:
-    """Return whether a verb is wrong behind its subject."""
     plural = tag == "NNS" or subject in ("we", "you", "they", "i", "these", "those")
     return verb in (("is", "was", "has") if plural else ("are", "were", "have", "do"))
 

@@ -100,7 +100,6 @@ class CharacterNoise(ByEdits):
         return tuple(dict.fromkeys(other for other in _KINDS[kind](word) if other != word and not self._is_word(other)))
 
     def _is_word(self, slip: str) -> bool:
-        """Return whether a slip is another word."""
         listed, language = self._resources.listed, self._resources.language
         return slip in listed or (language is not None and language.counts[slip] >= USUAL)
 

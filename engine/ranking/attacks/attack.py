@@ -297,7 +297,6 @@ def _by_importance(case: Case) -> Generator[DraftBatch, np.ndarray, list[int]]:
 
 
 def _is_replacement(draft: Draft) -> bool:
-    """Return True if the last edit replaced one word by one."""
     change = draft.changes[-1]
     return change.end - change.start == len(change.words) == 1
 

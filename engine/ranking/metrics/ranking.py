@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from itertools import repeat
@@ -92,11 +92,11 @@ class Changes(NamedTuple):
     """The replies that a rule changed, by context."""
 
     contexts: np.ndarray
-    """Indices of contexts among the rows, ascending (V,) int64."""
+    """Indices of contexts among the rows, ascending (V,) int32."""
     places: np.ndarray
-    """Indices of replies, `CONTEXT` for the context itself (V,) int64."""
+    """Indices of replies, `CONTEXT` for the context itself (V,) int32."""
     words: np.ndarray
-    """Changed words (V,) int64."""
+    """Changed words (V,) int32."""
 
 
 class ContextScores(NamedTuple):
@@ -104,18 +104,17 @@ class ContextScores(NamedTuple):
 
     contexts: np.ndarray
     """Indices of the contexts that it scored, ascending (G,) int32."""
-    values: np.ndarray
-    """The scores of their candidates (V,) float64."""
     starts: np.ndarray
-    """The first index of those of each context, and the number of all (G + 1,) int64."""
+    """The first index of the scores of each context, and the number of all (G + 1,) int64."""
+    read: Callable[[int, int], np.ndarray]
+    """Returns the scores from one index to another (V,) float64."""
 
     def of(self, number: int) -> np.ndarray | None:
         """Return the scores of a context (C,) float64; None without any."""
         index = int(np.searchsorted(self.contexts, number))
         if index == len(self.contexts) or self.contexts[index] != number:
             return None
-        scores: np.ndarray = self.values[self.starts[index] : self.starts[index + 1]]
-        return scores
+        return self.read(*self.starts[index : index + 2].tolist())
 
 
 class RankedRows:
@@ -146,7 +145,10 @@ class RankedRows:
         """The sources of replies."""
         self.errors: dict[str, Counter[str]] = {}
         """By ranker, why it gave no scores: reasons, each with its number of contexts."""
-        dialogues, contexts, sizes = array("q"), array("Q"), array("i")
+        dialogues, contexts, sizes, can_rank = array("q"), array("Q"), array("i"), array("b")
+        self.several = False
+        """True if a group has several right replies."""
+        self._wrong_kinds: set[str] = set()
         columns = ("dialogue", "context", "labels", "kinds", "attacks", "ranked", "readings")
         for number, row in enumerate(selected(self.rows, *columns)):
             if not number:
@@ -156,33 +158,32 @@ class RankedRows:
             dialogues.append(row["dialogue"])
             contexts.append(stable_hash(*row["context"]))
             sizes.append(len(row["labels"]))
+            num_right = sum(row["labels"])
+            can_rank.append(0 < num_right < sizes[-1])
+            self.several |= num_right > 1
             self._add(number, row)
         self.num_contexts = len(dialogues) + failed.total()
         """Contexts, those that failed included."""
         self.clusters = linked_units(dialogues, contexts)
         """The unit of each context: dialogues that share a context are one (G,) int64."""
-        self.sizes = np.array(sizes, dtype=np.int64)
-        """The candidates of each context (G,) int64."""
-        self._starts = np.concatenate([[0], np.cumsum(self.sizes)])
-        self._labels = self._columns.get("labels", "b").astype(bool)
-        num_right = np.bincount(np.repeat(np.arange(len(sizes)), self.sizes), self._labels, len(sizes))
-        self.can_rank = (num_right > 0) & (num_right < self.sizes)
+        self.sizes = np.asarray(sizes)
+        """The candidates of each context (G,) int32."""
+        self.can_rank = np.asarray(can_rank).astype(bool)
         """The contexts with right and wrong replies (G,) bool."""
         self.size = int(sizes[0]) if len({*sizes}) == 1 else None
         """Candidates of every group; None where groups differ."""
-        self.several = bool((num_right > 1).any())
-        """True if a group has several right replies."""
 
     def _add(self, number: int, row: Row) -> None:
         columns, lost_by = self._columns, dict[str, str]()
         columns.add("labels", "b", row["labels"])
         self.kinds += dict.fromkeys(kind for kind in row["kinds"] if kind not in self.kinds)
         columns.add("kinds", "b", map(self.kinds.index, row["kinds"]))
+        self._wrong_kinds.update(kind for kind, label in zip(row["kinds"], row["labels"], strict=True) if not label)
         for attack in row["attacks"]:
             if changed := attack["changed"]:
-                columns.add(("context", attack["rule"]), "q", [number] * len(changed))
-                columns.add(("place", attack["rule"]), "q", [reply["place"] for reply in changed])
-                columns.add(("words", attack["rule"]), "q", [reply["num_changed"] for reply in changed])
+                columns.add(("context", attack["rule"]), "i", [number] * len(changed))
+                columns.add(("place", attack["rule"]), "i", [reply["place"] for reply in changed])
+                columns.add(("words", attack["rule"]), "i", [reply["num_changed"] for reply in changed])
         for entry in row["ranked"]:
             if entry["error"] is None:
                 columns.add(("scored", entry["model"], entry["rule"]), "i", [number])
@@ -196,14 +197,17 @@ class RankedRows:
             of_model = self._readings.setdefault(reading["model"], {})
             of_model.setdefault(number, {})[reading["place"]] = WordReading(importance, tuple(reading["kept"]))
 
-    def changes(self, rule: str) -> Changes:
-        """Return the replies that a rule changed."""
-        return Changes(*(self._columns.get((name, rule), "q") for name in ("context", "place", "words")))
+    def changes(self, rule: str, start: int = 0, stop: int | None = None) -> Changes:
+        """Return the replies that a rule changed, all of them or a slice."""
+        return Changes(*(self._columns.get((name, rule), "i", start, stop) for name in ("context", "place", "words")))
+
+    @cached_property
+    def _starts(self) -> np.ndarray:
+        return np.concatenate([[0], np.cumsum(self.sizes)])
 
     def labels_of(self, number: int) -> np.ndarray:
         """Return whether each reply of a context is right (C,) bool."""
-        labels: np.ndarray = self._labels[self._starts[number] : self._starts[number + 1]]
-        return labels
+        return self._columns.get("labels", "b", *self._starts[number : number + 2].tolist()).astype(bool)
 
     def has_scores(self, model: str, rule: str) -> bool:
         """Return whether a ranker scored a context under a rule or `CLEAN`."""
@@ -211,37 +215,36 @@ class RankedRows:
 
     def scores(self, model: str, rule: str) -> ContextScores:
         """Return the scores of a ranker under a rule or `CLEAN`."""
-        scored, scores = (self._columns.get((name, model, rule), code) for name, code in (("scored", "i"), ("scores", "d")))
-        return ContextScores(scored, scores, np.concatenate([[0], np.cumsum(self.sizes[scored])]))
+        scored = self._columns.get(("scored", model, rule), "i")
+        starts = np.concatenate([[0], np.cumsum(self.sizes[scored])])
+        return ContextScores(scored, starts, partial(self._columns.get, ("scores", model, rule), "d"))
 
     def candidates(self, model: str, rule: str) -> Iterator[ScoredCandidates]:
         """Yield the candidates that a ranker scored under a rule or `CLEAN`, some contexts at a time; once at least."""
-        (scored, scores, ends), changes = self.scores(model, rule), self.changes(rule)
-        kinds = self._columns.get("kinds", "b")
-        for first in range(0, max(len(scored), 1), _CONTEXTS):
-            contexts = scored[first : first + _CONTEXTS].astype(np.int64)
-            sizes, its = self.sizes[contexts], slice(ends[first], ends[min(first + _CONTEXTS, len(scored))])
-            places = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-            indices = np.repeat(self._starts[contexts], sizes) + places
+        get, of_ranker = self._columns.get, (model, rule)
+        at_context = at_label = at_score = at_change = 0
+        for first in range(0, max(len(self.sizes), 1), _CONTEXTS):
+            sizes = self.sizes[first : first + _CONTEXTS]
+            num, behind = int(sizes.sum()), first + len(sizes)
+            scored = get(("scored", *of_ranker), "i", at_context, at_context + len(sizes))
+            scored = scored[: np.searchsorted(scored, behind)]
+            is_scored = np.zeros(len(sizes), dtype=bool)
+            is_scored[scored - first] = True
+            stays = np.repeat(is_scored, sizes)
+            keys = np.repeat(np.arange(first, behind), sizes)[stays]
+            # Each candidate of a context is changed at most once, and the context itself.
+            changes = self.changes(rule, at_change, at_change + num + len(sizes))
+            num_changes = int(np.searchsorted(changes.contexts, behind))
+            changes = Changes(*(column[:num_changes] for column in changes))
             yield ScoredCandidates(
-                np.repeat(contexts, sizes),
-                scores[its],
-                self._labels[indices],
-                self._changed(changes, contexts, sizes),
-                kinds[indices],
+                keys,
+                get(("scores", *of_ranker), "d", at_score, at_score + len(keys)),
+                get("labels", "b", at_label, at_label + num).astype(bool)[stays],
+                _changed(changes._replace(contexts=changes.contexts - first), sizes)[stays],
+                get("kinds", "b", at_label, at_label + num)[stays],
             )
-
-    def _changed(self, changes: Changes, contexts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-        """Return the changed words of each candidate of some contexts, or of its context (V,) int64."""
-        words, of_context = np.zeros(sizes.sum(), dtype=np.int64), np.zeros(len(contexts), dtype=np.int64)
-        if len(contexts):
-            span = slice(*np.searchsorted(changes.contexts, (contexts[0], contexts[-1] + 1)))
-            index = np.searchsorted(contexts, changes.contexts[span])
-            is_scored, places = contexts[index] == changes.contexts[span], changes.places[span]
-            whole, single = (is_scored & where for where in (places == CONTEXT, places != CONTEXT))
-            of_context[index[whole]] = changes.words[span][whole]
-            words[(np.cumsum(sizes) - sizes)[index[single]] + places[single]] = changes.words[span][single]
-        return np.where(np.repeat(of_context, sizes) > 0, np.repeat(of_context, sizes), words)
+            at_context, at_label = at_context + len(scored), at_label + num
+            at_score, at_change = at_score + len(keys), at_change + num_changes
 
     def measured(self, model: str, rule: str, ties: Ties = "expected") -> GroupMetrics:
         """Compute the metrics of a ranker under a rule or `CLEAN`, one value per context."""
@@ -261,7 +264,7 @@ class RankedRows:
                 untouched=self._untouched,
                 ties=ties,
                 unranked=self._unranked,
-            ).groups
+            )
             for some in self.candidates(model, rule)
         )
 
@@ -283,11 +286,10 @@ class RankedRows:
         labels, clusters = [self.labels_of(number).tolist() for number in read], [int(self.clusters[number]) for number in read]
         return kept_points(labels, [*clean.values()], [*read.values()], clusters=clusters)
 
-    @cached_property
+    @property
     def wrong_kinds(self) -> list[str]:
         """The sources of wrong replies."""
-        kinds = {self.kinds[number] for number in np.unique(self._columns.get("kinds", "b")[~self._labels])}
-        return [kind for kind in CandidateKind if kind in kinds]
+        return [kind for kind in CandidateKind if kind in self._wrong_kinds]
 
     def untouched(self, rule: str) -> tuple[np.ndarray, np.ndarray]:
         """Return for each context that can be ranked whether a rule changed nothing (G,) bool, and its dialogue (G,)."""
@@ -300,6 +302,15 @@ class RankedRows:
         """Return the number of changed words of each reply that a rule changed (V,), and its dialogue (V,)."""
         changes = self.changes(rule)
         return changes.words, self.clusters[changes.contexts]
+
+
+def _changed(changes: Changes, sizes: np.ndarray) -> np.ndarray:
+    """Return the changed words of each candidate of contexts of these sizes, or of its context (V,) int64."""
+    words, of_context = np.zeros(sizes.sum(), dtype=np.int64), np.zeros(len(sizes), dtype=np.int64)
+    is_whole = changes.places == CONTEXT
+    of_context[changes.contexts[is_whole]] = changes.words[is_whole]
+    words[(np.cumsum(sizes) - sizes)[changes.contexts[~is_whole]] + changes.places[~is_whole]] = changes.words[~is_whole]
+    return np.where(np.repeat(of_context, sizes) > 0, np.repeat(of_context, sizes), words)
 
 
 def ranking_metrics(ranked: RankedRows) -> dict[str, Estimate]:

@@ -43,7 +43,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from parley.engine.core.stats.known import BEFORE, HIGHER, LOWER
-from parley.engine.core.stats.rows import linked_units
+from parley.engine.core.stats.rows import Columns, StoredFigures, linked_units
 from parley.engine.core.stats.statistics import (
     NEITHER,
     Estimate,
@@ -102,18 +102,12 @@ class GroupMetrics:
     Args:
         keys: of those groups, in the order in which they came (G,).
         values: by metric: "r@1", "r@2", ..., "r2@1", "map", "mrr", "p@1" (G,) float64 in [0, 1].
-        sizes: candidates of each group (G,) int64.
         num_tied: groups in which a relevant candidate has the score of another one that is not.
-        num_without_relevant: groups without a relevant candidate.
-        num_all_relevant: groups of relevant candidates alone.
     """
 
     keys: np.ndarray
     values: Mapping[str, np.ndarray]
-    sizes: np.ndarray
     num_tied: int
-    num_without_relevant: int
-    num_all_relevant: int
 
 
 class _Blocks(NamedTuple):
@@ -172,24 +166,23 @@ def group_metrics(
     return GroupMetrics(
         keys[stays],
         {name: np.where(counts, values, 0.0)[stays] for name, values in metrics.items()},
-        sizes[stays],
         num_tied,
-        int(np.count_nonzero(num_relevant == 0)),
-        int(np.count_nonzero((num_relevant == sizes) & (sizes > 0))),
     )
 
 
 def together(parts: Iterable[GroupMetrics]) -> GroupMetrics:
-    """Return the metrics of groups that were measured in parts, in their order."""
-    pieces = list(parts)
-    return GroupMetrics(
-        np.concatenate([part.keys for part in pieces]),
-        {name: np.concatenate([part.values[name] for part in pieces]) for name in pieces[0].values},
-        np.concatenate([part.sizes for part in pieces]),
-        sum(part.num_tied for part in pieces),
-        sum(part.num_without_relevant for part in pieces),
-        sum(part.num_all_relevant for part in pieces),
-    )
+    """Return the metrics of groups that were measured in parts, in their order; the values lie in a temporary file.
+
+    Args:
+        parts: one at least, of one set of metrics; their keys are integers.
+    """
+    columns, names, num_tied = Columns(), list[str](), 0
+    for part in parts:
+        names, num_tied = [*part.values], num_tied + part.num_tied
+        columns.add(None, "q", part.keys)
+        for name, values in part.values.items():
+            columns.add(name, "d", values)
+    return GroupMetrics(columns.get(None, "q"), StoredFigures(columns, names), num_tied)
 
 
 def _numbered(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -342,21 +335,6 @@ _ADVERSARIAL = {PAIRWISE: "A2@1", MAP: "AAP", MRR: "ARR", PRECISION: "A@1"}
 _STANDARD = {PAIRWISE: "R2@1", MAP: "MAP", MRR: "MRR", PRECISION: "P@1"}
 
 
-@dataclass(frozen=True)
-class AttackMetrics:
-    """The metrics of groups under a rule.
-
-    Args:
-        groups: of those that count.
-        num_untouched: groups with right and wrong replies in which the rule changed nothing.
-        num_unranked: groups without a right reply, or without a wrong one.
-    """
-
-    groups: GroupMetrics
-    num_untouched: int
-    num_unranked: int
-
-
 def title(name: str, size: int | None = None, *, adversarial: bool = False) -> str:
     """Return the name of a metric in papers.
 
@@ -382,7 +360,7 @@ def attack_metrics(
     untouched: Untouched = "left-out",
     ties: Ties = "expected",
     unranked: Unranked = "left-out",
-) -> AttackMetrics:
+) -> GroupMetrics:
     """Compute the metrics of groups that a rule attacked.
 
     Args:
@@ -404,8 +382,7 @@ def attack_metrics(
     left_out = ~can_rank & (unranked == "left-out") | can_rank & ~is_touched & (untouched == "left-out")
     stays = ~left_out[group]
     # A group that stays without a relevant candidate is an attack that failed, or one that asks for 0.
-    metrics = group_metrics(keys[stays], np.asarray(scores)[stays], relevant[stays], ks=ks, ties=ties, unranked="zero")
-    return AttackMetrics(metrics, int(np.count_nonzero(can_rank & ~is_touched)), int(np.count_nonzero(~can_rank)))
+    return group_metrics(keys[stays], np.asarray(scores)[stays], relevant[stays], ks=ks, ties=ties, unranked="zero")
 
 
 def _holds(group: np.ndarray, marked: np.ndarray) -> np.ndarray:
@@ -473,7 +450,10 @@ def compared(
     Returns:
         For each metric of both the mean of after minus before, its interval, and the p-value of the paired bootstrap.
     """
-    _, rows, other_rows = np.intersect1d(after.keys, before.keys, return_indices=True)
+    rows: slice | np.ndarray = slice(None)
+    other_rows = rows
+    if not np.array_equal(after.keys, before.keys) or (after.keys[1:] <= after.keys[:-1]).any():
+        _, rows, other_rows = np.intersect1d(after.keys, before.keys, return_indices=True)
     drawn_with = None if clusters is None else clusters[after.keys[rows]]
     tests = {}
     for name in (name for name in after.values if name in before.values):

@@ -236,8 +236,7 @@ class SearchedRows:
         tried = self.tried(model, method)
         spent = np.where(tried.won, tried.queries, np.inf)
         values = {f"{SUCCESS}{queries}": (spent <= queries).astype(np.float64) for queries in points}
-        keys = tried.contexts.astype(np.int64)
-        return GroupMetrics(keys, values, np.ones_like(keys), 0, 0, 0)
+        return GroupMetrics(tried.contexts.astype(np.int64), values, 0)
 
     def curve(self, model: str, method: str, points: Sequence[int]) -> Points:
         """Compute success against numbers of queries, with intervals."""

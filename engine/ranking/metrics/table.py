@@ -278,7 +278,6 @@ def _questions(metrics: Metrics, info: EvaluationInfo) -> EstimateTable:
 
 
 def _models(metrics: Metrics) -> list[TableRow]:
-    """Return a row for each ranker, in the order of the run."""
     names = [name.removeprefix(f"{FAILED}.") for name in metrics if name.startswith(f"{FAILED}.")]
     return [TableRow(name, {"model": name}) for name in names]
 

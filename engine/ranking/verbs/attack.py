@@ -158,7 +158,6 @@ class AttackRanking(RankersJob[RankingAttackConfig, RankingAttacks]):
 
 
 def _appended(config: RankingAttackConfig) -> str:
-    """Name the methods that append words instead of editing, for the description of a run."""
     names = [name for name in APPENDING if name in config.method_names]
     return f"{', '.join(names)} put {config.attack.gaslite.num_words} words behind the reply, " if names else ""
 

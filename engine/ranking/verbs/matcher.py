@@ -506,7 +506,6 @@ def _figures(prepared: MatcherTraining, held: Mapping[str, Sequence[CandidateGro
 
 
 def _epoch_line(epoch: MatcherEpoch) -> str:
-    """Describe an epoch in one line."""
     figures = f"validation {epoch.validation.loss:.4f}, R@1 {epoch.validation.recall_at_1:.3f}"
     return f"training loss {epoch.train_loss:.4f}, {figures}{', best' if epoch.best else ''}"
 

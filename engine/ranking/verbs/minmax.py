@@ -295,7 +295,6 @@ class RankingCampaign(CampaignAdapter[HardenRankingConfig]):
 
 
 def _under_attack(attack: Path, methods: Sequence[str]) -> UnderAttack:
-    """Read the results of a ranker under the attacks of some methods and policies."""
     return UnderAttack(RunFolder.load(attack).rows(), [label_of(method) for method in methods])
 
 

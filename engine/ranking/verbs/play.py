@@ -229,7 +229,6 @@ class RankingSession:
 
     @cached_property
     def _judges(self) -> dict[str, Any]:
-        """Fit the judges of edits; only words of the training split enter."""
         return judges_of(self._settings, self._corpus.splits["train"], self._config.seed, known_words=True)
 
     def _row(self, key: str) -> int:
@@ -610,7 +609,6 @@ def _changed_lines(what: str, before: Sequence[Utterance], after: Sequence[Utter
 
 
 def _kept(old: Utterance, new: Utterance) -> dict[int, int]:
-    """Map the new position of each unchanged word to its old one."""
     same = ((before, after) for kind, before, after in aligned(old, new) if kind is ChangeKind.SAME)
     return {new_i: old_i for before, after in same for old_i, new_i in zip(_range(before), _range(after), strict=True)}
 
@@ -620,5 +618,4 @@ def _range(part: slice) -> range:
 
 
 def _moved(before: str, after: str) -> str:
-    """Show a move of a figure, such as "1 -> 4"."""
     return after if before in ("", after) else f"{before} -> {after}"

@@ -124,7 +124,6 @@ class GibbsEnum(WordMethod[GibbsState]):
         return visit % self.victim.input_length
 
     def _tried_everywhere(self, state: GibbsState) -> bool:
-        """Return True if every position was visited, the current one included, since the search last moved."""
         visits = range(state.visits + 1 - state.unmoved, state.visits + 1)
         return len({self.position(state.task, visit) for visit in visits}) == self.victim.input_length
 

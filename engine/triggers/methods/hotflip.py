@@ -102,7 +102,6 @@ class HotFlip(WordMethod[HotFlipState]):
 
     @property
     def _width(self) -> int:
-        """Return the number of inputs of the beam; no more than a restart may try."""
         return min(self.beams, self.settings.max_candidates or self.beams)
 
     def _flipped(self, state: HotFlipState) -> list[Tensor]:

@@ -184,7 +184,6 @@ class Relaxation(Method):
         results.extend((result, (clock() - began) / len(tasks)) for result in relaxed)
 
     def _num_paid(self, task: Task) -> float:
-        """Return the steps that the tokens of the budget pay for."""
         step, tokens = GRADIENT * self.goal.num_read(task.target), self.goal.budget.tokens
         return tokens // step if tokens else math.inf
 

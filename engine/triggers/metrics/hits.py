@@ -43,8 +43,8 @@ from parley.engine.core.stats.statistics import (
     finished,
     is_no_reply,
     kinds_of_rows,
-    mean,
     no_reply_metrics,
+    ratio_of_sums,
 )
 from parley.engine.core.tables.table import Form, read_published
 from parley.engine.triggers.budget import BUDGET
@@ -414,50 +414,44 @@ def hits_by_restarts(rows: Iterable[Row], wanted: Sequence[str]) -> dict[str, Po
         rows: finished rows of one search.
         wanted: types of hit that were read.
     """
-    prompts, most = array("Q"), 0
-    lengths, hits = array("i"), {kind: array("b") for kind in wanted}
+    prompts = array("Q")
+    # By type, whether the input is a hit that is kept after the first restart, after two, ...
+    hits: dict[str, list[array[int]]] = {kind: [] for kind in wanted}
     for row in rows:
         prompts.append(stable_hash(prompt_of(row)))
-        lengths.append(len(row["restarts"]))
-        most = max(most, lengths[-1])
-        for number in range(1, lengths[-1] + 1):
-            chosen = choose_restart(row["restarts"][:number])
-            for kind, of_kind in hits.items():
-                of_kind.append(is_hit(chosen, kind))
+        chosen = [choose_restart(row["restarts"][: number + 1]) for number in range(len(row["restarts"]))]
+        for kind, of_kind in hits.items():
+            # A row with fewer restarts keeps its last input.
+            of_kind.extend(array("b", of_kind[-1] if of_kind else ()) for _ in range(len(of_kind), len(chosen)))
+            for number, of_number in enumerate(of_kind):
+                of_number.append(is_hit(chosen[min(number, len(chosen) - 1)], kind))
     clusters = units_of(linked_units(prompts))
-    after = {number: _after(number - 1, lengths) for number in range(1, most + 1)}
     return {
-        kind: [(number, clustered_rate(np.array(of_kind)[index], clusters)) for number, index in after.items()]
+        kind: [(number, clustered_rate(of_number, clusters)) for number, of_number in enumerate(of_kind, start=1)]
         for kind, of_kind in hits.items()
     }
 
 
-def loss_by_sweep(rows: Iterable[Row]) -> Points:
+def loss_by_sweep(rows: Sequence[Row]) -> Points:
     """Return the mean loss over restarts after 0, 1, 2, ... sweeps (figure 4), clustered as hits are.
 
-    A restart that has ended keeps its last loss, so that every point is over the same restarts. Rows are read once.
+    A restart that has ended keeps its last loss, so that every point is over the same restarts. Rows are read twice.
 
     Args:
         rows: finished rows of one search.
     """
-    prompts, most = array("Q"), 0
-    of_row, lengths, losses = array("i"), array("i"), array("d")
-    for number, row in enumerate(rows):
-        prompts.append(stable_hash(prompt_of(row)))
+    units = units_of(linked_units(array("Q", (stable_hash(prompt_of(row)) for row in selected(rows, "prompt")))))
+    # Over the restarts of each unit, by sweep.
+    sums: list[array[float]] = []
+    counts = np.zeros(len(units))
+    for unit, row in zip(units, rows, strict=True):
         for restart in row["restarts"]:
-            of_row.append(number)
-            lengths.append(len(restart["loss_by_sweep"]))
-            losses.extend(restart["loss_by_sweep"])
-            most = max(most, lengths[-1])
-    clusters, values = units_of(linked_units(prompts)), np.array(losses)
-    return [(sweep, mean(values[_after(sweep, lengths)], clusters[np.array(of_row)])) for sweep in range(most)]
-
-
-def _after(number: int, lengths: Sequence[int]) -> np.ndarray:
-    """Return where each of several series that stand one behind the other has its value of a number, or its last one (V,)."""
-    sizes = np.array(lengths, dtype=np.int64)
-    index: np.ndarray = np.cumsum(sizes) - sizes + np.minimum(number, sizes - 1)
-    return index
+            losses = restart["loss_by_sweep"]
+            sums.extend(array("d", sums[-1] if sums else bytes(counts.nbytes)) for _ in range(len(sums), len(losses)))
+            counts[unit] += 1
+            for sweep, of_sweep in enumerate(sums):
+                of_sweep[unit] += losses[min(sweep, len(losses) - 1)]
+    return [(sweep, ratio_of_sums(of_sweep, counts)) for sweep, of_sweep in enumerate(sums)]
 
 
 LISTS = (NORMAL, MAL, MAL_IO, RANDOM)

@@ -281,7 +281,6 @@ def _of_many_pairs(row: Row, hit_type: str) -> _FoundTriggers:
 
 
 def _by_replies(row: Row, hit_type: str) -> _FoundTriggers:
-    """Yield the fittest input of a target."""
     slots = tuple(row["typed"])
     yield TriggerResult("best", "\n".join(slots), row["target"], request=row["prompt"], slots=slots), bool(row["verified"])
 
@@ -605,10 +604,8 @@ def _clean(
 
 
 def _strategy(seed: int, key: str, num: int) -> int:
-    """Return the index of the strategy for a context."""
     return int(stream(seed, "strategy", key).integers(num))
 
 
 def _text(turns: Turns) -> str:
-    """Return the turns as people write them."""
     return "\n".join(" ".join(detokenise(utterance) for utterance in turn) for turn in turns)

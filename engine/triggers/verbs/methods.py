@@ -255,7 +255,6 @@ class SearchMethods(SearchRecipe):
 
 
 def _told(limits: Spending) -> str:
-    """Return a budget in words, such as "30 seconds"."""
     return " and ".join(f"{most:,} {'inputs' if part == 'queries' else part}" for part, most in vars(limits).items() if most)
 
 

@@ -284,12 +284,10 @@ class TriggersCampaign(CampaignAdapter[HardenTriggersConfig]):
 
     @property
     def _made(self) -> int:
-        """The number of the last round."""
         return len(rounds_of(RunFolder.load(self.path))) - 1
 
     @property
     def _names(self) -> list[str]:
-        """The names of all models."""
         return [START, *map(round_name, range(1, self._made + 1)), *([CONTROL] if self.config.control else [])]
 
     def _search(self, number: int) -> str:

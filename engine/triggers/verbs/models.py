@@ -13,15 +13,16 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from parley.engine.core.ray.pool import SharedArrays
-from parley.engine.core.runs.documents import plain, write_document
+from parley.engine.core.runs.documents import plain, whole_file
 from parley.engine.core.verbs.checkpoints import require_word_model
 from parley.engine.responders.seq2seq import lm_command
 from parley.engine.triggers.metrics.hits import T_IN, T_OUT
@@ -37,6 +38,7 @@ from parley.engine.triggers.targets import (
     malicious,
     normal,
     outside,
+    packed,
     random_targets,
     random_words,
     read_pairs,
@@ -515,10 +517,32 @@ def save_targets(targets: TargetList, path: Path) -> None:
         RunError: the disk refuses.
     """
     try:
-        write_document(path / FILE, _plain(targets))
+        with whole_file(path / FILE) as file:
+            file.writelines(text.encode() for text in _written(targets))
     except OSError as error:
         fix = f"make room or mend the disk, then parley resume {display_path(path)}"
         raise RunError("the targets cannot be written", where=path / FILE, got=error.strerror, fix=fix) from None
+
+
+def _written(targets: TargetList) -> Iterator[str]:
+    """Yield the text of a document as `write_document` writes it, a target at a time: there may be a million."""
+    layout = partial(json.dumps, indent=2, ensure_ascii=False)
+
+    def members(values: Iterable[tuple[str, Any]]) -> Iterator[str]:
+        for number, (key, value) in enumerate(values):
+            text = layout(value).replace("\n", "\n    ")
+            yield f"{',' * bool(number)}\n    {layout(key)}: {text}"
+        yield "\n  }"
+
+    name = '"targets": {'
+    head, tail = layout(_plain(replace(targets, targets=()))).split(f"{name}}}", 1)
+    yield head + name
+    yield from members((target.key, target.words) for target in targets.targets)
+    yield tail.removesuffix("\n}")
+    if targets.has_prompts:
+        yield ',\n  "prompts": {'
+        yield from members((target.key, target.prompt) for target in targets.targets if target.prompt is not None)
+    yield "\n}\n"
 
 
 def num_targets(path: Path) -> int:
@@ -640,7 +664,7 @@ def limited(targets: TargetList, num: int, seed: int) -> TargetList:
     if not num or len(targets.targets) <= num:
         return targets
     drawn = stream(seed, "targets", targets.name).permutation(len(targets.targets))[:num]
-    return replace(targets, targets=tuple(targets.targets[index] for index in sorted(drawn.tolist())))
+    return replace(targets, targets=packed(targets.targets[index] for index in sorted(drawn.tolist())))
 
 
 def _plain(targets: TargetList) -> dict[str, Any]:
@@ -669,7 +693,7 @@ def kept_targets(path: Path) -> TargetList | None:
         stored = json.loads(path.read_text(encoding="utf-8"))
         return TargetList(
             stored["name"],
-            tuple(Target(key, tuple(words), stored.get("prompts", {}).get(key)) for key, words in stored["targets"].items()),
+            packed(Target(key, words, stored.get("prompts", {}).get(key)) for key, words in stored["targets"].items()),
             tuple(Skipped(**{**entry, "unknown": tuple(entry["unknown"])}) for entry in stored["skipped"]),
         )
     except (OSError, ValueError, KeyError, TypeError) as error:

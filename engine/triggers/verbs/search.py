@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from parley.engine.core.ray.record import Counts, Rows
+from parley.engine.core.ray.worker import IndexedItems
 from parley.engine.core.runs.documents import SUMMARY
 from parley.engine.core.runs.parts import ok_row
 from parley.engine.core.runs.run_folder import RunFolder
@@ -294,7 +295,6 @@ class SearchWorker(SearchTurns[Target]):
         return list(tasks_of({item.key: ids}, self.config.search.restarts, self.config.seed))
 
     def _victim_for(self, target: Target) -> TextVictim:
-        """Return the model with the prompt of a target."""
         return self.victim if target.prompt is None else cast("HuggingFaceCausal", self.victim).behind(target.prompt)
 
     def _searches_of(self, key: str) -> BatchedSearch:
@@ -513,7 +513,7 @@ class Search(Job[TriggerConfig, SearchPlan, SearchPlan]):
         config, targets = prepared.config, prepared.targets
         save_targets(targets, run.path)
         reporter.say(str(composition(config, prepared.models.thresholds)))
-        items = {target.key: target for target in targets.targets}
+        items = IndexedItems((target.key for target in targets.targets), targets.targets.__getitem__)
         search_task = SearchTask(config, prepared.models, answers=str((run.path / ANSWERS_FOLDER).absolute()))
         run_items(run, search_task, items, config, reporter, f"searching for {targets.name} targets")
         return prepared

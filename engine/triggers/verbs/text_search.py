@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from parley.engine.core.ray.record import Counts, Rows
-from parley.engine.core.ray.worker import Shard, TurnResult, TurnWorker, UnderWay
+from parley.engine.core.ray.worker import IndexedItems, Shard, TurnResult, TurnWorker, UnderWay
 from parley.engine.core.runs.documents import SUMMARY
 from parley.engine.core.runs.parts import count_no_replies, ok_row
 from parley.engine.core.runs.run_folder import RunFolder
@@ -228,7 +228,6 @@ class TextSearchTask(Sharded[Target]):
 
 
 def _permille(fitness: float) -> int:
-    """Return a fitness without the bonus of a success, in thousandths."""
     return round(_PERMILLE * min(1.0, max(0.0, fitness)))
 
 
@@ -626,7 +625,6 @@ class _TextSearch:
 
 
 def _finite(fitness: float) -> float | None:
-    """Return a fitness; None for an answer that is no reply."""
     return fitness if math.isfinite(fitness) else None
 
 
@@ -689,7 +687,7 @@ class SearchText(Job[TextSearchConfig, TextSearchPlan, TextSearchPlan]):
         save_words(prepared.words, run.path)
         reporter.say(str(text_composition(prepared.config)))
         search_task = TextSearchTask(prepared, str((run.path / ANSWERS_FOLDER).absolute()))
-        items = {target.key: target for target in prepared.targets.targets}
+        items = IndexedItems((target.key for target in prepared.targets.targets), prepared.targets.targets.__getitem__)
         title = f"searching for {prepared.targets.name} targets by replies"
         run_items(run, search_task, items, prepared.config, reporter, title)
         return prepared

@@ -350,7 +350,7 @@ class UniversalSearchPlan:
     held_out: tuple[Target, ...]
 
 
-def split_by_prompt(pairs: tuple[Target, ...], held_out: float, seed: int) -> tuple[tuple[Target, ...], tuple[Target, ...]]:
+def split_by_prompt(pairs: Sequence[Target], held_out: float, seed: int) -> tuple[tuple[Target, ...], tuple[Target, ...]]:
     """Split pairs into searched and held-out ones; those of one prompt are all in one of the two.
 
     Args:

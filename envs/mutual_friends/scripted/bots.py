@@ -248,13 +248,11 @@ _LESS = _FACTORS_DENIED[0]
 
 @cache
 def _first_shares(total: int) -> list[float]:
-    """Return the initial share of an entity by its number of friends."""
     return [math.exp(count / total) for count in range(total + 1)]
 
 
 @lru_cache(1 << 13)
 def _friends_in(mask: int) -> list[int]:
-    """Return the indices of the set bits of a mask of friends."""
     return [i for i in range(mask.bit_length()) if mask >> i & 1]
 
 

@@ -259,7 +259,6 @@ def _parse_output(text: str, domain: Domain) -> Numbers:
 
 @cache
 def _context_words(largest: int) -> dict[str, int]:
-    """Return the number of each word of a context."""
     return {str(number): number for number in range(largest + 1)}
 
 

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import gc
+import tracemalloc
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,17 +11,22 @@ import numpy as np
 import pytest
 import torch
 
+from parley.engine.core.runs.documents import write_document
 from parley.engine.triggers.targets import (
     TEMPLATES,
+    Target,
     TargetList,
     beyond,
     from_file,
     malicious,
     normal,
     outside,
+    packed,
     prototypes,
     random_targets,
+    random_words,
 )
+from parley.engine.triggers.verbs.models import _plain, kept_targets, save_targets
 from parley.engine.triggers.victims import Seq2SeqVictim
 from parley.envs.core.errors import DataError
 from parley.envs.corpora.pairs.tokens import tokenise
@@ -95,6 +103,30 @@ def test_random_targets_are_distinct_sequences_of_frequent_words() -> None:
     assert min(lengths.values()) > 30
     assert sentences(random_targets(vocabulary(*many), seed=1)) == sentences(found)
     assert sentences(random_targets(vocabulary(*many), seed=2)) != sentences(found)
+
+
+def test_many_targets_take_little_memory_and_are_written_as_a_whole_document_is(tmp_path: Path) -> None:
+    words = [f"word{number}" for number in range(50)]
+    for targets in (
+        random_words(words, 1, lambda words: (), 9),
+        TargetList('a "targets": {}', packed([Target("a", ("\u00e9\n", '"')), Target("b", ("x",), "ask {}")])),
+    ):
+        save_targets(targets, tmp_path)
+        text = (tmp_path / "targets.json").read_text(encoding="utf-8")
+        write_document(tmp_path / "whole.json", _plain(targets))
+        assert text == (tmp_path / "whole.json").read_text(encoding="utf-8")
+        assert kept_targets(tmp_path) == targets
+
+    def peak(made: Callable[[TargetList], object]) -> int:
+        gc.collect()
+        tracemalloc.start()
+        made(random_words(words, 1, lambda words: (), 3000))
+        most = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return most
+
+    plain = peak(lambda targets: write_document(tmp_path / "whole.json", _plain(replace(targets, targets=[*targets.targets]))))
+    assert peak(lambda targets: save_targets(targets, tmp_path)) < plain / 3
 
 
 def test_few_words_give_all_their_sequences() -> None:

@@ -298,7 +298,6 @@ def is_causal(victim: Victim) -> bool:
 
 
 def _some_words(victim: Victim) -> Tensor:
-    """Return seven words, embedded (7, E)."""
     words = victim.searchable_V.nonzero()[:7, 0]
     return victim.embedding_VE[words[torch.arange(7, device=words.device) % len(words)]]
 

@@ -609,7 +609,6 @@ def _alike(targets: Sequence[Tensor], most: int) -> list[list[int]]:
 
 
 def _filled(rows_BX: Tensor, num: int = INPUTS) -> Tensor:
-    """Return a full batch of rows, the first one repeated as padding."""
     return torch.cat([rows_BX, rows_BX[:1].expand(num - len(rows_BX), -1)])
 
 

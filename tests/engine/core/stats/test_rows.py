@@ -12,9 +12,10 @@ import pyarrow as pa
 import pytest
 
 from parley.engine.core.stats import rows as rows_module
-from parley.engine.core.stats.rows import CHUNK, Columns, Recent, StoredRows, selected
+from parley.engine.core.stats.rows import CHUNK, Columns, Recent, StoredFigures, StoredRows, selected
 from parley.engine.core.stats.statistics import NOTHING, finished, lost
 from parley.engine.negotiation.metrics.attack import attack_metrics, budget_curves, unchanged_metrics
+from parley.engine.ranking.metrics import ranking
 from parley.engine.ranking.metrics.ranking import RankedRows, ranking_metrics
 from parley.engine.ranking.metrics.searched import SearchedRows, search_metrics
 from parley.engine.ranking.verbs.prepared import RANKING
@@ -70,6 +71,18 @@ def test_columns_hold_all_numbers_in_their_order(monkeypatch: pytest.MonkeyPatch
     assert columns.get("scores", "d").tolist() == [number / 3 for number in range(40) for _ in range(number % 4)]
     assert columns.get(("place", 1), "i").tolist() == list(range(1, 40, 2))
     assert columns.get("nothing", "b").tolist() == []
+    assert columns.get("nothing", "b", 3, 9).tolist() == []
+    columns.add("few", "i", np.arange(7))
+    columns.add("few", "i", np.arange(7, 9, dtype=np.int64))
+    for name, code in (("scores", "d"), ("few", "i")):
+        whole = columns.get(name, code)
+        for start in range(len(whole) + 2):
+            for stop in (0, start - 1, start, start + 1, start + 11, len(whole), None):
+                assert columns.get(name, code, start, stop).tolist() == whole[start:stop].tolist()
+    figures = StoredFigures(columns, ["scores"])
+    assert {name: len(values) for name, values in figures.items()} == {"scores": 60}
+    with pytest.raises(KeyError):
+        figures["few"]
     assert ("place", 0) in columns
     assert "nothing" not in columns
 
@@ -103,6 +116,31 @@ def attacked_reply(number: int) -> dict[str, Any]:
     return attacked_context(number, *searches)
 
 
+def with_candidates(num: int) -> Callable[[int], dict[str, Any]]:
+    """Contexts of many candidates, of which a third is right; ties are many."""
+
+    def row(number: int) -> dict[str, Any]:
+        few = ranked(number)
+        many = {name: few[name] * num for name in ("candidates", "labels", "kinds")}
+        return few | many | {"ranked": [entry | {"scores": entry["scores"] * num} for entry in few["ranked"]]}
+
+    return row
+
+
+def with_restarts(num: int) -> Callable[[int], dict[str, Any]]:
+    """Targets of many restarts, each of which is another sweep longer."""
+
+    def row(number: int) -> dict[str, Any]:
+        few = target(number)
+        restarts = [
+            restart | {"restart": index, "loss_by_sweep": [3.0, 2.0, 1.0][: index + 1]}
+            for index, restart in enumerate(few["restarts"] * num)
+        ]
+        return few | {"restarts": restarts}
+
+    return row
+
+
 def measure_ranking(rows: Any) -> Any:
     return ranking_metrics(RankedRows(rows))
 
@@ -126,9 +164,9 @@ def measure_attack(rows: Any) -> Any:
 @pytest.mark.parametrize(
     ("made", "schema", "measure", "most"),
     [
-        (ranked, RANKING, measure_ranking, 450),
+        (ranked, RANKING, measure_ranking, 220),
         (answer, SCANNED, measure_scan, 90),
-        (target, None, measure_search, 330),
+        (target, None, measure_search, 60),
         (attacked_dialogue, None, measure_match, 340),
         (attacked_reply, None, measure_attack, 280),
     ],
@@ -138,20 +176,47 @@ def test_no_row_stays_in_memory_as_a_dictionary(
 ) -> None:
     """Bytes of Python and numpy that a further row takes at the most; its dictionaries alone take some thousands."""
     monkeypatch.setattr(rows_module, "KEPT_BYTES", 0)
-    size, few, many = 200, 5, 25
-    tables = [
-        pa.Table.from_pylist([made(number) for number in range(part * size, (part + 1) * size)], schema) for part in range(many)
+    tables = tables_of(made, schema)
+    assert measure(stored(tables[:FEW])) == measure([row for table in tables[:FEW] for row in table.to_pylist()])
+    a_row = bytes_a_row(tables, measure)
+    assert a_row < most, f"{a_row:.0f} bytes a row"
+
+
+@pytest.mark.parametrize(
+    ("made", "schema", "measure", "num_numbers"),
+    [(with_candidates, RANKING, measure_ranking, 6 * 27), (with_restarts, None, measure_search, 3 * 27)],
+)
+def test_further_numbers_of_a_row_take_no_memory(
+    made: Any, schema: Any, measure: Any, num_numbers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Scores of further candidates lie in a file, losses of further restarts in sums: less than a byte each, not eight."""
+    for module, name, value in ((rows_module, "KEPT_BYTES", 0), (rows_module, "_BUFFER", 256), (ranking, "_CONTEXTS", 64)):
+        monkeypatch.setattr(module, name, value)
+    few, many = (bytes_a_row(tables_of(made(num), schema)[::5], measure, few=1) for num in (1, 10))
+    assert (many - few) / num_numbers < 0.6, f"{few:.0f} and {many:.0f} bytes a row"
+
+
+SIZE, FEW, MANY = 200, 5, 25
+"""Rows of a part, and the parts of a small and of a large run."""
+
+
+def tables_of(made: Callable[[int], dict[str, Any]], schema: pa.Schema) -> list[pa.Table]:
+    return [
+        pa.Table.from_pylist([made(number) for number in range(part * SIZE, (part + 1) * SIZE)], schema) for part in range(MANY)
     ]
-    assert measure(stored(tables[:few])) == measure([row for table in tables[:few] for row in table.to_pylist()])
+
+
+def bytes_a_row(tables: Sequence[pa.Table], measure: Callable[[Any], Any], few: int = FEW) -> float:
+    """Return the bytes of Python and numpy that a further row takes at the most."""
     peaks = []
-    for num in (few, many):
+    measure(stored(tables[:1]))  # What is imported and cached once is no memory of rows.
+    for num in (few, len(tables)):
         gc.collect()
         tracemalloc.start()
         measure(stored(tables[:num]))
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
-    a_row = (peaks[1] - peaks[0]) / ((many - few) * size)
-    assert a_row < most, f"{a_row:.0f} bytes a row"
+    return (peaks[1] - peaks[0]) / ((len(tables) - few) * SIZE)
 
 
 def test_the_values_used_last_stay_up_to_some_bytes() -> None:

@@ -30,39 +30,37 @@ SCORES = [3, 2, 1, 1, 2, 3, 1, 2, 3]
 
 
 @pytest.mark.parametrize(("untouched", "keys", "first"), [("left-out", ["a"], [1.0]), ("kept", ["a", "b"], [1.0, 0.0])])
-def test_what_a_rule_cannot_change_is_counted_and_never_a_success(
+def test_what_a_rule_cannot_change_is_left_out_or_never_a_success(
     untouched: Untouched, keys: list[str], first: list[float]
 ) -> None:
     changed = [2, 0, 0, 0, 5, 0, 0, 0, 0]
     found = attack_metrics(KEYS, [3, 2, 1, 9, 2, 3, 1, 2, 3], LABELS, changed, keeps_labels=False, untouched=untouched)
-    assert found.groups.keys.tolist() == keys
-    assert found.groups.values["r@1"].tolist() == first
-    assert (found.num_untouched, found.num_unranked) == (1, 1)
+    assert found.keys.tolist() == keys
+    assert found.values["r@1"].tolist() == first
 
 
 def test_the_changed_right_replies_alone_are_what_an_attack_wants_first() -> None:
     found = attack_metrics(["a"] * 3, [3, 2, 1], [True, True, False], [0, 1, 0], keeps_labels=False)
-    assert found.groups.values["r@1"].tolist() == [0.0]
-    assert found.groups.values[MRR].tolist() == [0.5]
+    assert found.values["r@1"].tolist() == [0.0]
+    assert found.values[MRR].tolist() == [0.5]
     kept = attack_metrics(["a"] * 3, [3, 2, 1], [True, True, False], [0, 1, 0], keeps_labels=True)
-    assert kept.groups.values["r@1"].tolist() == [0.5]
-    assert kept.groups.values[MRR].tolist() == [1.0]
+    assert kept.values["r@1"].tolist() == [0.5]
+    assert kept.values[MRR].tolist() == [1.0]
 
 
 def test_a_rule_that_keeps_labels_is_measured_by_the_right_replies() -> None:
     changed = [0, 1, 1, 0, 0, 0, 1, 1, 1]
     found = attack_metrics(KEYS, SCORES, LABELS, changed, keeps_labels=True)
-    assert found.groups.keys.tolist() == ["a"]
-    assert (found.num_untouched, found.num_unranked) == (1, 1)
+    assert found.keys.tolist() == ["a"]
     everything = attack_metrics(KEYS, SCORES, LABELS, changed, keeps_labels=True, untouched="kept", unranked="zero")
-    assert everything.groups.keys.tolist() == ["a", "b", "c"]
-    assert everything.groups.values[PRECISION].tolist() == [1.0, 0.0, 0.0]
+    assert everything.keys.tolist() == ["a", "b", "c"]
+    assert everything.values[PRECISION].tolist() == [1.0, 0.0, 0.0]
 
 
 def test_no_rows_are_no_attack() -> None:
     found = attack_metrics([], [], [], [], keeps_labels=True)
-    assert (len(found.groups.keys), found.num_untouched, found.num_unranked) == (0, 0, 0)
-    assert estimates(found.groups)[MRR].n == 0
+    assert len(found.keys) == 0
+    assert estimates(found)[MRR].n == 0
 
 
 def test_what_ties_may_add_stands_beside_a_figure_where_there_are_some() -> None:
@@ -108,7 +106,7 @@ def test_how_many_groups_a_cluster_has_makes_no_difference_uncertain() -> None:
     keys = np.arange(len(dialogues))
 
     def first(values: np.ndarray) -> GroupMetrics:
-        return GroupMetrics(keys, {"r@1": values}, np.full_like(keys, 10), 0, 0, 0)
+        return GroupMetrics(keys, {"r@1": values}, 0)
 
     certain = compared(first(np.ones(len(keys))), first(np.zeros(len(keys))), dialogues)["r@1"]
     assert (certain.difference.value, certain.difference.high) == (1, 1)

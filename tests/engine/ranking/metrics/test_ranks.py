@@ -104,12 +104,11 @@ def test_neither_the_order_of_rows_nor_the_other_groups_matter(found: list[Group
         assert values == pytest.approx(tables[1][key], abs=1e-12)
 
 
-def test_groups_in_which_nothing_can_be_ranked_are_counted_and_left_out_or_score_0() -> None:
+def test_groups_in_which_nothing_can_be_ranked_are_left_out_or_score_0() -> None:
     keys = ["none", "none", "all", "all", "both", "both"]
     labels = [False, False, True, True, True, False]
     found = group_metrics(keys, [1, 0] * 3, labels)
     assert found.keys.tolist() == ["both"]
-    assert (found.num_without_relevant, found.num_all_relevant) == (1, 1)
     zero = group_metrics(keys, [1, 0] * 3, labels, unranked="zero")
     assert zero.keys.tolist() == ["none", "all", "both"]
     assert zero.values[MRR].tolist() == [0.0, 0.0, 1.0]
