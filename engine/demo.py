@@ -26,7 +26,7 @@ from typing import Any
 
 from parley.engine.core.runs.run_folder import RunFolder, seconds_of
 from parley.engine.core.stats.known import BEFORE, EXPLOITABILITY, MEAN_FRESH
-from parley.engine.core.stats.statistics import FOR_ADVERSARY, FOR_BOTH, Estimate, Metric
+from parley.engine.core.stats.statistics import FOR_ADVERSARY, FOR_BOTH, NOTHING, Estimate, Metric, has_lost
 from parley.engine.core.tables.table import EstimateTable
 from parley.engine.core.verbs.checkpoints import threads
 from parley.engine.core.verbs.compare import compare_runs
@@ -39,7 +39,7 @@ from parley.engine.mutual_friends.channels import CONFUSING
 from parley.engine.mutual_friends.metrics.chats import COMPLETION, MODEL, NORMAL, of
 from parley.engine.mutual_friends.verbs import evaluate
 from parley.engine.negotiation.metrics.attack import ATTACK_METRICS
-from parley.engine.negotiation.metrics.campaign import PLAIN_AGREEMENT
+from parley.engine.negotiation.metrics.campaign import PLAIN_AGREEMENT, REPEATS
 from parley.engine.negotiation.metrics.dialogues import METRICS
 from parley.engine.negotiation.verbs import minmax, negotiator
 from parley.engine.negotiation.verbs import training as reinforce
@@ -70,7 +70,7 @@ BUDGET = 1_920
 LEAST_AGREEMENT = 0.5
 """Share of its dialogues with itself in which the target must agree to be worth an attack."""
 HARDENED = (
-    *(name + ending for name in (PLAIN_AGREEMENT, EXPLOITABILITY, MEAN_FRESH) for ending in minmax.TARGETS),
+    *(name + ending for name in (PLAIN_AGREEMENT, REPEATS, EXPLOITABILITY, MEAN_FRESH) for ending in minmax.TARGETS),
     *(minmax.DROP, minmax.DROP_BEYOND_CONTROL, NUM_KNOWN, NUM_IDLE),
 )
 """Metrics of the target's play and of adversaries' gains: before hardening, after plain play alone, and after hardening."""
@@ -205,7 +205,12 @@ def story(metrics: Mapping[str, Estimate], comparison: Comparison | None) -> Est
     beyond = metrics[minmax.DROP_BEYOND_CONTROL]
     verdict = "more" if beyond.low > 0 else "fewer" if beyond.high < 0 else "not certainly more"
     much = f"{beyond.value:.2f} [{beyond.low:.2f}, {beyond.high:.2f}]"
-    note = f"Hardening saved {verdict} points than as much plain play: {much}. {_NOTE_STORY}"
+    usual, control, now = (metrics.get(f"{REPEATS}{ending}", NOTHING).value for ending in minmax.TARGETS)
+    text = (
+        f" It says {now:.0%} of its later utterances again, word for word ({usual:.0%} before, {control:.0%} after plain play)."
+    )
+    repeating = text if has_lost(now - usual) else ""
+    note = f"Hardening saved {verdict} points than as much plain play: {much}.{repeating} {_NOTE_STORY}"
     return EstimateTable(("what", "before", "after", "n"), tuple(rows), note)
 
 
@@ -385,7 +390,6 @@ class Demo(Composite[DemoConfig, DemoConfig, DemoConfig]):
         return replace(result, title="What broke", tables=tables, more={}, files=(), next_commands=commands)
 
     def present(self, result: Result, run: RunFolder) -> Result:
-        """Return the result with a comparison; it fails if the adversary is not certainly better."""
         before = RunFolder.load(run.path / "selfplay").metrics()
         comparison = Comparison("target against itself", "adversary against target", before, differences(run.path))
         return replace(result, comparison=comparison, failure=failure(result.metrics))
@@ -395,7 +399,6 @@ class Demo(Composite[DemoConfig, DemoConfig, DemoConfig]):
         return {"stages": EstimateTable(("stage", "seconds"), tuple(took), _NOTE_SECONDS)}
 
     def next_commands(self, config: DemoConfig, path: Path) -> tuple[str, ...]:
-        """Return commands to talk with the agents, and to search and attack."""
         model, lm = display_path(path / "model"), display_path(path / "lm")
         return (
             *(shlex.join(["parley", "play", display_path(path / name)]) for name in ("target", "adversary", "minmax")),

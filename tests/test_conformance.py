@@ -131,6 +131,13 @@ def test_what_is_fitted_and_scores_is_a_judge_and_no_ranker(tmp_path: Path) -> N
     assert found.kept
 
 
+def test_a_broken_promise_names_the_line_that_broke_it(mine: Path) -> None:
+    line = mine.read_text().splitlines().index('        raise RuntimeError("my own bug")') + 1
+    failures = [promise.failure for promise in check_part(f"{mine}:Broken")[0].promises if promise.failure]
+    assert failures
+    assert all(failure.endswith(f" (mine.py:{line})") for failure in failures), failures
+
+
 FRIEND = """
 class Session:
     def enter(self, rows):

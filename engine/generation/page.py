@@ -73,7 +73,6 @@ class JudgedSystems(Chapter):
     }
 
     def verdict_of(self, run: Run) -> Verdict | None:
-        """Return the outcome of the first system by the judge that tells it best; other systems are details."""
         sentences = run.summary.get(VERDICTS, [])
         marks = {
             (judge, system): share

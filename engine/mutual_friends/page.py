@@ -72,7 +72,6 @@ class MutualFriendsChapter(Chapter):
     }
 
     def verdict_of(self, run: Run) -> Verdict | None:
-        """Answer with normal inputs, the costliest strategy, and bots that only select."""
         conditions, pairs = _conditions(run), run.summary.get(PAIRS, {})
         if (MODEL, NORMAL) not in conditions:
             return None
@@ -109,7 +108,6 @@ class MutualFriendsChapter(Chapter):
         )
 
     def tables(self, run: Run) -> Mapping[str, EstimateTable]:
-        """Return the tables of the verb, after one of the strategies' effects."""
         glance = [condition for condition in _conditions(run) if condition.at_a_glance]
         return {OVERVIEW: overview(run.metrics, glance), **run.tables} if run.metrics else {}
 

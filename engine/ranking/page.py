@@ -112,7 +112,6 @@ class Rankings(_OfContexts):
     }
 
     def verdict_of(self, run: Run) -> Verdict | None:
-        """Answer with the best ranker and its costliest rule; spoiled replies and the best control are details."""
         clean = {ranker: share for ranker in _named(run) if (share := _first_place(run, ranker, CLEAN)).n}
         if not clean:
             return None
@@ -430,7 +429,6 @@ class RankerAttacks(_OfContexts):
     }
 
     def verdict_of(self, run: Run) -> Verdict | None:
-        """Answer for the first ranker: the best method against its control; fewer queries and transfer are details."""
         if not run.metrics:
             return None
         attacks, budget = attacks_of(run.metrics), run.summary.get(BUDGET, 1)
@@ -622,7 +620,6 @@ class HardenedEncoders(Chapter):
         return bool(run.metrics)
 
     def verdict_of(self, run: Run) -> Verdict | None:
-        """Answer with the fresh search; what the hardening cost without an attack is a detail."""
         if not run.metrics:
             return None
         names = ("", "before", "control")

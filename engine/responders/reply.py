@@ -233,12 +233,10 @@ class ReplyTask(Sharded[Example]):
         return spread(num_items, num_workers, 4 * self.config.batch_size)
 
     def digest(self, rows: Rows) -> Counts:
-        """Count contexts that were asked about, and those without a reply."""
         done = finished(rows)
         return Counter({self.unit: len(done), NO_REPLY: sum(map(is_no_reply, done))})
 
     def describe(self, tally: Tally) -> str:
-        """Return such as "no reply: 12"; nothing where there are all."""
         return f"no reply: {tally.total[NO_REPLY]:,}" if tally.total[NO_REPLY] else ""
 
 
@@ -317,7 +315,6 @@ class ReplyJob(ItemsJob[ReplyConfig, ReplyTask, Example]):
         return reply_transcript
 
     def prepare(self, config: ReplyConfig, path: Path, reporter: Reporter) -> PreparedReplies:
-        """Load the model, try it without a context, and choose the contexts."""
         from parley.policies.core.responders import load_responder
 
         config.require_device()

@@ -323,18 +323,18 @@ class TrainLM(FitJob[TrainLMConfig]):
     legend = PREDICTION | TEXT
 
     def prepare(self, config: TrainLMConfig, path: Path, reporter: Reporter) -> Fitting:
-        from parley.envs.corpora.pairs.contexts import contexts
+        from parley.envs.corpora.pairs.contexts import contexts, dialogues, utterance_dialogues
         from parley.policies.seq2seq.model import LanguageModel, SentenceExamples
 
         turns = config.sizes.turns
         units = open_units(config, turns, reporter)
         model = LanguageModel(units.vocabulary, config.sizes)
         eot_id = len(units.corpus.vocabulary)
-        texts = {
-            name: split if turns == 1 else replace(split, utterances=contexts(split, turns, eot_id))
-            for name, split in units.corpus.splits.items()
-        }
-        examples = {name: SentenceExamples(units.spelt(split).utterances, config.sizes) for name, split in texts.items()}
+        number, examples = utterance_dialogues if turns == 1 else dialogues, {}
+        for name, split in units.corpus.splits.items():
+            texts = split if turns == 1 else replace(split, utterances=contexts(split, turns, eot_id))
+            measured = None if name == "train" else number(split)
+            examples[name] = SentenceExamples(units.spelt(texts).utterances, config.sizes, measured)
         return _fitting(config, units, model, examples, "language model", turns)
 
     def next_commands(self, config: TrainLMConfig, path: Path) -> tuple[str, ...]:

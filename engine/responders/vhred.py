@@ -13,6 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from parley.engine.core.stats.known import DIVERGENCES, PREDICTION, READING, TEXT
 from parley.engine.core.stats.statistics import Estimate, mean
 from parley.engine.core.verbs.job import Reporter
@@ -63,7 +65,7 @@ class TrainVhred(FitJob[TrainVhredConfig]):
     legend = PREDICTION | TEXT | READING | DIVERGENCES
 
     def prepare(self, config: TrainVhredConfig, path: Path, reporter: Reporter) -> Fitting:
-        from parley.policies.core.fitting.batches import evaluate
+        from parley.policies.core.fitting.batches import evaluate, units_of
         from parley.policies.core.fitting.loop import Fit
         from parley.policies.vhred.decoding import divergences, save_model
         from parley.policies.vhred.model import VHRED
@@ -76,8 +78,8 @@ class TrainVhred(FitJob[TrainVhredConfig]):
         def finish(test: Fitness) -> dict[str, Estimate]:
             return {
                 "context_gain": context_gain(test, evaluate(model, splits["test"].exchanged())),
-                "test_kl": mean(divergences(model, splits["test"])),
-                "validation_kl": mean(divergences(model, splits["val"])),
+                "test_kl": mean(divergences(model, splits["test"]), test.units),
+                "validation_kl": mean(divergences(model, splits["val"]), units_of(splits["val"])),
             }
 
         return Fitting(
@@ -105,7 +107,8 @@ def _examples(units: Units, split: str, config: TrainVhredConfig) -> DialogueExa
 
     listed = list(examples(units.corpus, split, config.sizes.turns))
     contexts, replies = [example.context for example in listed], [example.reply for example in listed]
-    return DialogueExamples(contexts, replies, units.vocabulary, config.sizes)
+    numbers = np.array([example.dialogue for example in listed])
+    return DialogueExamples(contexts, replies, units.vocabulary, config.sizes, numbers)
 
 
 TRAIN_VHRED = TrainVhred()

@@ -54,7 +54,6 @@ class Scans(Chapter):
     }
 
     def verdict_of(self, run: Run) -> Verdict | None:
-        """Say how many answers break a rule under attack, and how many under the controls at equal cost."""
         shares = {words: share for words, name in _SIDES.items() if (share := run.metrics.get(name, NOTHING)).n}
         if not shares:
             return None

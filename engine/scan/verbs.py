@@ -251,13 +251,11 @@ class ScanTask(Sharded[ScanItem]):
         return not self.is_served or not kinds.isdisjoint(("classifier", "judge", "rubric", "safety"))
 
     def digest(self, rows: Rows) -> Counts:
-        """Count answers, breaches, and answers without a verdict."""
         done = finished(rows)
         breaches, undecided = (sum(row["breach"] is outcome for row in done) for outcome in (True, None))
         return Counter({self.unit: len(done), "breaches": breaches, "undecided": undecided})
 
     def describe(self, tally: Tally) -> str:
-        """Return text such as "breaches: 12"."""
         undecided = tally.total["undecided"]
         return f"breaches: {tally.total['breaches']:,}" + (f", undecided: {undecided:,}" if undecided else "")
 
@@ -762,7 +760,6 @@ class Scan(Job[ScanConfig, ScanPlan, ScanPlan]):
     outcomes = MODERATED
 
     def prepare(self, config: ScanConfig, path: Path, reporter: Reporter) -> ScanPlan:
-        """Return the plan, and check that the model and the judges are there."""
         config.require_device()
         plan = ScanPlan.of(config)
         defended_models(config, plan.policy, load_target(config))
@@ -916,7 +913,6 @@ class Scan(Job[ScanConfig, ScanPlan, ScanPlan]):
         return tables | budget_tables(answers) if answers.is_attacked else tables
 
     def present(self, result: Result, run: RunFolder) -> Result:
-        """Show breaches with their texts first, then the rates, then what became of the limits."""
         summary, metrics = run.summary() or {}, result.metrics
         entries, rows = summary.get(LIMITS, []), run.rows()
         limits = [LimitVerdict(estimate=metrics.get(entry["metric"], NOTHING), **entry) for entry in entries]

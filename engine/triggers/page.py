@@ -163,7 +163,6 @@ class TriggerSearches(Chapter):
         return run.legend if definition is None else {name: definition(name) for name in run.metrics}
 
     def tables(self, run: Run) -> Mapping[str, EstimateTable]:
-        """Return the tables of all runs but single searches, whose inputs stand among the items."""
         return {} if run.job == SEARCH.name else run.tables
 
     def notes(self, run: Run) -> Iterable[str]:

@@ -11,6 +11,7 @@ import dataclasses
 import hashlib
 import json
 import math
+import numbers
 import re
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -256,18 +257,17 @@ def _coerce(hint: Any, value: Any, field: str, where: str) -> Any:
     if type(None) in arguments:
         inner = [argument for argument in arguments if argument is not type(None)]
         return None if value is None else _coerce(inner[0], value, field, where)
-    if hint is Path and isinstance(value, str):
-        return Path(value)
+    if (hint is Path and isinstance(value, str)) or (hint is str and isinstance(value, Path)):
+        return hint(value)
     if hint is JsonObject:
         try:
             return JsonObject.of(value)
         except (TypeError, ValueError, RecursionError):
             raise _wrong_type(field, value, _TYPES[JsonObject], where) from None
-    if hint is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    if hint is int and isinstance(value, float) and value.is_integer():
-        # As 1e3 is read.
-        return int(value)
+    is_number = type(value) is not bool and isinstance(value, numbers.Real) and math.isfinite(value)
+    if is_number and (hint is float or (hint is int and value == int(value))):
+        # 1e3 is whole, and numpy has numbers of its own.
+        return hint(value)
     if not isinstance(value, hint) or (hint is int and isinstance(value, bool)):
         raise _wrong_type(field, value, _TYPES.get(hint, hint.__name__), where)
     if hint is float and not math.isfinite(value):
@@ -435,9 +435,22 @@ class Configuration:
 
     def __post_init__(self) -> None:
         kind: type = type(self)
+        for name, hint in _types(kind):
+            value = getattr(self, name)
+            if type(value) is not hint:
+                object.__setattr__(self, name, _coerce(hint, value, name, ""))
         for name, range_ in _ranges(kind):
             value = getattr(self, name)
             check(self, name, value is None or range_.holds(value), range_.allowed)
+
+
+@cache
+def _types(kind: type) -> tuple[tuple[str, Any], ...]:
+    """Return name and type of each setting; a section checks itself."""
+    hints = hints_of(kind).items()
+    return tuple(
+        (name, hint) for name, hint in hints if get_origin(hint) is not ClassVar and not dataclasses.is_dataclass(hint)
+    )
 
 
 @cache

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 _OURS = Path(__file__).resolve().parents[2]
-_LIBRARIES = Path(sysconfig.get_paths()["purelib"])
+_LIBRARIES, _PYTHON = (Path(sysconfig.get_paths()[name]).resolve() for name in ("purelib", "stdlib"))
 
 
 class PromiseError(AssertionError):
@@ -107,21 +107,14 @@ def _run(test: Test, kind: Kind, named: Any) -> Promise:
     return Promise(text)
 
 
-def _user_line(error: Exception) -> str:
-    """Return the last line of the user's code in a traceback, such as " (mine.py:12)"."""
-    frames = [Path(frame.filename).resolve() for frame in traceback.extract_tb(error.__traceback__)]
-    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__)]
-    user_lines = [
-        (path, line)
-        for path, line in zip(frames, lines, strict=True)
-        if path.is_file() and not path.is_relative_to(_LIBRARIES) and not _is_ours(path)
-    ]
-    return f" ({user_lines[-1][0].name}:{user_lines[-1][1]})" if user_lines else ""
-
-
-def _is_ours(path: Path) -> bool:
-    rooms = [_OURS / room for room in ("engine", "envs", "policies", "tune")]
-    return any(path.is_relative_to(room) for room in rooms)
+def _user_line(error: BaseException) -> str:
+    """Return the last line of the user's code in the traceback of an error's cause, such as " (mine.py:12)"."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    frames = [(Path(frame.filename).resolve(), frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
+    others = (_LIBRARIES, _PYTHON, *(_OURS / room for room in ("engine", "envs", "policies", "tune")))
+    lines = [f" ({path.name}:{line})" for path, line in frames if path.is_file() and not any(map(path.is_relative_to, others))]
+    return lines[-1] if lines else ""
 
 
 def same_alone(together: Sequence[Any], alone: Sequence[Any], what: str) -> None:

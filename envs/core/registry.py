@@ -236,7 +236,8 @@ def own_code(spec: str) -> Iterator[None]:
         if is_terminated(error):
             raise
         path = Path(spec.rpartition(":")[0] or spec)
-        lines = [frame.lineno for frame in extract_tb(error.__traceback__) if Path(frame.filename).name == path.name]
+        file = path.resolve()
+        lines = [frame.lineno for frame in extract_tb(error.__traceback__) if Path(frame.filename).resolve() == file]
         if isinstance(error, SyntaxError):
             lines = [error.lineno]
         raise ConfigError(

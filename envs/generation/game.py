@@ -24,7 +24,7 @@ from parley.envs.core.conformance import Kind, expect, same_alone
 from parley.envs.core.errors import JudgeError
 from parley.envs.core.seeds import stream
 from parley.envs.corpora.pairs.compiled import PairCorpus, PairSplit, Ragged
-from parley.envs.corpora.pairs.contexts import in_train, left_out, windows, with_replies
+from parley.envs.corpora.pairs.contexts import in_train, left_out, only, windows, with_replies
 from parley.envs.corpora.pairs.turns import EOT, Example, Turn, turn_of, turn_words
 from parley.envs.corpora.pairs.vocabulary import BOS_ID, EOS_ID, PAD_ID, PairVocabulary
 
@@ -90,7 +90,7 @@ def pairs_in_words(
             encoded = windows(encoded, turns, vocabulary.index[EOT])
         seen = in_train(corpus, name, turns)
         eligible = with_replies(encoded, min_reply, max_reply)
-        splits[name] = with_replies(replace(encoded, pairs=encoded.pairs[~seen]), min_reply, max_reply)
+        splits[name] = with_replies(only(encoded, ~seen), min_reply, max_reply)
         notes.append(left_out(len(eligible) - len(splits[name]), len(eligible), name))
     return PairsInWords(splits, " ".join(filter(None, notes)))
 

@@ -184,12 +184,7 @@ def make_agent(
         ConfigError: the name is unknown, or the user's file makes no agent.
         CheckpointError: the checkpoint is damaged or of another kind.
     """
-    if ".py:" not in spec and spec not in agents and not is_chat_model(spec):
-        if not fetched_model(spec).is_dir():
-            raise ConfigError(
-                f"no agent is called {spec!r}{nearest(spec, agents)}",
-                fix=f"name a run or checkpoint folder, one of {', '.join(agents)}, or path/file.py:Name",
-            )
+    if require_agent(spec):
         load: Callable[..., Agent] = _trained.get("checkpoint")
         return load(spec, name=spec, temperature=temperature, device=device)
     words = _words(vocabulary)
@@ -200,6 +195,18 @@ def make_agent(
         return OwnAgent(spec, agents.get(spec), words)
     make: Callable[[Vocabulary], Agent] = agents.get(spec)
     return make(words)
+
+
+def require_agent(spec: str) -> bool:
+    """Return whether a name is that of a folder; arguments and errors as of `make_agent`, which looks into it."""
+    if ".py:" in spec or spec in agents or is_chat_model(spec):
+        return False
+    if not fetched_model(spec).is_dir():
+        raise ConfigError(
+            f"no agent is called {spec!r}{nearest(spec, agents)}",
+            fix=f"name a run or checkpoint folder, one of {', '.join(agents)}, or path/file.py:Name",
+        )
+    return True
 
 
 def as_agent(part: object, vocabulary: Vocabulary | None = None) -> Agent:

@@ -506,8 +506,8 @@ class SideExamples:
     ) -> None:
         both = [side_of(chat, side, vocabulary, sizes, linker) for chat in chats for side in (0, 1)]
         self.sides = [side for side in both if side.turns]
-        self.chats = np.array([i // 2 for i, side in enumerate(both) if side.turns], dtype=np.int64)
-        """(n,) of which chat each is."""
+        self.units = np.array([i // 2 for i, side in enumerate(both) if side.turns], dtype=np.int64)
+        """(n,) the chat of each."""
         self._num_words = len(vocabulary)
         self.num_targets = np.array([sum(len(act.words) for _, act in side.turns) for side in self.sides], dtype=np.int64)
 

@@ -54,7 +54,7 @@ from parley.envs.mutual_friends.game import FriendsChat, Mention, Token
 from parley.envs.mutual_friends.linker import EntityLinker
 from parley.envs.mutual_friends.scenario import Entity
 from parley.policies.core.checkpoint import ModelFormat
-from parley.policies.core.fitting.batches import Fitness, Loss, OutputLoss, Predictor, in_order
+from parley.policies.core.fitting.batches import Fitness, Loss, OutputLoss, Predictor, in_order, measured_order
 from parley.policies.core.fitting.loop import Fit, StepLoss
 from parley.policies.core.layers import Weight, is_mkl_whole
 from parley.policies.dynonet.batches import (
@@ -362,7 +362,7 @@ _ROWS = 256
 
 
 class SideFitness(NamedTuple):
-    """Figures of a model's predictions of sides, by kind of token; sides are in the order of `whose`."""
+    """Figures of a model's predictions of sides, by kind of token."""
 
     tokens: Fitness
     """All tokens."""
@@ -391,13 +391,9 @@ def by_kind(model: DynoNet, examples: SideExamples) -> SideFitness:
         is_known_BT = batch.real_BT & (batch.targets_BT != UNK_ID)
         chosen = batch.real_BT, is_known_BT, is_node_BT & ~is_item_BT, is_node_BT & is_item_BT
         sums_of_batches.append([((nll_BT * chosen_BT).sum(1), chosen_BT.sum(1)) for chosen_BT in chosen])
-    kinds = zip(*sums_of_batches, strict=True)
-    return SideFitness(*(Fitness(*(torch.cat(part).numpy() for part in zip(*kind, strict=True))) for kind in kinds))
-
-
-def whose(examples: SideExamples) -> np.ndarray:
-    """Return the chat of each side (n,), in the order in which sides are scored."""
-    return examples.chats[np.argsort(examples.num_targets, kind="stable")]
+    kinds, units = zip(*sums_of_batches, strict=True), examples.units[measured_order(examples)]
+    pairs = (zip(*kind, strict=True) for kind in kinds)
+    return SideFitness(*(Fitness(torch.cat(sums).numpy(), torch.cat(counts).numpy(), units) for sums, counts in pairs))
 
 
 def linked(chats: Iterable[FriendsChat], linker: EntityLinker) -> tuple[np.ndarray, np.ndarray]:

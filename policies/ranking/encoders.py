@@ -224,7 +224,6 @@ class CrossEncoder(LimitedRanker):
         return logits_PK[:, -1] - logits_PK[:, 0] if logits_PK.shape[1] == 2 else logits_PK[:, 0]
 
     def unread(self, context: Context, candidates: Sequence[Utterance]) -> Unread:
-        """Return how many turns are left out or cut for some candidate, and how many replies lose their end."""
         cuts = [self._cut(context, reply) for reply in candidates]
         shortened = sum(len(cut.reply) < len(reply) for cut, reply in zip(cuts, candidates, strict=True))
         return Unread(max((cut.num_unread for cut in cuts), default=0), shortened)
@@ -323,7 +322,6 @@ class BiEncoder(LimitedRanker):
         ]
 
     def unread(self, context: Context, candidates: Sequence[Utterance]) -> Unread:
-        """Return how many turns are left out or cut, and how many replies lose their end."""
         shortened = sum(self._size_of_reply(reply) > self._longest for reply in candidates)
         return Unread(self._read_context(context)[1], shortened)
 

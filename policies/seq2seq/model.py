@@ -29,6 +29,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -37,6 +38,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from parley.envs.corpora.pairs.contexts import dialogues
 from parley.envs.corpora.pairs.vocabulary import BOS_ID, EOS_ID, EOU_ID, PAD_ID, PairVocabulary
 from parley.policies.core.fitting.batches import Predictor, Tensors, real_positions
 from parley.policies.core.layers import LSTM, Linear, LSTMCell, TokenPlaces, advance, product_dtype, recur, retreat
@@ -191,9 +193,11 @@ class SentenceExamples:
     Args:
         utterances: of the split; for a model of several turns as `parley.envs.corpora.pairs.contexts.contexts` makes them.
         sizes: longest text.
+        units: (N,) the dialogue of each; each is one when not given.
     """
 
-    def __init__(self, utterances: Ragged, sizes: LanguageModelSizes) -> None:
+    def __init__(self, utterances: Ragged, sizes: LanguageModelSizes, units: np.ndarray | None = None) -> None:
+        self.units = units
         self._utterances, self._width, self._newest = utterances, sizes.max_length, sizes.turns > 1
         self.num_targets = np.minimum(np.diff(utterances.offsets), sizes.max_length - 1) + 1
 
@@ -217,12 +221,17 @@ class PairExamples:
     """
 
     def __init__(self, split: PairSplit, sizes: Seq2SeqSizes, end: int = EOU_ID) -> None:
-        self._utterances, self._sizes, self._end = split.utterances, sizes, end
+        self._utterances, self._sizes, self._end, self._split = split.utterances, sizes, end, split
         self._pairs = split.pairs[:, ::-1] if sizes.backward else split.pairs
         self.num_targets = np.minimum(np.diff(split.utterances.offsets)[self._pairs[:, 1]], sizes.max_reply - 1) + 1
 
     def __len__(self) -> int:
         return len(self.num_targets)
+
+    @cached_property
+    def units(self) -> np.ndarray:
+        """Return the dialogue of each pair (len,)."""
+        return dialogues(self._split)
 
     def exchanged(self) -> PairExamples:
         """Return the same replies in the same order, each behind the source of another pair, half of them away."""

@@ -282,7 +282,6 @@ class StackedSeq2Seq(Seq2Seq):
         return State(hidden_BH, cell_BH)
 
     def step(self, memory: Memory, words_B: Tensor, state: State) -> tuple[Tensor, State]:
-        """Return the logits (B, V) of the next word of each reply, and the state after reading its last word."""
         said_BH, after = self._said(memory, self.dropout(self.reply_embedding(words_B)), state)
         return self.output(self.dropout(said_BH)), after
 

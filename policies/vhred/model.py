@@ -104,12 +104,19 @@ class DialogueExamples:
         replies: as many.
         vocabulary: the model's words; others are `<unk>`.
         sizes: number of turns, and longest turns and replies.
+        units: the dialogue of each reply; each is one when not given.
     """
 
     def __init__(
-        self, contexts: Sequence[Turns], replies: Sequence[Turn], vocabulary: PairVocabulary, sizes: VhredSizes
+        self,
+        contexts: Sequence[Turns],
+        replies: Sequence[Turn],
+        vocabulary: PairVocabulary,
+        sizes: VhredSizes,
+        units: np.ndarray | None = None,
     ) -> None:
         assert len(contexts) == len(replies)
+        self.units = units
         self._contexts = [context_ids(context, vocabulary, sizes) for context in contexts]
         self._replies = [vocabulary.encode(turn_words(reply))[: sizes.max_reply - 1].tolist() for reply in replies]
         self.num_targets = np.array([len(reply) + 1 for reply in self._replies], dtype=np.int64)

@@ -96,7 +96,6 @@ class RecordedNegotiations(ChatGame):
         return [seat_dialogue(record) for record in self.splits[_PARTS[split]][: limit or None]]
 
     def measure(self, load: Callable[[], ChatModel], dialogues: Sequence[NegotiationDialogue]) -> Mapping[str, Estimate]:
-        """Return how often the model chooses what was recorded, in the first dialogues."""
         chosen = [dialogue for dialogue in dialogues if dialogue.selection is not None][:MOST_CHOICES]
         if not chosen:
             return {}

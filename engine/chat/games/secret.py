@@ -86,7 +86,6 @@ class ScriptedSecrets(ChatGame):
         return dialogues
 
     def measure(self, load: Callable[[], ChatModel], dialogues: Sequence[Any]) -> Mapping[str, Estimate]:
-        """Return nothing: whether a seat is played better, `parley evaluate secret` tells."""
         return {}
 
     def match(self, player: str, base: str) -> list[str]:

@@ -170,7 +170,9 @@ def clustered_rate(
         The estimate; n is the number of clusters that have a trial.
     """
     values = np.asarray(hits, dtype=np.float64)
-    tops, sizes = _sum_by_cluster(values, np.broadcast_to(1.0, values.shape) if trials is None else trials, clusters)
+    most = np.broadcast_to(1.0, values.shape) if trials is None else np.asarray(trials, dtype=np.float64)
+    assert not ((values < 0) | (values > most * (1 + _ROUNDING))).any(), "successes are from 0 to the number of trials"
+    tops, sizes = _sum_by_cluster(values, most, clusters)
     num, total = len(tops), float(sizes.sum())
     if not total:
         return NOTHING

@@ -227,6 +227,9 @@ class Job(ABC, Generic[ConfigT, PreparedT, FoundT]):
     item_metrics: ItemMetrics | None = None
     offers: Mapping[str, Callable[[RunFolder], str]] = MappingProxyType({})
 
+    def check_names(self, config: ConfigT) -> None:
+        """Raise a `ConfigError` if a setting names nothing, as far as that costs nothing; a dry run asks it of its stages."""
+
     @abstractmethod
     def prepare(self, config: ConfigT, path: Path, reporter: Reporter) -> PreparedT:
         """Find and check everything that a run needs, before there is a run.

@@ -192,7 +192,11 @@ class RecipeJob(Composite[Any, PlannedRecipe, PlannedRecipe]):
         """Run as any job; a dry run shows the plan."""
         if not config.dry_run:
             return super().run(config, path, reporter)
-        recipe = self.planned(config, path).recipe
+        planned = self.planned(config, path)
+        recipe, needs = planned.recipe, planned.recipe.needs()
+        for name, (job, settings) in planned.stages.items():
+            if not needs[name]:
+                job.check_names(settings)
         return Result(path, recipe.title, {}, tables={"plan": plan_table(recipe, path, config.workers)})
 
     def finished(self, config: Any, path: Path, weights: Mapping[str, str]) -> bool:
@@ -200,7 +204,6 @@ class RecipeJob(Composite[Any, PlannedRecipe, PlannedRecipe]):
         return False
 
     def prepare(self, config: Any, path: Path, reporter: Reporter) -> PlannedRecipe:
-        """Check the recipe, the settings of finished stages, and the data of all stages that need no other stage."""
         planned = self.planned(config, path)
         for name, (job, settings) in planned.stages.items():
             if (path / name / SUMMARY).is_file():
@@ -241,7 +244,6 @@ class RecipeJob(Composite[Any, PlannedRecipe, PlannedRecipe]):
         write_tables(run.path / TABLE_FILE, drawn_tables(summary.extra, summary.metrics), about)
 
     def measure(self, run: RunFolder, result: PlannedRecipe) -> Summary:
-        """Return the figures of all rows, by "TABLE.ROW.COLUMN", and the layout of the tables."""
         recipe = result.recipe
         reasons = {
             name: error.what if error.where is None else f"{error.what} ({error.where})"

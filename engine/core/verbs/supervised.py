@@ -272,17 +272,17 @@ def require_splits(corpus: str, splits: Mapping[str, Sized]) -> None:
 def estimates(split: str, fitness: Fitness) -> dict[str, Estimate]:
     """Return loss and perplexity of a split."""
     return {
-        f"{split}_nll": ratio_of_sums(fitness.nll_sums, fitness.num_targets),
-        f"{split}_ppl": ratio_of_sums(fitness.nll_sums, fitness.num_targets, transform=np.exp),
+        f"{split}_nll": ratio_of_sums(fitness.nll_sums, fitness.num_targets, fitness.units),
+        f"{split}_ppl": ratio_of_sums(fitness.nll_sums, fitness.num_targets, fitness.units, np.exp),
     }
 
 
 def text_estimates(fitness: Fitness, sizes: TextSizes) -> dict[str, Estimate]:
     """Return perplexity of the test split per word and per character, and the share of `<unk>`."""
     return {
-        "test_ppl_word": ratio_of_sums(fitness.nll_sums, sizes.num_words, transform=np.exp),
-        "test_ppl_char": ratio_of_sums(fitness.nll_sums, sizes.num_characters, transform=np.exp),
-        "test_unknown": clustered_rate(sizes.num_unknown, trials=sizes.num_words),
+        "test_ppl_word": ratio_of_sums(fitness.nll_sums, sizes.num_words, fitness.units, np.exp),
+        "test_ppl_char": ratio_of_sums(fitness.nll_sums, sizes.num_characters, fitness.units, np.exp),
+        "test_unknown": clustered_rate(sizes.num_unknown, fitness.units, sizes.num_words),
     }
 
 
@@ -298,7 +298,7 @@ def context_gain(recorded: Fitness, exchanged: Fitness) -> Estimate:
     """
     if len(recorded.num_targets) < 2:
         return NOTHING
-    return ratio_of_sums(exchanged.nll_sums - recorded.nll_sums, recorded.num_targets)
+    return ratio_of_sums(exchanged.nll_sums - recorded.nll_sums, recorded.num_targets, recorded.units)
 
 
 @contextmanager

@@ -362,7 +362,6 @@ class EvaluateAdversarial(ItemsJob[AdversarialConfig, JudgingTask, JudgedFold]):
         return " ".join((run.summary() or {})[NOTES])
 
     def present(self, result: Result, run: RunFolder) -> Result:
-        """Add the metrics' meanings, tables 3 and 2 with the verdicts, and judges that judged nothing."""
         legend = {name: describe(name) for name in result.metrics}
         sentences = (run.summary() or {}).get(VERDICTS, [])
         tables = noted(dict(islice(self.tables(run).items(), 2)), " ".join([*sentences, *_unparsable(run)]))

@@ -425,7 +425,6 @@ class MinMaxReplies(Composite[MinMaxRepliesConfig, MinMaxRepliesConfig, Summary]
         )
 
     def more(self, run: RunFolder) -> dict[str, EstimateTable]:
-        """Return what all known discriminators tell right; nothing for a run of an earlier version."""
         adversaries = known_of(run.summary(), DISCRIMINATORS)
         return {} if adversaries is None else {KNOWN_TABLE: adversaries.table()}
 
@@ -653,7 +652,7 @@ class _ReplyTraining:
             metrics[f"test_{ADVERSUC}{suffix}"] = judged[suffix].adversuc()
             metrics[f"test_{RANDOM}{suffix}"] = scores[RANDOM].accuracy()
             fitness = evaluate(model, PairExamples(prepared.pairs["val"], model.sizes))
-            metrics[f"{NATS}{suffix}"] = ratio_of_sums(fitness.nll_sums, fitness.num_targets)
+            metrics[f"{NATS}{suffix}"] = ratio_of_sums(fitness.nll_sums, fitness.num_targets, fitness.units)
             words = [list(map(model.vocabulary.decode, replies)) for replies in (replies, self._held["test"].recorded)]
             figures = reply_metrics(zip(self._held["test"].source_names, *words, strict=True), config.longest)
             metrics |= {f"{name}{suffix}": figure for name, figure in figures.items()}

@@ -268,7 +268,6 @@ class EvaluateGeneration(Composite[TrainedTableConfig, TrainedTableConfig, Train
         return False
 
     def prepare(self, config: TrainedTableConfig, path: Path, reporter: Reporter) -> TrainedTableConfig:
-        """Check what is named, and take the sizes of other models from the first start."""
         begun = [require_word_model(name, "--start", "parley train seq2seq") for name in config.starts]
         for name, option, maker in ((config.lm, "--lm", "parley train lm"), (config.judge_lm, "--judge-lm", "parley train lm")):
             if name:
@@ -296,7 +295,6 @@ class EvaluateGeneration(Composite[TrainedTableConfig, TrainedTableConfig, Train
         return config
 
     def work(self, run: RunFolder, prepared: TrainedTableConfig, reporter: Reporter) -> TrainedTableConfig:
-        """Run the remaining stages: rows of the starts, then trainings, in parallel with trainers."""
         config, path = prepared, run.path
 
         def train(title: str, stages: Mapping[str, Stage], needs: Mapping[str, Sequence[str]]) -> None:
@@ -330,7 +328,6 @@ class EvaluateGeneration(Composite[TrainedTableConfig, TrainedTableConfig, Train
                     reporter.say(f"{system.row} is left out: {error.what}, {error.got}")
 
     def measure(self, run: RunFolder, config: TrainedTableConfig) -> Summary:
-        """Return the figures of every finished row, under whichever `--rows` it was measured."""
         from parley.policies.seq2seq.scoring import WordScores, load_language_model, load_seq2seq
 
         path = run.path

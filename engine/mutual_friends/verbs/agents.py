@@ -550,7 +550,6 @@ class TrainLiar(ChoiceJob[TrainLiarConfig, LiarWorld]):
         return {option: spec for option, spec in named.items() if spec not in friends_agents}
 
     def next_commands(self, config: TrainLiarConfig, path: Path) -> tuple[str, ...]:
-        """Suggest an evaluation under its lies, and further training of the model against them."""
         run = display_path(path)
         names = ("model", "corpus", "data_root", "max_events", "tables", "decoding", "chat")
         same = {name: getattr(config, name) for name in names}

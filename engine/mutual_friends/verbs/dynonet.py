@@ -187,12 +187,13 @@ def recorded_metrics(config: MutualFriendsConfig) -> dict[str, Estimate]:
     """Compute the metrics of recorded chats (`RECORDED`) by pair; raise as `readings` does."""
     if not config.recorded:
         return {}
-    from parley.policies.dynonet.model import by_kind, linked, whose
+    from parley.policies.dynonet.model import by_kind, linked
 
     metrics: dict[str, Estimate] = {}
     with threads(1):
         for pair, model, chats, sides, corpus in readings(config):
-            fitness, of_chats = by_kind(model, sides), whose(sides)
+            fitness = by_kind(model, sides)
+            of_chats = fitness.tokens.units
             kinds = {
                 RECORDED_PERPLEXITY: fitness.tokens,
                 KNOWN_PERPLEXITY: fitness.known_tokens,
@@ -361,7 +362,6 @@ class TrainDynoNet(FitJob[TrainDynoNetConfig]):
         return {"start": config.start, **liars_of(strategy_list(config.against or NONE, NONE))}
 
     def next_commands(self, config: TrainDynoNetConfig, path: Path) -> tuple[str, ...]:
-        """Suggest an evaluation; after further training, beside its start under the strategies of the training."""
         evaluate, run = ("evaluate", "collaboration"), display_path(path)
         if not config.start:
             return (shlex.join(["parley", *evaluate, "--model", run, *root_words(config.data_root)]),)

@@ -493,7 +493,6 @@ class EvaluateMutualFriends(Job[MutualFriendsConfig, PlayedChats, PlayedChats]):
         return chat_transcript
 
     def prepare(self, config: MutualFriendsConfig, path: Path, reporter: Reporter) -> PlayedChats:
-        """Load bots, corpus and strategies, and play one chat under each condition."""
         config.require_device()
         resolved = located(config)
         for pair, _, chats, _, corpus in readings(resolved):
@@ -549,7 +548,6 @@ class EvaluateMutualFriends(Job[MutualFriendsConfig, PlayedChats, PlayedChats]):
         return [*condition_names(config.conditions, judged=bool(config.judge)), *recorded]
 
     def next_commands(self, config: MutualFriendsConfig, path: Path) -> tuple[str, ...]:
-        """Suggest random lies at the rate of each chat model that lies, on the same scenarios."""
         commands = super().next_commands(config, path)
         if not config.chat_liars:
             return commands
@@ -564,7 +562,6 @@ class EvaluateMutualFriends(Job[MutualFriendsConfig, PlayedChats, PlayedChats]):
         return commands
 
     def tables(self, run: RunFolder) -> dict[str, EstimateTable]:
-        """Return table 8 of the paper, completion by selections allowed, and the lies by attribute."""
         metrics, summary = run.metrics(), run.summary() or {}
         if not metrics:
             return {}

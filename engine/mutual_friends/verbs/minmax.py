@@ -351,7 +351,6 @@ class MinMaxFriends(CampaignJob[HardenFriendsConfig]):
     unhelped = "no round was harmed less than the start, which is the result"
 
     def prepare(self, config: HardenFriendsConfig, path: Path, reporter: Reporter) -> HardenFriendsConfig:
-        """Refuse a bot that cannot learn, then prepare as any hardening."""
         if config.model in friends_agents or ".py:" in config.model or is_chat_address(config.model):
             what = "a DynoNet alone can be hardened here; chat models and other bots may play the liars' side"
             fix = f"--model RUN of {MAKER}, and --body for this one"
@@ -368,7 +367,6 @@ class MinMaxFriends(CampaignJob[HardenFriendsConfig]):
         )
 
     def next_commands(self, config: HardenFriendsConfig, path: Path) -> tuple[str, ...]:
-        """Suggest an evaluation of the bot before and after under the strategies of Niu & Bansal."""
         start = FriendsCampaign(config, path).model(0)
         evaluation = MutualFriendsConfig(model=start, trained=self.hardened(path), controls=False, data_root=config.data_root)
         heard = command_line(("evaluate", "collaboration"), {"": MutualFriendsConfig}, evaluation, run=None)

@@ -61,8 +61,9 @@ from parley.envs.core.config import NonNegativeFloat, NonNegativeInt, NumItems, 
 from parley.envs.core.errors import ConfigError
 from parley.envs.core.play import HUMAN, AgentError, Session, isolate_failures, play_sessions
 from parley.envs.core.seeds import derive_seed, stream
+from parley.envs.core.storage.uris import is_uri
 from parley.envs.corpora.lines import read_lines
-from parley.envs.negotiation.agents import BUILT_IN, is_chat_model
+from parley.envs.negotiation.agents import BUILT_IN, is_chat_model, require_agent
 from parley.envs.negotiation.corpora.catalogue import corpora, find_negotiations, load_corpus
 from parley.envs.negotiation.corpora.dealornodeal import parse_scenarios
 from parley.envs.negotiation.domain import DEAL_OR_NO_DEAL, ILLEGAL, Scenario, Vocabulary, domain_of, domain_recorded
@@ -514,6 +515,11 @@ class MatchJob(Job[OneMatchConfigT, Roster, Roster]):
     @abstractmethod
     def title(self, match: MatchConfig) -> str:
         """Return the heading of the result."""
+
+    def check_names(self, config: OneMatchConfigT) -> None:
+        for option in (self.adversary, "target"):
+            if not is_uri(spec := getattr(config, option)):
+                require_agent(spec)
 
     def roster(self, config: OneMatchConfigT, reporter: Reporter) -> Roster:
         """Return the players."""

@@ -231,7 +231,6 @@ class TrainNegotiator(Job[TrainNegotiatorConfig, tuple[TrainNegotiatorConfig, Co
         return config, load_corpus(config.corpus, config.data_root).first(config.limit)
 
     def work(self, run: RunFolder, prepared: tuple[TrainNegotiatorConfig, Corpus], reporter: Reporter) -> Summary:
-        """Fit a negotiator, resuming exactly at the last finished epoch, and store it as `checkpoint`."""
         from parley.policies.negotiator.model import Negotiator, evaluate
         from parley.policies.negotiator.speaker import NegotiatorEpoch, NegotiatorFit, save_model
 

@@ -349,7 +349,6 @@ class EvaluatePopulation(Job[PopulationConfig, Population, PopulationResult]):
     resume_safe = RESUME_SAFE
 
     def prepare(self, config: PopulationConfig, path: Path, reporter: Reporter) -> Population:
-        """Load the agents; a resumed run has those of its first start."""
         targets, adversaries = _first_agents(path) or members(config)
         names = dict.fromkeys((*targets, *adversaries))
         words = words_of(names)
@@ -368,7 +367,6 @@ class EvaluatePopulation(Job[PopulationConfig, Population, PopulationResult]):
         return Population(config, targets, adversaries)
 
     def work(self, run: RunFolder, prepared: Population, reporter: Reporter) -> PopulationResult:
-        """Play the remaining dialogues of the matrix, then train the fresh adversaries and play them."""
         if _first_agents(run.path) is None:
             run.event(AGENTS, targets=prepared.targets, adversaries=prepared.adversaries)
         earlier = _earlier_rows(prepared)
@@ -440,7 +438,6 @@ class EvaluatePopulation(Job[PopulationConfig, Population, PopulationResult]):
         return played.from_mixture(shares_T)
 
     def measure(self, run: RunFolder, result: PopulationResult) -> Summary:
-        """Return the metrics, with mixtures, ratings and payoffs beside them."""
         played, config = result.played, result.population.config
         ratings = dict(zip(ROLES, elo(played.gains_GTA), strict=True))
         mixtures = played.mixtures()

@@ -393,7 +393,6 @@ class AttackTactic(Job[TacticConfig, TacticAttack, TacticAttack]):
         return tried * config.dialogues + held_out if chosen else -1
 
     def next_commands(self, config: TacticConfig, path: Path) -> tuple[str, ...]:
-        """Suggest the page, and the held-out dialogues once more as a match."""
         commands = (shlex.join(["parley", "report", display_path(path)]),)
         if not (path / CONFIG).is_file():
             return commands
@@ -407,7 +406,6 @@ class AttackTactic(Job[TacticConfig, TacticAttack, TacticAttack]):
         return {"": tactics_table(run.metrics())}
 
     def present(self, result: Result, run: RunFolder) -> Result:
-        """Add the table; report a failure if no attacker wrote a usable tactic."""
         written = written_tactics(run)
         failure = result.failure
         if written and not any(tactic.number for tactic in written):

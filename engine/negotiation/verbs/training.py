@@ -542,7 +542,6 @@ class TrainRL(LearnJob[TrainReinforceConfig]):
     presets = {"lewis2017": lewis2017}
 
     def prepare(self, config: TrainReinforceConfig, path: Path, reporter: Reporter) -> PreparedTraining:
-        """Check side 0, which learns, and its opponents: one frozen partner, or several."""
         names = split_names(config.target) or [""]
         if config.opponents.partner_share:
             fix = "leave it at 0: an adversary's targets are all it meets"
@@ -594,7 +593,6 @@ class TrainTarget(LearnJob[TrainTargetConfig]):
     presets = {"cheng2019": hardened}
 
     def prepare(self, config: TrainTargetConfig, path: Path, reporter: Reporter) -> PreparedTraining:
-        """Check the target, which learns, and its opponents: frozen adversaries, a partner, or that partner alone."""
         share = config.opponents.partner_share
         names = split_names(config.adversaries) if share < 1 else []
         if not names and share < 1:

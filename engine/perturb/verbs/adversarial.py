@@ -195,7 +195,6 @@ class ContinuedJob(Job[ContinuedConfigT, ContinuedT, Summary]):
         """Return what the model learns; it is on its device."""
 
     def work(self, run: RunFolder, prepared: ContinuedT, reporter: Reporter) -> Summary:
-        """Train from where the run ended, measure before and after, and store the model as `checkpoint`."""
         from parley.policies.core.fitting.loop import Fit
 
         config, responder = prepared.config, prepared.responder
@@ -408,7 +407,6 @@ class TrainAdversarial(ContinuedJob[TrainAdversarialConfig, PreparedAdversarial]
         )
 
     def next_commands(self, config: TrainAdversarialConfig, path: Path) -> tuple[str, ...]:
-        """Return the evaluation under the perturbations of the training; controls perturb nothing."""
         base = checkpoint_folder(config.model)
         reranked = base is not None and provenance(base).get("role") == RERANKED
         met = [name for part in config.strategies.split(",") if (name := part.strip()) not in (RANDOM_SOURCE, NONE)]

@@ -214,7 +214,6 @@ class AuditTask(Sharded[Example]):
         return counts + Counter({_UTTERANCES: sum(row["num_utterances"] for row in done)})
 
     def describe(self, tally: Tally) -> str:
-        """Describe the shares of changed utterances, such as "touched utterances: random-swap 41 %, antonym 12 %"."""
         total = tally.total[_UTTERANCES]
         shares = (f"{name} {100 * times / total:.0f} %" for name, times in tally.total.items() if name != _UTTERANCES)
         return f"touched utterances: {', '.join(shares)}" if total else ""

@@ -124,7 +124,6 @@ class QueryTask(Sharded[Example]):
         return counts + Counter({self.unit: len(done), NO_REPLY: without})
 
     def describe(self, tally: Tally) -> str:
-        """Describe the shares of changed replies, such as "other replies: random-swap 41 %, antonym 12 %"."""
         counts = {name.removeprefix(ASKED): times for name, times in tally.total.items() if name.startswith(ASKED)}
         shares = (f"{name} {100 * tally.total[OTHERWISE + name] / times:.0f} %" for name, times in counts.items())
         without = f"no reply: {tally.total[NO_REPLY]:,}" if tally.total[NO_REPLY] else ""
@@ -383,7 +382,6 @@ class EvaluateRobustness(ItemsJob[RobustnessConfig, QueryTask, Example]):
         return (*after, shlex.join(train))
 
     def tables(self, run: RunFolder) -> dict[str, EstimateTable]:
-        """Return the tables of the paper; that of F1 only if F1 was scored."""
         metrics = run.metrics()
         published = None if run.config["published"] == "none" else run.config["published"]
         scored = {"Activity and entity F1": table_2(metrics, published)} if f"{ACTIVITY}.{BASE}.clean" in metrics else {}

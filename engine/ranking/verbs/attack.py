@@ -85,7 +85,6 @@ class AttackRanking(RankersJob[RankingAttackConfig, RankingAttacks]):
     doing = "attacking rankers"
 
     def prepare(self, config: RankingAttackConfig, path: Path, reporter: Reporter) -> PreparedAttack:
-        """Check groups, rankers, methods and rules, and that there is a reply to attack."""
         if all(map(is_chat_ranker, config.model_names)):
             # Before any is loaded: they show no more than scores.
             for method in config.method_names:

@@ -269,7 +269,6 @@ class RankingAttacks(RankerQueries):
         )
 
     def describe(self, tally: Tally) -> str:
-        """Describe the counts, such as "successes: greedy 12, random 3; contexts not read whole: smn 7"."""
         counted = {"successes": SUCCEEDED, "contexts not read whole": SHORTENED}
         return "; ".join(filter(None, (counts_of(tally, begins, what) for what, begins in counted.items())))
 

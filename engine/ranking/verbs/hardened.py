@@ -247,7 +247,6 @@ class TrainHardenedRanker(Job[TrainHardenedRankerConfig, EncoderTraining, Summar
         return EncoderTraining(config, source, corpus, splits, rules, is_bi)
 
     def work(self, run: RunFolder, prepared: EncoderTraining, reporter: Reporter) -> Summary:
-        """Train the ranker and its control, resuming exactly, store both, and measure them."""
         config = prepared.config
         attacked = AttackedGroups(prepared.rules, config.adversary_share, config.seed)
         with threads(config.threads):

@@ -93,7 +93,6 @@ class RankingTask(RankerQueries):
         return Counter(f"{FAILED}{model}" for _, model in lost) + shortened(rows, "ranked") + Counter({self.unit: len(done)})
 
     def describe(self, tally: Tally) -> str:
-        """Describe the counts, such as "no scores: Mine 3; contexts not read whole: smn 7"."""
         counted = {"no scores": FAILED, "contexts not read whole": SHORTENED}
         return "; ".join(filter(None, (counts_of(tally, begins, what) for what, begins in counted.items())))
 

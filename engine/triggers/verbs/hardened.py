@@ -259,7 +259,6 @@ class TrainHardened(Job[TrainHardenedConfig, HardenedBy, Summary]):
     steps = EPOCHS
 
     def prepare(self, config: TrainHardenedConfig, path: Path, reporter: Reporter) -> HardenedBy:
-        """Return the model, its lessons' sources, and the strategies, each tried once."""
         config.require_weights()
         require_device(config.device, "--device")
         if not config.search_runs and not config.strategies:
@@ -288,7 +287,6 @@ class TrainHardened(Job[TrainHardenedConfig, HardenedBy, Summary]):
         return HardenedBy(config, model.float(), stored_as, tokenizer, triggers, clean, strategies, stored)
 
     def work(self, run: RunFolder, prepared: HardenedBy, reporter: Reporter) -> Summary:
-        """Make the lessons, measure, train (resuming exactly), store the model, and measure it."""
         from parley.policies.chat.predictor import ContrastObjective, merged
         from parley.policies.core.fitting.loop import Fit
         from parley.policies.hugging_face.models import write_pretrained
@@ -338,7 +336,6 @@ class TrainHardened(Job[TrainHardenedConfig, HardenedBy, Summary]):
         return {"model": config.place}
 
     def next_commands(self, config: TrainHardenedConfig, path: Path) -> tuple[str, ...]:
-        """Return the commands for the page and for the same attack on the hardened model."""
         model = f"{HUGGING_FACE}{display_path(path)}"
         attack = ["parley", "search", "--model", model, "--hit", "o-greedy", *root_words(config.data_root)]
         return (*super().next_commands(config, path), shlex.join(attack))

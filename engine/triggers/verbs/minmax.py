@@ -330,7 +330,6 @@ class MinMaxTriggers(CampaignJob[HardenTriggersConfig]):
     unhelped = "no round may be the result, which is the start"
 
     def prepare(self, config: HardenTriggersConfig, path: Path, reporter: Reporter) -> HardenTriggersConfig:
-        """Check that the model can be hardened, and that the first search can be done."""
         config.trained(config.model, "").require_weights()
         job, first = next(iter(TriggersCampaign(config, path).round(0, ()).values()))
         job.prepare(first, path / f"{_SEARCHED}{START}", reporter)
@@ -353,7 +352,6 @@ class MinMaxTriggers(CampaignJob[HardenTriggersConfig]):
         return None
 
     def tables(self, run: RunFolder) -> dict[str, EstimateTable]:
-        """Return the models beside each other, what is known of each, the rounds, and the mixtures."""
         tables = super().tables(run)
         return {name: hardening_table(run.metrics()) if name == OUTCOME else table for name, table in tables.items()}
 

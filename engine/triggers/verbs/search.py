@@ -237,7 +237,6 @@ class SearchTask(Sharded[Target]):
         return -(-(self.config.engine.batch_size + AT_HAND) // shard_size) + (shard_size > 1)
 
     def digest(self, rows: Rows) -> Counts:
-        """Count targets whose search ended, candidates, wanted hits, and hits by type."""
         ended = finished(rows)
         counts = Counter(f"{HITS}{kind}" for row in ended for kind in kinds([row]) if is_hit(row, kind))
         candidates = sum(restart["candidates"] for row in ended for restart in row["restarts"])
@@ -245,7 +244,6 @@ class SearchTask(Sharded[Target]):
         return counts
 
     def describe(self, tally: Tally) -> str:
-        """Return text such as "680 candidates/s, hits: o-greedy 3"."""
         pace = tally.session["candidates"] / tally.seconds if tally.seconds else 0.0
         counts = {HITS + self.config.hit: 0} | tally.total
         hits = (f"{name.removeprefix(HITS)} {number}" for name, number in counts.items() if name.startswith(HITS))
@@ -504,7 +502,6 @@ class Search(Job[TriggerConfig, SearchPlan, SearchPlan]):
         return trigger_transcripts(run.job, run.config)
 
     def prepare(self, config: TriggerConfig, path: Path, reporter: Reporter) -> SearchPlan:
-        """Return models and targets; a run that has begun keeps the targets that it started with."""
         require_searchable(config)
         models = open_models(config)
         return SearchPlan(config, models, open_targets(config, models, path))

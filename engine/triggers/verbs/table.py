@@ -122,7 +122,6 @@ class SearchRecipe(SettingsRecipe):
     outcomes = MODERATED
 
     def prepare(self, config: Any, path: Path, reporter: Reporter) -> PlannedRecipe:
-        """Check what the settings alone show; each search checks its models and targets when it begins."""
         planned = self.planned(config, path)
         for job, search in planned.stages.values():
             if job is SEARCH:

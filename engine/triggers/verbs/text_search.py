@@ -206,7 +206,6 @@ class TextSearchTask(Sharded[Target]):
         return max(1, _TARGETS // shard_size)
 
     def digest(self, rows: Rows) -> Counts:
-        """Count targets, successes, answers, those without a reply, and how close the best replies are."""
         done = finished(rows)
         counts = Counter({self.unit: len(done), "successes": sum(bool(row[VERIFIED]) for row in done)})
         counts["queries"] = sum(row["queries"] + row["random_queries"] for row in done)
@@ -216,7 +215,6 @@ class TextSearchTask(Sharded[Target]):
         return counts
 
     def describe(self, tally: Tally) -> str:
-        """Return text such as "successes: 3, queries: 1,200, closest replies 0.41 of 1 on average, no reply: 12"."""
         parts = [f"successes: {tally.total['successes']:,}", f"queries: {tally.total['queries']:,}"]
         if climbing := tally.total[_CLIMBING]:
             parts.append(f"closest replies {tally.total[_CLOSENESS] / _PERMILLE / climbing:.2f} of 1 on average")
@@ -656,7 +654,6 @@ class SearchText(Job[TextSearchConfig, TextSearchPlan, TextSearchPlan]):
         return trigger_transcripts(run.job, run.config)
 
     def prepare(self, config: TextSearchConfig, path: Path, reporter: Reporter) -> TextSearchPlan:
-        """Return the targets and words, and check that the model is there."""
         from parley.policies.chat.loading import load_chat_model
 
         if not config.model:

@@ -287,12 +287,10 @@ class TransferTask(Sharded[ShownTrigger]):
         return spread(num_items, num_workers, _ITEMS)
 
     def digest(self, rows: Rows) -> Counts:
-        """Count replies, and those that are successes."""
         done = finished(rows)
         return Counter({self.unit: len(done), "successes": sum(bool(row[VERIFIED]) for row in done)})
 
     def describe(self, tally: Tally) -> str:
-        """Return text such as "successes: 12"."""
         return f"successes: {tally.total['successes']:,}"
 
 
@@ -401,7 +399,6 @@ class SearchTransfer(Job[TriggerTransferConfig, TransferPlan, TransferPlan]):
         return trigger_transcript
 
     def prepare(self, config: TriggerTransferConfig, path: Path, reporter: Reporter) -> TransferPlan:
-        """Return the triggers and their models, and check that each model is there."""
         from parley.policies.chat.loading import load_chat_model
 
         if not config.model_names:

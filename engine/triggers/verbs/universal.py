@@ -152,7 +152,6 @@ class UniversalSearchTask(Sharded[UniversalInput]):
         return -(-(self.config.engine.batch_size + AT_HAND) // shard_size)
 
     def digest(self, rows: Rows) -> Counts:
-        """Count inputs, candidates, and pairs that found inputs work behind."""
         ended = finished(rows)
         searched = [row for row in ended if row["kind"] == FOUND]
         num_successes = sum(bool(pair[VERIFIED]) for row in searched for pair in row["pairs"])
@@ -160,7 +159,6 @@ class UniversalSearchTask(Sharded[UniversalInput]):
         return Counter({self.unit: len(ended), "searches": len(searched), "candidates": tried, "successes": num_successes})
 
     def describe(self, tally: Tally) -> str:
-        """Return text such as "31 candidates/s, pairs with a success: 12"."""
         pace = tally.session["candidates"] / tally.seconds if tally.seconds else 0.0
         early = f", {AT_MOST}" if self.config.search.stop_on_hit and not tally.session["searches"] else ""
         return f"{pace:,.2g} candidates/s, pairs with a success: {tally.total['successes']}{early}"
@@ -402,7 +400,6 @@ class SearchUniversal(Job[UniversalConfig, UniversalSearchPlan, UniversalSearchP
         return universal_transcript
 
     def prepare(self, config: UniversalConfig, path: Path, reporter: Reporter) -> UniversalSearchPlan:
-        """Return the model and the pairs; a run that has begun keeps those that it started with."""
         _require_pairs(config)
         require_searchable(config)
         models = open_together(config, config.names)

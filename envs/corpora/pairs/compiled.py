@@ -97,11 +97,13 @@ class PairSplit:
             within a turn of several utterances.
         pairs: (P, 2) int64, indices of source and reply in `utterances`.
         links: (L, 2) int64, indices of utterances and their successors that are no pairs but parts of contexts.
+        units: (P,) the dialogue of each pair, where pairs and links do not show it any more.
     """
 
     utterances: Ragged
     pairs: np.ndarray
     links: np.ndarray = field(default_factory=lambda: np.zeros((0, 2), dtype=np.int64))
+    units: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.pairs)
@@ -112,7 +114,8 @@ class PairSplit:
             return self
         pairs = self.pairs[:limit]
         num = int(pairs.max()) + 1
-        return PairSplit(self.utterances.part(0, num), pairs, self.links[(self.links < num).all(1)])
+        units = None if self.units is None else self.units[:limit]
+        return PairSplit(self.utterances.part(0, num), pairs, self.links[(self.links < num).all(1)], units)
 
 
 @dataclass(frozen=True, eq=False)
@@ -345,7 +348,7 @@ def spelt(split: PairSplit, words: PairVocabulary, vocabulary: PairVocabulary) -
     ends_T1 = np.concatenate([[0], np.cumsum(taken_T)])
     places = np.arange(ends_T1[-1]) - np.repeat(ends_T1[:-1] - starts_V1[:-1][utterances.values], taken_T)
     values = units_U[places].astype(np.int32)
-    return PairSplit(Ragged(values, ends_T1[utterances.offsets]), split.pairs, split.links)
+    return replace(split, utterances=Ragged(values, ends_T1[utterances.offsets]))
 
 
 SAMPLE = "opensubtitles_sample"

@@ -76,6 +76,11 @@ def afterwards(split: PairSplit) -> np.ndarray:
 
 def dialogues(split: PairSplit) -> np.ndarray:
     """Return the dialogue of each pair (P,) int64: all pairs that are linked, directly or not, have one number."""
+    return utterance_dialogues(split)[split.pairs[:, 0]] if split.units is None else split.units
+
+
+def utterance_dialogues(split: PairSplit) -> np.ndarray:
+    """Return the dialogue of each utterance (N,) int64, by the numbers of `dialogues`."""
     edges, size = np.concatenate([split.pairs, split.links]), len(split.utterances)
     roots_N = np.arange(size)
     while True:
@@ -87,7 +92,7 @@ def dialogues(split: PairSplit) -> np.ndarray:
             np.minimum.at(roots_N, edges[:, side], least_E)
         roots_N = roots_N[roots_N]
         if np.array_equal(roots_N, before_N):
-            return roots_N[split.pairs[:, 0]].astype(np.int64)
+            return roots_N
 
 
 def contexts(split: PairSplit, turns: int, eot_id: int) -> Ragged:
@@ -121,7 +126,7 @@ def windows(split: PairSplit, turns: int, eot_id: int) -> PairSplit:
     utterances, before = split.utterances, contexts(split, turns, eot_id)
     offsets = np.concatenate([before.offsets, len(before.values) + utterances.offsets[1:]])
     pairs = np.stack([np.arange(len(split)), len(split) + split.pairs[:, 1]], axis=1)
-    return PairSplit(Ragged(np.concatenate([before.values, utterances.values]), offsets), pairs)
+    return PairSplit(Ragged(np.concatenate([before.values, utterances.values]), offsets), pairs, units=dialogues(split))
 
 
 def with_replies(split: PairSplit, least: int, most: int | None = None) -> PairSplit:
@@ -132,7 +137,12 @@ def with_replies(split: PairSplit, least: int, most: int | None = None) -> PairS
         least: fewest words of a reply, without `<eou>`.
         most: most words of a reply; None for no limit.
     """
-    return replace(split, pairs=split.pairs[_fits(split, least, most)])
+    return only(split, _fits(split, least, most))
+
+
+def only(split: PairSplit, chosen_P: np.ndarray) -> PairSplit:
+    """Return the chosen pairs of a split; each keeps its dialogue."""
+    return replace(split, pairs=split.pairs[chosen_P], units=dialogues(split)[chosen_P])
 
 
 def in_train(corpus: PairCorpus, split: str, turns: int) -> np.ndarray:

@@ -177,9 +177,14 @@ class Examples(Protocol[BatchT_co]):
         """Return the examples at `indices` (B,)."""
 
 
+def measured_order(examples: Examples[Any]) -> np.ndarray:
+    """Return the indices of all examples (n,), those of like length together."""
+    return np.argsort(examples.num_targets, kind="stable")
+
+
 def in_order(examples: Examples[BatchT_co], batch_size: int) -> Iterator[BatchT_co]:
-    """Yield all examples, those of like length together, as batches for measuring."""
-    order = np.argsort(examples.num_targets, kind="stable")
+    """Yield all examples as batches for measuring."""
+    order = measured_order(examples)
     for start in range(0, len(order), batch_size):
         yield examples.batch(order[start : start + batch_size])
 
@@ -273,6 +278,8 @@ class Fitness:
     """(n,) negative log-likelihood of each example in nats, shortest examples first."""
     num_targets: np.ndarray
     """(n,) words of each, `</s>` counted."""
+    units: np.ndarray | None = None
+    """(n,) the independent unit of each, such as its dialogue; None if each example is one."""
 
     @property
     def nll(self) -> float:
@@ -309,7 +316,13 @@ def evaluate(model: Predictor[BatchT], examples: Examples[BatchT]) -> Fitness:
     device = next(model.parameters()).device
     sums, counts = zip(*(example_nll(model, batch.to(device)) for batch in in_order(examples, _ROWS)), strict=True)
     model.train(was_training)
-    return Fitness(torch.cat(sums).cpu().numpy(), torch.cat(counts).cpu().numpy())
+    return Fitness(torch.cat(sums).cpu().numpy(), torch.cat(counts).cpu().numpy(), units_of(examples))
+
+
+def units_of(examples: Examples[Any]) -> np.ndarray | None:
+    """Return the `units` of examples that have several, in the order of `Fitness`; None for other ones."""
+    units: np.ndarray | None = getattr(examples, "units", None)
+    return None if units is None or len(np.unique(units)) == 1 else units[measured_order(examples)]
 
 
 @dataclass(frozen=True)

@@ -96,8 +96,7 @@ def test_a_language_model_leaves_the_same(tmp_path: Path, corpus: str) -> None:
     assert threshold(tmp_path / "run", LANGUAGE_MODEL) == pytest.approx(-result.metrics["test_nll"].value)
     model = load_language_model(tmp_path / "run")
     assert model.vocabulary.digest == load_pairs(corpus).vocabulary.digest
-    # Utterances, not pairs: five words in twos, each pair both ways.
-    assert result.metrics["test_nll"].n == len(load_pairs(corpus).splits["test"].utterances)
+    assert result.metrics["test_nll"].n == len(load_pairs(corpus).splits["test"].pairs), "two utterances a dialogue"
 
 
 def test_a_language_model_of_two_turns_is_fitted_to_contexts(tmp_path: Path) -> None:
@@ -115,7 +114,7 @@ def test_a_language_model_of_two_turns_is_fitted_to_contexts(tmp_path: Path) -> 
     texts = [model.vocabulary.encode(text.split()) for text in read]
     examples = SentenceExamples(Ragged(np.concatenate(texts), np.cumsum([0, *map(len, texts)])), model.sizes)
     assert evaluate(model, examples).nll == pytest.approx(result.metrics["test_nll"].value)
-    assert result.metrics["test_nll"].n == len(read)
+    assert result.metrics["test_nll"].n == len(WORDS), "two replies a dialogue"
 
 
 def test_the_vocabulary_is_as_large_as_asked_for(tmp_path: Path, corpus: str) -> None:

@@ -21,6 +21,21 @@ def test_an_exit_of_the_code_is_an_error_of_its_file() -> None:
         sys.exit(3)
 
 
+def test_only_a_line_of_the_file_itself_is_named(tmp_path: Path) -> None:
+    for folder, text in (("own", "def wrong():\n    raise ValueError('here')\n"), ("other", "\n\n\n\n\n\nmake()\n")):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "agents.py").write_text(text)
+    own = tmp_path / "own" / "agents.py"
+    wrong = Registry("part", "parley.none").get(f"{own}:wrong")
+    other = compile((tmp_path / "other" / "agents.py").read_text(), str(tmp_path / "other" / "agents.py"), "exec")
+    with pytest.raises(ConfigError) as caught, own_code.own_code(f"{own}:Mine"):
+        exec(other, {"make": wrong})
+    assert caught.value.where == f"{own}:2"
+    with pytest.raises(ConfigError) as caught, own_code.own_code(f"{own}:Mine"):
+        exec(other, {"make": lambda: int("x")})
+    assert caught.value.where == str(own)
+
+
 def terminate() -> None:
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(5)

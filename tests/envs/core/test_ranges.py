@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Literal
 
+import numpy as np
 import pytest
 
 from parley.envs.core.config import (
@@ -20,7 +22,7 @@ from parley.envs.core.config import (
     Share,
     ShareBelowOne,
 )
-from parley.envs.core.errors import OutOfRangeError
+from parley.envs.core.errors import ConfigError, OutOfRangeError
 
 MOST = 10_000_000
 
@@ -76,3 +78,34 @@ def test_ranges_are_those_of_bases_too_and_of_a_field_written_anew() -> None:
         Narrower(seed=-1)
     with pytest.raises(OutOfRangeError, match=r"batch(.|\n)*at least 2"):
         Narrower(batch=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chosen(Configuration):
+    """Settings whose values are listed, and others."""
+
+    rule: Literal["paper", "released"] = "paper"
+    every: PositiveInt = 4
+    rate: Share = 0.2
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "fix"),
+    [
+        ("rule", "nosuch", "give one of 'paper', 'released'"),
+        ("every", 2.5, "give a whole number"),
+        ("every", "4", "give a whole number"),
+        ("every", True, "give a whole number"),
+        ("rate", "x", "give a finite number"),
+    ],
+)
+def test_a_value_of_another_type_is_refused_from_python_too(name: str, value: object, fix: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        Chosen(**{name: value})  # type: ignore[arg-type]  # the mistake
+    assert (caught.value.what, caught.value.fix) == (f"{name} has the wrong type", fix)
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    made = Chosen(every=np.int64(3), rate=np.float32(0.5))  # type: ignore[arg-type]  # what users compute
+    assert made == Chosen(every=3, rate=0.5)
+    assert (type(made.every), type(made.rate)) == (int, float)

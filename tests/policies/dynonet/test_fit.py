@@ -9,7 +9,7 @@ import pytest
 from parley.policies.core.fitting.batches import evaluate
 from parley.policies.dynonet.batches import SideExamples
 from parley.policies.dynonet.graphs import UNK_ID
-from parley.policies.dynonet.model import DynoNet, DynoNetFit, by_kind, linked, whose
+from parley.policies.dynonet.model import DynoNet, DynoNetFit, by_kind, linked
 from parley.policies.dynonet.settings import dynonet_fit
 from tests.policies.core.fitting.killed import goes_on, ignore
 from tests.policies.dynonet.chats import LINKER, SIZES, VOCABULARY, chats, tiny
@@ -52,8 +52,8 @@ def test_all_tokens_and_those_that_are_known_are_measured_by_chat() -> None:
     unknown = sum(own.words.count(UNK_ID) for side in examples.sides for _, own in side.turns)
     assert told.known_tokens.num_targets.sum() == told.tokens.num_targets.sum() - unknown < told.tokens.num_targets.sum()
     assert (told.known_tokens.nll_sums <= told.tokens.nll_sums).all()
-    assert sorted(whose(examples)) == sorted([*range(6)] * 2), "both sides of each chat"
-    assert whose(examples)[0] == np.argmin(examples.num_targets) // 2, "the shortest side is scored first"
+    assert sorted(told.tokens.units) == sorted([*range(6)] * 2), "both sides of each chat"
+    assert told.tokens.units[0] == whole.units[0] == np.argmin(examples.num_targets) // 2, "the shortest side is scored first"
 
 
 def test_a_linker_finds_what_was_meant() -> None:

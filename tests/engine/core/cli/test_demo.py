@@ -15,7 +15,7 @@ from parley.engine import demo
 from parley.engine.core.page import page
 from parley.engine.core.runs.documents import SUMMARY
 from parley.engine.core.runs.run_folder import RunFolder
-from parley.engine.core.stats.statistics import Estimate
+from parley.engine.core.stats.statistics import Estimate, count
 from parley.engine.core.verbs.composite import BackgroundStages
 from parley.engine.core.verbs.job import Comparison
 from parley.engine.demo import BESIDE, BESIDE_HARDENING, BUDGET, DEMO, GAIN, HARDENED, STAGES, STORY, DemoConfig, failure
@@ -218,8 +218,17 @@ def test_the_last_screen_compares_hardening_with_its_control(low: float, high: f
     beyond = Estimate((low + high) / 2, low, high, 40)
     table = demo.story(metrics | {"exploitability_drop_beyond_control": beyond}, Comparison("", "", metrics, metrics))
     assert verdict in table.note
+    assert "again" not in table.note
     widths = [max(map(len, cells)) for cells in zip(table.columns, *table.rows, strict=True)]
     assert sum(widths) + 2 * (len(widths) - 1) <= 77, "a terminal of 80 columns holds it, a negative figure too"
+
+
+def test_the_last_screen_says_that_the_hardened_target_repeats_itself() -> None:
+    metrics = dict.fromkeys((name for lines in STORY.values() for _, *names in lines for name in names), SURE)
+    shares = {f"repeats{ending}": count(value, 300) for ending, value in (("_before", 0.01), ("_control", 0.4), ("", 0.52))}
+    metrics |= shares | {"exploitability_drop_beyond_control": SURE}
+    note = demo.story(metrics, Comparison("", "", metrics, metrics)).note
+    assert "It says 52% of its later utterances again, word for word (1% before, 40% after plain play)." in note
 
 
 def test_a_target_that_hardly_agrees_is_not_worth_an_attack() -> None:

@@ -260,6 +260,12 @@ def test_values_that_are_not_finite_are_refused() -> None:
         mean([1.0, math.nan])
 
 
+@pytest.mark.parametrize(("hits", "trials"), [([1, 0, 2], None), ([-1, 0, 1], None), ([3, 1], [2, 2])])
+def test_more_successes_than_trials_are_no_share(hits: list[int], trials: list[int] | None) -> None:
+    with pytest.raises(AssertionError, match="from 0 to the number of trials"):
+        clustered_rate(hits, None, trials)
+
+
 def test_thousands_of_values_take_no_time() -> None:
     values = np.random.default_rng(0).normal(size=4000)
     start = time.thread_time()

@@ -432,6 +432,8 @@ def test_a_plan_names_stages_runs_and_minutes(tmp_path: Path) -> None:
         "Plan: 5 runs, 0 finished; 12 minutes of a core, 6 with 2 at a time, and 1 runs of unknown time."
     )
     assert len(plan_table(read_recipe(file, "large"), tmp_path / "run", 0).rows) == 2
+    with pytest.raises(ConfigError, match="no agent is called 'scripted-tuff', did you mean 'scripted-tough'"):
+        carry_out(write(tmp_path, RECIPE.replace("scripted-tough", "scripted-tuff")), dry_run=True)
 
 
 def test_tables_have_means_over_trainings_beside_published_figures(tmp_path: Path) -> None:

@@ -11,7 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parley.envs.corpora.pairs.compiled import PairCorpus, PairSplit, Ragged, load_pairs
-from parley.envs.corpora.pairs.contexts import afterwards, chains, contexts, dialogues, examples, windows, with_eot
+from parley.envs.corpora.pairs.contexts import (
+    afterwards,
+    chains,
+    contexts,
+    dialogues,
+    examples,
+    windows,
+    with_eot,
+    with_replies,
+)
 from parley.envs.corpora.pairs.turns import Example
 from parley.envs.corpora.pairs.vocabulary import SPECIALS, PairVocabulary
 from tests.envs.corpora.pairs.made_up import write_lines
@@ -79,6 +88,14 @@ def test_pairs_that_are_linked_are_of_one_dialogue(split: PairSplit) -> None:
     wanted = [next(i for i, group in enumerate(members) if int(source) in group) for source, _ in split.pairs]
     numbers = dialogues(split).tolist()
     assert len({*zip(wanted, numbers, strict=True)}) == len({*wanted}) == len({*numbers})
+
+
+def test_windows_and_chosen_replies_keep_their_dialogues() -> None:
+    split = split_of([[5], [6, 6], [7], [8], [9]], [(0, 1), (1, 2), (3, 4)])
+    assert dialogues(windows(split, 2, EOT_ID)).tolist() == dialogues(split).tolist() == [0, 0, 3]
+    assert dialogues(with_replies(windows(split, 2, EOT_ID), 0, 1)).tolist() == [0, 3]
+    assert dialogues(with_replies(split, 0, 1)).tolist() == [0, 3]
+    assert dialogues(windows(split, 2, EOT_ID).first(1)).tolist() == [0]
 
 
 def test_the_first_of_several_pairs_counts() -> None:

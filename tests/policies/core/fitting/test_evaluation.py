@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -40,6 +41,15 @@ def test_it_does_not_depend_on_what_is_read_together(monkeypatch: pytest.MonkeyP
     apart = evaluate(model, examples)
     np.testing.assert_allclose(apart.nll_sums, together.nll_sums, rtol=1e-5)
     assert apart.num_targets.tolist() == together.num_targets.tolist() == sorted(examples.num_targets.tolist())
+
+
+def test_figures_name_the_dialogue_of_each_pair() -> None:
+    pairs = np.array([[0, 1], [1, 2], [4, 5], [2, 3], [6, 7]])
+    examples = PairExamples(replace(split(8), pairs=pairs), sizes())
+    order = np.argsort(examples.num_targets, kind="stable")
+    assert evaluate(seq2seq(), examples).units.tolist() == np.array([0, 0, 4, 0, 6])[order].tolist()
+    alone = PairExamples(replace(split(8), pairs=pairs[:2]), sizes())
+    assert evaluate(seq2seq(), alone).units is None, "of one dialogue each pair counts"
 
 
 def test_dropout_is_off_while_it_runs() -> None:
