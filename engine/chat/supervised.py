@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -31,10 +32,12 @@ class SeatDialogue:
     Args:
         moves: what the seat reads before each of its texts, and the text, oldest first.
         num_words: words of these texts, by which their perplexity is measured; ends are among them.
+        unit: its dialogue or scenario; dialogues of equal ones are no independent evidence.
     """
 
     moves: Sequence[tuple[Chat, str]]
     num_words: int
+    unit: int
 
     @property
     def learned(self) -> Sequence[tuple[Chat, str]]:
@@ -89,8 +92,12 @@ class ChatBase:
     end_id: int
     longest: float
 
-    def lessons(self, dialogues: Sequence[Sequence[tuple[Chat, str]]]) -> ChatLessons:
-        """Return dialogues as the base reads them, each a sequence of moves as of `SeatDialogue`.
+    def lessons(self, dialogues: Sequence[Sequence[tuple[Chat, str]]], units: Sequence[int] | None = None) -> ChatLessons:
+        """Return dialogues as the base reads them.
+
+        Args:
+            dialogues: moves of each, as of `SeatDialogue`.
+            units: of each; each lesson is one when not given.
 
         Raises:
             DataError: a dialogue is longer than the base reads.
@@ -99,8 +106,9 @@ class ChatBase:
 
         tokenizer = self.chat_model.tokenizer
         end = tokenizer.decode([self.end_id])
-        lessons = [lesson for moves in dialogues for lesson in conversation_lessons(tokenizer, end, moves)]
-        return ChatLessons(tokenizer, lessons, self.end_id, self.longest)
+        parts = [conversation_lessons(tokenizer, end, moves) for moves in dialogues]
+        of_lessons = None if units is None else np.repeat(np.array(units, dtype=np.int64), [*map(len, parts)])
+        return ChatLessons(tokenizer, [*chain(*parts)], self.end_id, self.longest, of_lessons)
 
 
 def playing(device: str, date: str) -> ChatModelSettings:
@@ -142,7 +150,7 @@ def load_base(address: str, device: str, date: str) -> ChatBase:
 
 
 def perplexities(predictor: ChatPredictor, lessons: ChatLessons, num_words: int) -> dict[str, Estimate]:
-    """Return the perplexity per word and the nats per token of texts, without dropout.
+    """Return the perplexity per word and the nats per token of texts, without dropout, with intervals over their units.
 
     Args:
         predictor: the base, or the base with its adapters.
@@ -154,6 +162,6 @@ def perplexities(predictor: ChatPredictor, lessons: ChatLessons, num_words: int)
     fitness = evaluate(predictor, lessons)
     words = num_words * fitness.num_targets / fitness.num_targets.sum()
     return {
-        "ppl_word": ratio_of_sums(fitness.nll_sums, words, transform=np.exp),
-        "nll": ratio_of_sums(fitness.nll_sums, fitness.num_targets),
+        "ppl_word": ratio_of_sums(fitness.nll_sums, words, fitness.units, np.exp),
+        "nll": ratio_of_sums(fitness.nll_sums, fitness.num_targets, fitness.units),
     }

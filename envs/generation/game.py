@@ -119,7 +119,6 @@ def _scores_each_reply(judge: Any) -> None:
 
 
 def _is_deterministic(judge: Any) -> None:
-    """Score a reply alike when it is judged again."""
     same_alone(_judged(judge), _judged(judge), "the score of a reply")
 
 

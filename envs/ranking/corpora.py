@@ -80,7 +80,6 @@ def _proposes_words_for_every_place(proposer: Any) -> None:
 
 
 def _proposes_the_same_again(proposer: Any) -> None:
-    """Propose the same when called again."""
     first, second = ([list(map(list, proposer.propose(_GROUP, i))) for i in range(len(_REPLIES))] for _ in range(2))
     same_alone(first, second, "what is proposed for a reply")
 

@@ -238,12 +238,16 @@ class ChatLessons:
         lessons: in the order in which `batch` counts them.
         end_id: the token that ends a reply.
         longest: tokens that the model reads at most; infinity where nothing limits them.
+        units: (n,) of each, for intervals; each is one when not given.
 
     Raises:
         DataError: a prompt or a reply has no tokens, or both together have too many.
     """
 
-    def __init__(self, tokenizer: Any, lessons: Sequence[ChatLesson], end_id: int, longest: float) -> None:
+    def __init__(
+        self, tokenizer: Any, lessons: Sequence[ChatLesson], end_id: int, longest: float, units: np.ndarray | None = None
+    ) -> None:
+        self.units = units
         self._read: list[tuple[list[int], list[bool]]] = []
         for lesson in lessons:
             read: list[int] = []

@@ -299,10 +299,15 @@ class ExamplesByContext:
         responder: the model that reads them.
         contexts: of the examples.
         replies: recorded ones, as many.
+        units: the dialogue of each, for intervals; each is one when not given.
     """
 
-    def __init__(self, responder: TrainableResponder, contexts: Sequence[Turns], replies: Sequence[Turn]) -> None:
-        self.learned = responder.examples(contexts, replies)
+    def __init__(
+        self, responder: TrainableResponder, contexts: Sequence[Turns], replies: Sequence[Turn], units: Sequence[str] = ()
+    ) -> None:
+        learned: Any = responder.examples(contexts, replies)
+        learned.units = np.array(units or range(len(contexts)))
+        self.learned, self.units = learned, learned.units
         self.num_targets = self.learned.num_targets
         read: list[bytes] = []
         for start in range(0, len(contexts), 1024):
@@ -386,6 +391,8 @@ class Watched(NamedTuple):
     """Likelihood of the recorded replies."""
     chosen: np.ndarray
     """(n,) indices of the examples to which it replies."""
+    units: np.ndarray
+    """(n,) the dialogue of each of them."""
     sampled: HeardReplies
     """Its sampled replies."""
     greedy: HeardReplies
@@ -565,7 +572,7 @@ class RerankingObjective(Objective[IndexedBatch]):
         self.network.train(was_training)
         sampled = _gathered([block.sampled for block in blocks])
         greedy = _gathered([block.greedy for block in blocks if block.greedy is not None])
-        return Watched(evaluate(self.model, examples.learned), chosen, sampled, greedy)
+        return Watched(evaluate(self.model, examples.learned), chosen, examples.units[chosen], sampled, greedy)
 
 
 def _gathered(blocks: Sequence[Spoken]) -> HeardReplies:

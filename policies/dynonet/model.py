@@ -630,17 +630,14 @@ class DynoNetInference:
 
 
 def _product(weight: Weight, rows_nI: Tensor) -> Tensor:
-    """Return the product of rows, whose number is filled up to one of few."""
     missing = _missing(num := len(rows_nI))
     return weight(torch.cat([rows_nI, rows_nI.new_zeros(missing, rows_nI.shape[1])]) if missing else rows_nI)[:num]
 
 
 def _missing(num: int) -> int:
-    """Return how many rows are missing to the next number with a kernel."""
     step = max(_LEAST, (1 << max(num - 1, 1).bit_length() - 1) // _STEPS)
     return -num % step
 
 
 def _squashed(doubled: Tensor) -> Tensor:
-    """Set each value to the hyperbolic tangent of its half, in place."""
     return doubled.sigmoid_().mul_(2).sub_(1)

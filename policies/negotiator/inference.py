@@ -390,7 +390,6 @@ def _groups(labels_k: np.ndarray) -> Iterator[slice]:
 
 
 def _by_length(endings: Endings) -> np.ndarray:
-    """Return an order of endings, longest first, with similar ones together."""
     return np.lexsort((endings.prefixes, -endings.keeps, -endings.lengths))
 
 

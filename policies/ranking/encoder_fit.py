@@ -190,7 +190,6 @@ def cross_encoder_loss(ranker: Any, groups: Sequence[CandidateGroup], config: En
 
 
 def _listed(scores_C: Tensor, right_C: Tensor) -> Tensor:
-    """Return the contrastive loss of each right reply among the wrong ones of its group."""
     wrong = torch.logsumexp(scores_C[~right_C], dim=0)
     return torch.logaddexp(scores_C[right_C], wrong) - scores_C[right_C]
 

@@ -22,7 +22,8 @@ from functools import cached_property
 from pathlib import Path
 
 from parley.engine.chat.supervised import TEST, TRAIN, VALIDATION, ChatGame, SeatDialogue
-from parley.engine.core.stats.statistics import Estimate, rate
+from parley.engine.core.stats.statistics import Estimate, clustered_rate
+from parley.envs.core.seeds import derive_seed
 from parley.envs.corpora.arrow import data_root as resolve_data_root
 from parley.envs.corpora.lines import corpus_named
 from parley.envs.negotiation.corpora.catalogue import find_negotiations
@@ -105,7 +106,7 @@ class RecordedNegotiations(ChatGame):
             [dialogue.question for dialogue in chosen], domain, [dialogue.counts for dialogue in chosen]
         )
         right = [int(score.argmax()) == dialogue.selection for score, dialogue in zip(scores, chosen, strict=True)]
-        return {"selection_accuracy": rate(sum(right), len(right))}
+        return {"selection_accuracy": clustered_rate(right, [dialogue.unit for dialogue in chosen])}
 
     def match(self, player: str, base: str) -> list[str]:
         return ["parley", "selfplay", "--adversary", player, "--target", base]
@@ -122,6 +123,8 @@ def seat_dialogue(record: DialogueRecord) -> NegotiationDialogue:
     return NegotiationDialogue(
         seat_moves(view, 0, turns),
         sum(len(turn.words) + 2 for turn in record.turns if turn.is_you) - record.turns[-1].is_you,
+        # Both views of a dialogue have its words in one order.
+        derive_seed(0, *(text for _, text in turns)),
         choice(view, 0, then=turns),
         domain,
         scenario.counts,

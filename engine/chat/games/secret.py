@@ -57,13 +57,13 @@ class ScriptedSecrets(ChatGame):
         num = self.num if split == TRAIN else max(2, self.num // 10)
         played = [self.played(side, split, -(-num // len(self.sides))) for side in self.sides]
         return [
-            SeatDialogue(secret_moves(view, turns), sum(len(text.split()) + 1 for text in turns[view.side :: 2]))
+            SeatDialogue(secret_moves(view, turns), sum(len(text.split()) + 1 for text in turns[view.side :: 2]), number)
             for pair in zip(*played, strict=True)
-            for view, turns in pair
+            for number, view, turns in pair
         ][: min(num, limit or num)]
 
-    def played(self, side: int, split: str, num: int) -> list[tuple[SeatView, tuple[str, ...]]]:
-        """Return dialogues of one seat, each as its view before the dialogue and all turns.
+    def played(self, side: int, split: str, num: int) -> list[tuple[int, SeatView, tuple[str, ...]]]:
+        """Return dialogues of one seat, each as the number of its scenario, its view before the dialogue and all turns.
 
         Args:
             side: the seat.
@@ -71,7 +71,7 @@ class ScriptedSecrets(ChatGame):
             num: dialogues; those of an attacker that does not get the word are left out, and others are drawn instead.
         """
         opponents, teacher = OPPONENTS[side], make_secret_player(TEACHERS[side], side)
-        dialogues: list[tuple[SeatView, tuple[str, ...]]] = []
+        dialogues: list[tuple[int, SeatView, tuple[str, ...]]] = []
         number = 0
         while len(dialogues) < num:
             scenario = random_secret(stream(self.seed, split, number), self.rules.max_messages)
@@ -80,9 +80,9 @@ class ScriptedSecrets(ChatGame):
             before = game.view(0, side)
             other = make_secret_player(opponents[number // 2 % len(opponents)], 1 - side)
             play_secret(game, *((teacher, other) if side == ATTACKER else (other, teacher)))
-            number += 1
             if side == DEFENDER or game.spellings[0]:
-                dialogues.append((before, tuple(game.turns[0])))
+                dialogues.append((number, before, tuple(game.turns[0])))
+            number += 1
         return dialogues
 
     def measure(self, load: Callable[[], ChatModel], dialogues: Sequence[Any]) -> Mapping[str, Estimate]:

@@ -299,7 +299,6 @@ class NegotiatorSeat(LearnedSeat):
         return [played[dialogue.number] for dialogue in dialogues]
 
     def _drawn(self, seed: int, dialogue: Dealt) -> tuple[Scenario, int]:
-        """Return a scenario and the learner's side."""
         draws = stream(seed, "training scenario", dialogue.scenario)
         scenario, side = self.scenarios[int(draws.integers(len(self.scenarios)))], int(draws.integers(2))
         return scenario, side if dialogue.opponent == USER else self.side

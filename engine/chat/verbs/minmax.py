@@ -282,7 +282,6 @@ class ChatCampaign(CampaignAdapter[HardenChatConfig]):
         return {PROMPT: self.config.base, START: self.model(0), **controls, AFTER: self.model(best)}
 
     def _known(self, best: int) -> list[str]:
-        """Return the stages of all learned attackers."""
         rounds = [self.attacker(number) for number in range(self.config.rounds + 1)]
         fresh = [f"{name}-attacker" for name in self._defenders(best) if name != PROMPT and (name != AFTER or best)]
         return [*(name for name in rounds if (self.path / name).is_dir()), *fresh]

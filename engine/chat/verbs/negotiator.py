@@ -243,7 +243,6 @@ class NegotiatorCampaign(CampaignAdapter[HardenNegotiatorConfig]):
         return {START: self.model(0), **control, **({RESULT: self.model(best)} if best else {})}
 
     def _learned(self, best: int) -> list[str]:
-        """Return the stages of all adversaries that learned."""
         rounds = [self.adversary(number) for number in range(self.config.rounds + 1)]
         fresh = [f"{name}-adversary" for name in self._targets(best)]
         return [*(name for name in rounds if (self.path / name).is_dir()), *fresh]

@@ -175,8 +175,11 @@ class TrainChat(Job[TrainChatConfig, ChatTraining, Summary]):
         require_device(config.device, "--device")
         game, base = game_of(config), load_base(config.base, config.device, config.date)
         dialogues = {split: game.dialogues(split, config.limit) for split in SPLITS}
-        learned = {split: base.lessons([one.learned for one in dialogues[split]]) for split in (TRAIN, VALIDATION)}
-        measured = {split: base.lessons([one.moves for one in dialogues[split]]) for split in (VALIDATION, TEST)}
+        units = {split: [one.unit for one in dialogues[split]] for split in SPLITS}
+        learned = {
+            split: base.lessons([one.learned for one in dialogues[split]], units[split]) for split in (TRAIN, VALIDATION)
+        }
+        measured = {split: base.lessons([one.moves for one in dialogues[split]], units[split]) for split in (VALIDATION, TEST)}
         return ChatTraining(config, game, base, dialogues, learned, measured)
 
     def work(self, run: RunFolder, prepared: ChatTraining, reporter: Reporter) -> Summary:

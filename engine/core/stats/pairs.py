@@ -291,7 +291,6 @@ def group_estimate(samples: Sequence[Sample]) -> Estimate:
 
 
 def _pooled(samples: Sequence[Sample]) -> Sample:
-    """Return several trainings as one sample, whose items have the trials of all."""
     tops, bottoms, present = (
         np.sum([getattr(sample, name) for sample in samples], 0) for name in ("tops", "bottoms", "present")
     )

@@ -610,7 +610,6 @@ def distinct(replies: Iterable[Sequence[str]], length: int) -> Estimate:
 
 
 def _grams(words: Sequence[str], length: int) -> Iterator[int]:
-    """Yield the digests of the n-grams of a text."""
     return (stable_hash(*words[start : start + length]) for start in range(len(words) - length + 1))
 
 

@@ -182,7 +182,6 @@ def spread_table(
 
 
 def _mapped(estimate: Estimate, function: Callable[[float], float]) -> Estimate:
-    """Return value and interval on another scale that keeps their order."""
     return Estimate(function(estimate.value), function(estimate.low), function(estimate.high), estimate.n)
 
 
@@ -200,7 +199,6 @@ def _variances(groups_AG: Sequence[np.ndarray], means_G: np.ndarray) -> list[tup
 
 
 def _freedom(parts: Sequence[tuple[Any, int]]) -> float:
-    """Return Satterthwaite's degrees of freedom of the sum of some parts."""
     return float(sum(part for part, _ in parts)) ** 2 / sum(part**2 / degrees for part, degrees in parts)
 
 

@@ -692,7 +692,6 @@ class _RecipeReader:
         )
 
     def _columns(self, value: Any, keys: Keys, columns: Sequence[ColumnSpec]) -> tuple[str, ...]:
-        """Return names of columns that the table has."""
         if not isinstance(value, list) or {*map(str, value)} - {column.key for column in columns}:
             fix = f"write {keys[-1]}: [...] with some of {', '.join(column.key for column in columns)}"
             raise self._error("columns are unknown", keys, got=repr(value)[:80], fix=fix)

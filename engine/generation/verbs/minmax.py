@@ -631,7 +631,6 @@ class _ReplyTraining:
         return max(sorted(self._playing()), key=self._merit)
 
     def _merit(self, rounds: int) -> float:
-        """Return the number whose highest value is kept, of a measured round."""
         measured = self._watched[rounds].metrics
         return -measured[NATS].value if self._config.keep == "likelihood" else measured[ADVERSUC].value
 

@@ -411,7 +411,6 @@ class LiarWorld:
 
 
 def _repeated(chat: FriendsChat) -> tuple[int, int]:
-    """Return the repeated 4-grams in the utterances of the player, and all of them."""
     counts = [repeated(event.words) for event in chat.events if event.side == 1 and event.selected is None]
     return sum(again for again, _ in counts), sum(num for _, num in counts)
 

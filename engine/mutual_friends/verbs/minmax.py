@@ -213,14 +213,12 @@ class FriendsCampaign(CampaignAdapter[HardenFriendsConfig]):
         return metrics
 
     def _bots(self, best: int) -> dict[str, str]:
-        """Return the bots that are measured, by their columns of the table."""
         controls = {AS_CONTROL: "control", BY_CHANCE: "random"} if self.config.control else {}
         models = {BEFORE_HARDENING: self.model(0), AFTER_HARDENING: self.model(best)}
         models |= {ending: self.place(f"{name}-model") for ending, name in controls.items()}
         return {column: models[ending] for column, ending in ENDINGS.items() if ending in models}
 
     def _known_liars(self, best: int) -> list[str]:
-        """Return all known liars, those that learned by their stages."""
         rounds = [self.liar(round_.number) for round_ in rounds_of(RunFolder.load(self.path))]
         controls = [f"{name}-liar" for name in CONTROLS] if self.config.control else []
         return [*rounds, f"{START}-liar", *([f"{RESULT}-liar"] if best else []), *controls, _RANDOM, _HONEST]

@@ -278,7 +278,6 @@ class Chooser:
         return choices
 
     def _decided(self, queries: Queries, rows: np.ndarray | None = None) -> Choices:
-        """Decide some of the candidates, or all, in float32."""
         loss, adversary, target = _means(queries, np.arange(len(queries)) if rows is None else rows, self._decide)
         return loss, adversary, target
 
@@ -313,7 +312,6 @@ class Chooser:
 
 
 def _means(queries: Queries, rows: np.ndarray, network: Callable[[Queries], tuple[np.ndarray, ...]]) -> list[np.ndarray]:
-    """Return the network's figures for some candidates, each a mean over their replies."""
     parts = [[figures.reshape(-1, queries.replies).mean(1) for figures in network(part)] for part in queries.parts(rows)]
     return [np.concatenate(column) for column in zip(*parts, strict=True)]
 

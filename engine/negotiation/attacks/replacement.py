@@ -278,7 +278,6 @@ class _Search:
         return admissible(self.fluency, self.exchanges, self.tokens, self.lengths, candidates)
 
     def _everywhere(self, active: np.ndarray, positions: Sequence[np.ndarray]) -> Candidates:
-        """Return every offered word at each of the given positions of every dialogue."""
         count = len(self.words)
         index = np.repeat(active, [len(p) * count for p in positions])
         return Candidates(index, np.repeat(np.concatenate(positions), count), np.tile(self.words, len(index) // count))

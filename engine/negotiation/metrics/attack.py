@@ -161,7 +161,6 @@ def attack_metrics(rows: Sequence[Row], seconds: Estimate) -> dict[str, Estimate
 
 
 def _attempts(dialogues: Iterable[Row]) -> Iterator[Row]:
-    """Yield the attempts of dialogues, each with the key of its dialogue."""
     return ({**attempt, "item_key": row["item_key"]} for row in dialogues for attempt in row["attempts"])
 
 

@@ -436,7 +436,6 @@ class DialogueReinforce(DistributedAlgorithm):
         return {"lost": lost, "network_seconds": 0.0, **played, "opponent": [items[index][2] for index in here]}
 
     def _items(self, number: int) -> dict[int, tuple[int, Scenario, str]]:
-        """Return index, scenario and opponent of each dialogue of an update."""
         size = self.config.reinforce.dialogues_per_update
         return self._with_scenarios(range(number * size, (number + 1) * size), self.draw.names(number, size))
 

@@ -366,7 +366,6 @@ class Campaign:
         return BackgroundStages(chain, self._path, most, needs=needs, address=config.address, spare=room)
 
     def _control_rule(self) -> ReinforceConfig:
-        """Return the target's learning rule with as many dialogues as the target has in all rounds."""
         return replace(self._config.defence, dialogues=self._config.rounds * self._config.defence.dialogues)
 
     def _control_phase(self, number: int, rule: ReinforceConfig) -> Stage:

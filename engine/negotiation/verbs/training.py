@@ -475,7 +475,6 @@ def _absolute_judge(spec: str, limit: float) -> str:
 
 
 def _met_words(config: TrainReinforceConfig) -> list[str]:
-    """Return the options with which a match meets the target as the learner met it."""
     words = [*root_words(config.data_root), *(["--judge", config.judge] if config.judge else [])]
     for name, value in to_dict(config.defence).items():
         words += ["--set", f"defence.{name}={json.dumps(value)}"] if value else []

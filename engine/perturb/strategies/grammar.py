@@ -171,7 +171,6 @@ def _listed(corrections: Corrections) -> Mapping[str, tuple[Slip, ...]]:
 
 
 def _is_misspelling(right: str, wrong: str, corrections: Corrections) -> bool:
-    """Return whether a wrong word is a listed misspelling of the right one."""
     return wrong in corrections.misspelt.get(right, ()) or wrong in slips.MISSPELLINGS.get(right, ())
 
 

@@ -329,12 +329,13 @@ def _figures(
 
     estimates = {}
     for split in ("test", "validation"):
-        kinds = {"": [(example.context, example.reply) for example in splits[split]]}
-        kinds["_perturbed"] = [(example.context, example.reply) for example in made[split].should_not_change]
-        for kind, read in kinds.items():
+        recorded: Any = splits[split], [example.unit for example in splits[split]]
+        for kind, (read, units) in {"": recorded, "_perturbed": (made[split].should_not_change, made[split].retained)}.items():
             if read:
-                fitness = evaluate(responder.model, responder.examples(*zip(*read, strict=True)))
-                estimates[f"{split}_nll{kind}"] = ratio_of_sums(fitness.nll_sums, fitness.num_targets)
+                examples: Any = responder.examples([example.context for example in read], [example.reply for example in read])
+                examples.units = np.array(units)
+                fitness = evaluate(responder.model, examples)
+                estimates[f"{split}_nll{kind}"] = ratio_of_sums(fitness.nll_sums, fitness.num_targets, fitness.units)
     gaps = objective.gaps(made["test"].should_change)
     if len(gaps):
         dialogues, is_met = made["test"].contrasted, gaps >= objective.margin

@@ -133,13 +133,15 @@ class AdversarialSplit:
         should_change: replies to be learned from recorded contexts, with contrasts where there is one.
         met: examples by the strategy that they met.
         unchanged: those of them that it could not change.
-        contrasted: for each example of `should_change` with a contrast its dialogue; its key if it is of no dialogue.
+        retained: for each example of `should_not_change` its unit.
+        contrasted: for each example of `should_change` with a contrast its unit.
     """
 
     should_not_change: Sequence[AdversarialExample]
     should_change: Sequence[AdversarialExample]
     met: Counter[str]
     unchanged: Counter[str]
+    retained: Sequence[str]
     contrasted: Sequence[str]
 
     @property
@@ -196,6 +198,7 @@ def make_adversarial_split(
     unchanged: Counter[str] = Counter()
     should_not_change: list[AdversarialExample] = []
     should_change: list[AdversarialExample] = []
+    retained: list[str] = []
     contrasted: list[str] = []
     reporter.stage(title, len(examples), "examples")
     done = 0
@@ -209,13 +212,14 @@ def make_adversarial_split(
                 unchanged[strategy.name] += not is_changed
                 if strategy.expectation is Expectation.SHOULD_NOT_CHANGE:
                     should_not_change.append(AdversarialExample(context, example.reply))
+                    retained.append(example.unit)
                 else:
                     should_change.append(AdversarialExample(example.context, example.reply, context if is_changed else None))
-                    contrasted += [example.key if example.dialogue is None else str(example.dialogue)] * is_changed
+                    contrasted += [example.unit] * is_changed
             done += len(block)
             reporter.advance(done)
         met[strategy.name] += len(of_strategy)
-    return AdversarialSplit(should_not_change, should_change, met, unchanged, contrasted)
+    return AdversarialSplit(should_not_change, should_change, met, unchanged, retained, contrasted)
 
 
 ADVERSARIAL = "adversarial"

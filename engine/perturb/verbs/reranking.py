@@ -101,8 +101,8 @@ class ReplyFigures:
         self._common = {word for (word, _), sum_ in zip(ranked, before, strict=True) if sum_ < COMMON_SHARE * counts.total()}
         self._common.add(UNK)
 
-    def figures(self, replies: Sequence[Turn]) -> dict[str, Estimate]:
-        """Return the figures of replies, by name."""
+    def figures(self, replies: Sequence[Turn], units: np.ndarray) -> dict[str, Estimate]:
+        """Return the figures of replies, by name, with intervals over their dialogues (n,)."""
         words = [turn_words(reply) for reply in replies]
         utterances = [utterance for reply in replies for utterance in reply]
         nats = self._likelihood.log_probabilities(utterances)
@@ -110,12 +110,14 @@ class ReplyFigures:
         unknown = [sum(utterance.count(UNK) for utterance in reply) for reply in replies]
         rare = [sum(word not in self._common for utterance in reply for word in utterance) for reply in replies]
         return {
-            "reply_words": mean_count([len(scores) for scores in words]),
-            "rare_words": clustered_rate(rare, trials=sizes),
-            "unknown_words": clustered_rate(unknown, trials=sizes),
+            "reply_words": mean_count([len(scores) for scores in words], units),
+            "rare_words": clustered_rate(rare, units, sizes),
+            "unknown_words": clustered_rate(unknown, units, sizes),
             "distinct_1": distinct(words, 1),
             "distinct_2": distinct(words, 2),
-            "reply_ppl": ratio_of_sums([-scores.sum() for scores in nats], [len(scores) for scores in nats], transform=np.exp),
+            "reply_ppl": ratio_of_sums(
+                [-scores.sum() for scores in nats], [*map(len, nats)], np.repeat(units, [*map(len, replies)]), np.exp
+            ),
         }
 
 
@@ -129,11 +131,11 @@ def figures(watched: Watched, vocabulary: PairVocabulary, judge: ReplyFigures) -
     """
     fitness, greedy = watched.fitness, watched.greedy
     return {
-        "nll": ratio_of_sums(fitness.nll_sums, fitness.num_targets),
-        "specificity": ratio_of_sums(greedy.others - greedy.own, greedy.num_words),
-        "reward": ratio_of_sums(watched.sampled.others, watched.sampled.num_words),
-        "greedy_reward": ratio_of_sums(greedy.others, greedy.num_words),
-        **judge.figures([turn_of(vocabulary.decode(reply)) for reply in greedy.replies]),
+        "nll": ratio_of_sums(fitness.nll_sums, fitness.num_targets, fitness.units),
+        "specificity": ratio_of_sums(greedy.others - greedy.own, greedy.num_words, watched.units),
+        "reward": ratio_of_sums(watched.sampled.others, watched.sampled.num_words, watched.units),
+        "greedy_reward": ratio_of_sums(greedy.others, greedy.num_words, watched.units),
+        **judge.figures([turn_of(vocabulary.decode(reply)) for reply in greedy.replies], watched.units),
     }
 
 
@@ -203,9 +205,7 @@ class TrainReranking(ContinuedJob[TrainRerankingConfig, PreparedReranking]):
         network: Any = responder.model
         vocabulary: PairVocabulary = network.vocabulary
         made: dict[str, ExamplesByContext] = {
-            split: ExamplesByContext(
-                responder, [example.context for example in examples], [example.reply for example in examples]
-            )
+            split: ExamplesByContext(responder, *zip(*((one.context, one.reply, one.unit) for one in examples), strict=True))
             for split, examples in prepared.splits.items()
         }
         settings = config.reranking
@@ -213,7 +213,7 @@ class TrainReranking(ContinuedJob[TrainRerankingConfig, PreparedReranking]):
 
         def measured() -> dict[str, Estimate]:
             watched = objective.measure(made["test"])
-            recorded = judge.figures([prepared.splits["test"][index].reply for index in watched.chosen])
+            recorded = judge.figures([prepared.splits["test"][index].reply for index in watched.chosen], watched.units)
             measured_figures = figures(watched, vocabulary, judge) | {
                 name + RECORDED: figure for name, figure in recorded.items()
             }
@@ -233,7 +233,7 @@ class TrainReranking(ContinuedJob[TrainRerankingConfig, PreparedReranking]):
             before = epochs[0]
             assert objective.watched is not None, "what was found is of it"
             answered = [prepared.splits["validation"][index].reply for index in objective.watched.chosen]
-            recorded = {name: figure.value for name, figure in judge.figures(answered).items()}
+            recorded = {name: figure.value for name, figure in judge.figures(answered, objective.watched.units).items()}
             if worse := looks_gamed(before, watched_figures, recorded):
                 run.event(GAMED, number=len(epochs), **worse)
                 how = ", ".join(f"{name} {value:.3g} (before {before[name]:.3g})" for name, value in worse.items())

@@ -344,7 +344,6 @@ def _ties(kind: str, metrics: Metrics, row: TableRow) -> str:
 
 
 def _by_kind(metrics: Metrics, kinds: Sequence[str]) -> EstimateTable:
-    """Return the metrics of rankers when all wrong replies are of one kind."""
     columns = [Column(f"{title(name)}, {kind}", f"{name}{among(kind)}.{{model}}.{CLEAN}") for kind in kinds for name in BY_KIND]
     note = f"Candidates as they are. 0 to 1.{_BRACKETS}"
     return metric_table(metrics, "ranker", _models(metrics), columns, note, n=columns[0].metric)

@@ -307,7 +307,6 @@ def _load(config: TrainHardenedRankerConfig, source: Path) -> BiEncoder | CrossE
 
 
 def _with_both(split: CandidateSplit) -> CandidateSplit:
-    """Return the groups with right and wrong replies."""
     group = np.repeat(np.arange(len(split)), split.candidates.lengths)
     has_wrong = np.bincount(group[~split.labels], minlength=len(split)) > 0
     return split if has_wrong.all() else split.chosen(np.flatnonzero(has_wrong))

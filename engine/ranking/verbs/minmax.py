@@ -260,7 +260,6 @@ class RankingCampaign(CampaignAdapter[HardenRankingConfig]):
         return {POLICY: policy, SEARCH: search, HELD: under.held(), FIRST: under.first()}
 
     def _success(self, attack: Path, method: str) -> Estimate:
-        """Return the success of a method at the full budget, in an attack on one ranker."""
         begins, ends = f"{SUCCESS}{self.config.budget}.", f".{label_of(method)}"
         metrics = RunFolder.load(attack).metrics()
         (estimate,) = [value for name, value in metrics.items() if name.startswith(begins) and name.endswith(ends)]

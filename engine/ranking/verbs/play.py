@@ -490,7 +490,6 @@ class RankingScreen:
         show_table(self.console, "ranks and scores", ("reply", *columns), rows, right=columns)
 
     def _state_of(self, index: int) -> str:
-        """Describe a reply, such as "wrong, edited"."""
         now, start = self._session.now.group, self._session.start.group
         edited = now.candidates[index] != start.candidates[index]
         return ("right" if now.labels[index] else "wrong") + ", edited" * edited
@@ -541,7 +540,6 @@ class RankingScreen:
         sys.stdout.flush()
 
     def _announce(self) -> None:
-        """Name the source of words once."""
         if self._session.lexicon == "built-in" and not self._announced:
             self._announced = True
             self._say(ANNOUNCEMENT)

@@ -134,7 +134,6 @@ class GibbsEnum(WordMethod[GibbsState]):
         return words_N
 
     def _at_most(self, state: GibbsState) -> float:
-        """Return the loss that an accepted input has to undercut."""
         return torch.inf if self.settings.first_visit_unconditional and state.visits == 0 else state.best.loss
 
     def _stop_as_one(self, group: _Group) -> None:

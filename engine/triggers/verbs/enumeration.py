@@ -202,7 +202,6 @@ def _task(config: EnumerationConfig) -> EnumerationTask:
 
 
 def _words(corpus: PairCorpus) -> Iterator[str]:
-    """Yield the words of all replies, which a model of characters may learn to say."""
     for split in corpus.splits.values():
         for row in np.unique(split.pairs[:, 1]).tolist():
             yield "".join(corpus.vocabulary.decode(split.utterances[row].tolist()))

@@ -354,7 +354,6 @@ class TextSearchWorker(TurnWorker[Target, Rows]):
     def _spend_on_lines(
         self, spending: Spending, questions: Sequence[tuple[Sequence[Chat], int]], lines: Sequence[WrittenLine]
     ) -> None:
-        """Add the tokens of an attacker's lines, and their price."""
         assert self._attacker is not None, "an attacker wrote them"
         for (forms, _), line in zip(questions, lines, strict=True):
             for read, written in (tokens_of(forms[0], answer) for answer in line.answers):

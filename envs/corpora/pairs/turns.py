@@ -128,6 +128,11 @@ class Example:
     after: Turn | None = field(default=None, compare=False)
     dialogue: int | None = field(default=None, compare=False)
 
+    @property
+    def unit(self) -> str:
+        """Its dialogue, which counts once in an interval; its key if it is of no corpus."""
+        return self.key if self.dialogue is None else str(self.dialogue)
+
 
 def parse_turns(line: str) -> Turns:
     """Parse a line of text into turns.

@@ -217,7 +217,6 @@ def worded(
 
 @cache
 def _counted(template: Phrase, count: int, total: int, spelt: int) -> tuple[Phrase, str, Phrase]:
-    """Return the words before the entities, their slot, and the words after them."""
     filling = {"{n}": number_words(count, total, spelt), "{friends}": ("friend" if count == 1 else "friends",)}
     words = [text for word in template for text in filling.get(word, (word,))]
     (at,) = (i for i, word in enumerate(words) if word.startswith("{"))

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from parley.engine.chat.games.negotiation import RecordedNegotiations, seat_dialogue
+from parley.engine.chat.supervised import ChatBase, perplexities
 from parley.engine.chat.verbs.train_chat import TRAIN_CHAT, TrainChatConfig, chat_recipe
 from parley.engine.core.cli.main import main
 from parley.engine.core.verbs.api import run_verb
@@ -24,10 +25,14 @@ from parley.envs.negotiation.corpora.dealornodeal import DialogueRecord, parse_l
 from parley.envs.negotiation.domain import DISAGREE, DISCONNECT, NO_AGREEMENT
 from parley.envs.negotiation.game import NegotiationGame
 from parley.policies.chat import negotiator as bargaining
+from parley.policies.chat.local import LocalChatModel
 from parley.policies.chat.model import Access, Chat, ReplyScore
+from parley.policies.chat.predictor import ChatPredictor
 from parley.policies.chat.settings import ChatSeat
 from tests.engine.chat.test_train_chat import saved_base
 from tests.engine.core.verbs.made_up import CORPUS, data_root, rows
+from tests.policies.byte_pairs import TURN_ID
+from tests.policies.chat.architectures import drawn_model
 
 TALK = "THEM: the hat is mine <eos> YOU: then zebras for me <eos> THEM: deal <eos> YOU: <selection>"
 DEAL = "item0=1 item1=0 item2=3 item0=0 item1=2 item2=0"
@@ -82,6 +87,17 @@ def test_words_of_both_views_are_those_that_the_recurrent_agents_read() -> None:
     assert seat_dialogue(record()).num_words == len(["YOU:", "then", "zebras", "for", "me", "<eos>", "YOU:", "<selection>"])
 
 
+def test_both_views_of_a_dialogue_are_one_unit_of_the_intervals() -> None:
+    model, tokenizer = drawn_model("llama")
+    base, predictor = ChatBase("hf:x", LocalChatModel("x", model, tokenizer), TURN_ID, 10_000), ChatPredictor(model)
+    talks = TALK, TALK.replace("zebras", "a ball"), TALK.replace("the hat is mine", "no hats at all for you my friend")
+    for num_views in (1, 2):
+        dialogues = [seat_dialogue(view) for talk in talks for view in (record(talk), partner_of(record(talk)))[:num_views]]
+        lessons = base.lessons([one.moves for one in dialogues], [one.unit for one in dialogues])
+        assert len(lessons) == len(dialogues) == 3 * num_views
+        assert [figure.n for figure in perplexities(predictor, lessons, 20).values()] == [3, 3]
+
+
 class Chooser:
     """Finds one reply likelier than the others."""
 
@@ -98,7 +114,8 @@ class Chooser:
 
 def test_choices_are_counted_right_where_a_choice_was_recorded() -> None:
     outputs = [DEAL, DEAL, " ".join([NO_AGREEMENT] * 6), " ".join([DISAGREE] * 6)]
-    dialogues = [seat_dialogue(record(output=output)) for output in outputs]
+    talks = [TALK, TALK.replace("then", "so"), TALK.replace("deal", "no"), TALK]
+    dialogues = [seat_dialogue(record(talk, output)) for talk, output in zip(talks, outputs, strict=True)]
     game = RecordedNegotiations("embedded", None)
 
     def accuracy(reply: str) -> tuple[float, int]:

@@ -31,7 +31,7 @@ TINY = replace(chat_recipe(), learning_rate=3e-2, batch_size=4, max_epochs=2)
 
 
 def played(side: int, num: int, split: str = "train", rules: SecretRules | None = None) -> list[Any]:
-    return ScriptedSecrets([side], num, rules or SecretRules(), 1).played(side, split, num)
+    return [seat for _, *seat in ScriptedSecrets([side], num, rules or SecretRules(), 1).played(side, split, num)]
 
 
 def saved_base(folder: Path, seed: int = 0) -> Path:
@@ -79,6 +79,7 @@ def test_one_adapter_learns_both_seats_by_turns_and_each_is_told_its_seat() -> N
     alone = [ScriptedSecrets([side], 3, RULES, 1).dialogues("train") for side in (ATTACKER, DEFENDER)]
     assert dialogues[::2] == alone[ATTACKER], "a seat learns the dialogues that it learns alone"
     assert dialogues[1::2] == alone[DEFENDER][:2]
+    assert dialogues[0].unit == dialogues[1].unit, "both seats of one scenario are one unit"
     told = [dialogue.moves[0][0][0].content for dialogue in dialogues[:2]]
     assert told[0] != told[1], "the system message tells the seat"
     words = game.match("hf:run", "hf:base")

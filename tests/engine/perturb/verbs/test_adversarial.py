@@ -115,6 +115,10 @@ def lessons(*strategies: Strategy, seed: int = 1) -> AdversarialSplit:
 
 def test_what_should_not_change_the_answer_is_learned_and_what_should_is_contrasted() -> None:
     kept = lessons(Turned("kept", Expectation.SHOULD_NOT_CHANGE))
+    assert kept.retained == [example.key for example in EXAMPLES], "each is its own dialogue"
+    of_two = [replace(example, dialogue=number // 4) for number, example in enumerate(EXAMPLES)]
+    strategies = [Turned("kept", Expectation.SHOULD_NOT_CHANGE)]
+    assert make_adversarial_split(of_two, strategies, 1, Silent(), "perturbing").retained == ["0"] * 4 + ["1"] * 4
     assert [lesson.context for lesson in kept.examples] == [((each.context[0][0][::-1],),) for each in EXAMPLES]
     assert [lesson.reply for lesson in kept.examples] == [each.reply for each in EXAMPLES]
     assert all(lesson.contrast is None for lesson in kept.examples)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -48,8 +49,11 @@ def test_a_training_leaves_a_model_and_says_what_its_replies_look_like(tmp_path:
     notes = Notes()
     result = run(asked(model), tmp_path / "run", notes)
     assert list(result.metrics) == list(RERANKING)
-    assert result.metrics["specificity"].n == 20
-    assert result.metrics["reply_words_recorded"].n == 20
+    # Several of the 48 contexts are of one dialogue.
+    plan = TRAIN_RERANKING.prepare(asked(model), tmp_path / "plan", Silent())
+    dialogues = {example.dialogue for example in plan.splits["test"]}
+    assert result.metrics["test_nll"].n == len(dialogues) < len(plan.splits["test"]) == 48
+    assert result.metrics["specificity"].n == result.metrics["reply_words_recorded"].n <= min(20, len(dialogues))
     assert 0 < result.metrics["rare_words_recorded"].value < 0.5, "48 replies do not hold all words"
     trained = provenance(tmp_path / "run" / "checkpoint")
     assert (trained["role"], trained["weight"], trained["corpus"], trained["base"]) == ("reranking", 0.3, "helpdesk", model)
@@ -153,7 +157,7 @@ def test_a_model_that_says_nothing_is_trained_and_shown(tmp_path: Path, vocabula
         result = run(asked(silent, lm=judge), tmp_path / name, notes)
         assert result.metrics["reply_words"].value == 0
         assert result.metrics["rare_words"].n == 0
-        assert result.metrics["rare_words_recorded"].n == 20
+        assert result.metrics["rare_words_recorded"].n == result.metrics["reply_words"].n > 1
         assert all("rare_words" not in event for event in epochs(tmp_path / name))
         assert not any("nan" in line for line in notes.said)
         assert "words of a reply" in report_from_run(tmp_path / name).read_text()
@@ -162,8 +166,9 @@ def test_a_model_that_says_nothing_is_trained_and_shown(tmp_path: Path, vocabula
 def test_replies_are_judged_by_words_that_are_rare_and_by_another_model() -> None:
     recorded = [(("the", "light"),)] * 10 + [(("odd",),)]
     judge = ReplyFigures(recorded)
-    usual = judge.figures([(("the", "light"),)] * 4)
-    odd = judge.figures([(("odd", "light"), ("<unk>",)), ((),)])
+    usual = judge.figures([(("the", "light"),)] * 4, np.array(list("aabb")))
+    odd = judge.figures([(("odd", "light"), ("<unk>",)), ((),)], np.arange(2))
+    assert {usual[name].n for name in ("reply_words", "rare_words", "reply_ppl")} == {2}, "dialogues are counted"
     assert (usual["rare_words"].value, odd["rare_words"].value) == (0, pytest.approx(1 / 3))
     assert (usual["unknown_words"].value, odd["unknown_words"].value) == (0, pytest.approx(1 / 3)), "a word unlike any other"
     assert odd["reply_ppl"].value > usual["reply_ppl"].value
