@@ -683,7 +683,7 @@ class _RecipeReader:
         return TableSpec(
             key=key,
             title=self._text(entry.get("title", key), (*keys, "title")),
-            note=self._text(entry.get("note", ""), (*keys, "note")),
+            note=self._text(entry.get("note", ""), (*keys, "note")).rstrip(),
             corner=self._text(entry.get("corner", ""), (*keys, "corner")),
             columns=self._distinct("heading", tuple(columns), (*keys, "columns")),
             rows=tuple(rows.values()),
