@@ -248,7 +248,8 @@ def _coerce(hint: Any, value: Any, field: str, where: str) -> Any:
         return _build(hint, value, where, f"{field}.")
     if origin is typing.Literal:
         if value not in arguments:
-            raise _wrong_type(field, value, "one of " + ", ".join(map(repr, arguments)), where)
+            fix = f"give one of {', '.join(map(repr, arguments))}"
+            raise OutOfRangeError(f"{field} is out of range", where=where or None, got=repr(value), fix=fix)
         return value
     if origin is tuple:
         if not isinstance(value, list | tuple):

@@ -99,10 +99,11 @@ class Chosen(Configuration):
         ("rate", "x", "give a finite number"),
     ],
 )
-def test_a_value_of_another_type_is_refused_from_python_too(name: str, value: object, fix: str) -> None:
+def test_a_value_of_another_type_or_choice_is_refused_from_python_too(name: str, value: object, fix: str) -> None:
     with pytest.raises(ConfigError) as caught:
         Chosen(**{name: value})  # type: ignore[arg-type]  # the mistake
-    assert (caught.value.what, caught.value.fix) == (f"{name} has the wrong type", fix)
+    what = "is out of range" if name == "rule" else "has the wrong type"
+    assert (caught.value.what, caught.value.fix) == (f"{name} {what}", fix)
 
 
 def test_numbers_of_numpy_are_numbers() -> None:
