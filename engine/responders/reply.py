@@ -36,6 +36,7 @@ from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.stats.statistics import (
     NO_REPLY,
     NO_REPLY_METRICS,
+    NOTHING,
     REPLIES,
     Estimate,
     Metric,
@@ -158,6 +159,8 @@ def talk(terminal: Terminal, responder: Responder, decoder: DecoderSettings, see
 
 
 MACHINE_FILE, HUMAN_FILE, NEXT_FILE = "replies.tsv", "human.tsv", "next.tsv"
+MOST_ALIKE = 0.5
+"""Share of contexts that may get one reply without a warning."""
 NUM_CONTEXTS = "contexts"
 """Entry of the summary: how many contexts there are."""
 # What was said before, what followed, and what the model replied: lines as
@@ -366,8 +369,9 @@ class ReplyJob(ItemsJob[ReplyConfig, ReplyTask, Example]):
         )
 
     def present(self, result: Result, run: RunFolder) -> Result:
-        without = without_line(result.metrics)
-        return replace(result, warnings=[without, *result.warnings]) if without else result
+        share, without = result.metrics.get("commonest_share", NOTHING).value, without_line(result.metrics)
+        alike = f"one reply to {share:.0%} of contexts" if share > MOST_ALIKE else ""
+        return replace(result, warnings=[*filter(None, (without, alike)), *result.warnings])
 
     def next_commands(self, config: ReplyConfig, path: Path) -> tuple[str, ...]:
         named = {"human": HUMAN_FILE, "machine": MACHINE_FILE, "next-utterances": NEXT_FILE}

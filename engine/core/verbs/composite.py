@@ -207,6 +207,8 @@ def run_stages(
             reporter.say(f"{name} ends with an error: {error.what}")
             failed[name] = error
             continue
+        for warning in result.warnings if is_left else ():
+            reporter.say(f"{name}: {warning}")
         if (
             failures is not None
             and (reason := result.failure or result.undecided)
@@ -434,9 +436,12 @@ class BackgroundStages:
     def _play(self, name: str, progress: JointProgress) -> None:
         """Run a stage in this thread, its shards in the pool."""
         job, config = self._planned()[name]
+        reporter = progress.of(name)
         try:
             with working_in(self._pool):
-                job.run(config, self._path / name, progress.of(name))
+                result = job.run(config, self._path / name, reporter)
+            for warning in result.warnings:
+                reporter.say(warning)
             progress.take(name, "", is_done=True)
         except ParleyError as error:
             self.failures[name] = error

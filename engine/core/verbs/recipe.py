@@ -283,7 +283,7 @@ class RecipePlan:
         """
 
         def text_of(reference: re.Match[str]) -> str:
-            name, _, attribute = reference[1].partition(".")
+            name, _, attribute = reference[1].rpartition(".")
             stage = self.stages[name]
             folders = stage.folders if attribute.endswith("s") else [stage.folders[min(number, stage.copies) - 1]]
             if attribute not in _ATTRIBUTES:
@@ -345,7 +345,7 @@ def _references(value: Any) -> list[str]:
 
 
 def _joined(value: Any) -> set[str]:
-    parted = (reference.partition(".") for reference in _references(value))
+    parted = (reference.rpartition(".") for reference in _references(value))
     return {name for name, _, attribute in parted if attribute.endswith("s")}
 
 
@@ -557,7 +557,7 @@ class _RecipeReader:
         """Return the stages that a stage refers to, each once."""
         used = []
         for reference in _references(entry.get("settings", {})):
-            stage, _, attribute = reference.partition(".")
+            stage, _, attribute = reference.rpartition(".")
             where = next(
                 (
                     (*keys, "settings", key)
@@ -823,7 +823,7 @@ class _RecipeReader:
     ) -> None:
         """Check the references in names of metrics, and the names if the verb knows them before it runs."""
         for reference in _references(metrics):
-            stage, _, attribute = reference.partition(".")
+            stage, _, attribute = reference.rpartition(".")
             self._require_reference(stage, attribute, stages, keys)
         known = self._known[spec.name]
         for metric in metrics.values() if known else ():

@@ -42,7 +42,7 @@ from parley.engine.core.verbs.composite import Composite, Stage, run_stages
 from parley.engine.core.verbs.conditions import decide_all
 from parley.engine.core.verbs.job import TABLE_FILE, Reporter, Result, Silent, Summary, flat, write_tables
 from parley.engine.core.verbs.recipe import ClaimSpec, RecipePlan, RowSpec, read_recipe
-from parley.engine.core.verbs.sharded import RESUME_SAFE, ShardedConfig, session
+from parley.engine.core.verbs.sharded import RESUME_SAFE, session
 from parley.envs.core.config import Configuration, NonNegativeInt, to_dict
 from parley.envs.core.errors import ConfigError, NothingToMeasureError, ParleyError
 from parley.envs.core.registry import nearest
@@ -118,6 +118,14 @@ class PlannedRecipe:
     paired: PairedFigures = field(default_factory=dict)
     figures: dict[Path, Mapping[str, Estimate]] = field(default_factory=dict)
 
+    @property
+    def reasons(self) -> dict[str, str]:
+        """The reasons of failed runs, by folder."""
+        return {
+            name: error.what if error.where is None else f"{error.what} ({error.where})"
+            for name, error in self.failures.items()
+        }
+
 
 class RecipeJob(Composite[Any, PlannedRecipe, PlannedRecipe]):
     """A verb that carries out a recipe.
@@ -185,7 +193,7 @@ class RecipeJob(Composite[Any, PlannedRecipe, PlannedRecipe]):
         recipe = self.recipe(config, path)
         return PlannedRecipe(recipe, config, recipe.planned(path, self.shared(config)))
 
-    def metrics_of(self, config: Any) -> list[str]:
+    def metrics_of(self, config: Any) -> list[str] | None:
         return self.recipe(config).metrics
 
     def run(self, config: Any, path: Path, reporter: Reporter) -> Result:
@@ -231,7 +239,7 @@ class RecipeJob(Composite[Any, PlannedRecipe, PlannedRecipe]):
             needs=recipe.needs(),
             most=self.at_once(config),
             pooled=self.pooled(prepared),
-            address=getattr(config, "address", "") if self.pooled(prepared) else "",
+            address=getattr(config, "address", ""),
             after=lambda: self.write(run, prepared),
             failures=prepared.failures,
         )
@@ -244,11 +252,7 @@ class RecipeJob(Composite[Any, PlannedRecipe, PlannedRecipe]):
         write_tables(run.path / TABLE_FILE, drawn_tables(summary.extra, summary.metrics), about)
 
     def measure(self, run: RunFolder, result: PlannedRecipe) -> Summary:
-        recipe = result.recipe
-        reasons = {
-            name: error.what if error.where is None else f"{error.what} ({error.where})"
-            for name, error in result.failures.items()
-        }
+        recipe, reasons = result.recipe, result.reasons
         empty = {name for name, error in result.failures.items() if isinstance(error, NothingToMeasureError)}
         failed = {name: reason for name, reason in reasons.items() if name not in empty}
         metrics: dict[str, Estimate] = {}
@@ -380,14 +384,14 @@ class SettingsRecipe(RecipeJob):
     Args:
         words: the words on the command line.
         file: name of the recipe.
-        config: the settings.
+        config: the settings, with `workers` and `address`.
         presets: functions that return settings, by name, the default first.
     """
 
     resume_safe: tuple[str, ...] = RESUME_SAFE
     repeatable = ()
 
-    def __init__(self, words: str, file: str, config: type[ShardedConfig], presets: Mapping[str, Callable[[], Any]]) -> None:
+    def __init__(self, words: str, file: str, config: type[Configuration], presets: Mapping[str, Callable[[], Any]]) -> None:
         super().__init__(words, file)
         self.config, self.presets = config, presets
 

@@ -497,7 +497,7 @@ class TrainedTableConfig(ReplyTrainingConfig):
     workers: NonNegativeInt = 0
     """Ray actors that reply and judge; 0 does so in this process."""
     trainers: NonNegativeInt = 0
-    """Ray actors that train rows side by side, on this machine; 0 trains in this process."""
+    """Ray actors that train rows side by side, on this machine; with 0 rows are trained one after another."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -1,20 +1,17 @@
 """Trainings of a generator beside their controls: `parley evaluate generation` (Li et al. 2017, table 3 and beyond).
 
 Every training, every file of replies and every evaluation of one is a run of its own below the table's folder, and resumes by
-itself; the table is what they say. Rows: the start by seven decoders, at several temperatures, and with one reply to everybody;
+itself. `recipes/evaluate_generation.yaml` says which they are; this module says what each row needs, and measures the table.
+Rows: the start by seven decoders, at several temperatures, and with one reply to everybody;
 after REINFORCE and REGS; and after teacher forcing alone (as many updates, as many likelihood steps, or stopped by
 likelihood), with a constant, shuffled or length reward, or a frozen discriminator. Trainings reply by the decoder that picked
 their checkpoint, and sampled.
-
-The stages are the models that are trained first, the trainings of rows, the replies of rows, and their evaluations.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import is_dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -27,9 +24,8 @@ from parley.engine.core.stats.rows import selected
 from parley.engine.core.stats.statistics import count
 from parley.engine.core.tables.table import EstimateTable
 from parley.engine.core.verbs.checkpoints import require_checkpoint, require_word_model
-from parley.engine.core.verbs.composite import Composite, Stage, one_after_another, run_stages
-from parley.engine.core.verbs.job import TABLE_FILE, Reporter, Result, Summary, noted
-from parley.engine.core.verbs.sharded import session
+from parley.engine.core.verbs.job import Reporter, Result, Summary, noted
+from parley.engine.core.verbs.recipe_job import FAILED, PlannedRecipe, SettingsRecipe
 from parley.engine.generation.metrics.adversarial import CONSTANT, ERE, MATCHED, PER_FOLD, RANDOM, JudgedRows, source_name
 from parley.engine.generation.metrics.tables import is_reliable, overlap
 from parley.engine.generation.metrics.trained import (
@@ -65,11 +61,8 @@ from parley.engine.generation.verbs.config import (
     li2017_table,
     require_decoders,
 )
-from parley.engine.generation.verbs.discriminator import TRAIN_DISCRIMINATOR, TrainDiscriminatorConfig
-from parley.engine.generation.verbs.minmax import MINMAX_REPLIES, MinMaxRepliesConfig
-from parley.engine.responders.reply import HUMAN_FILE, MACHINE_FILE, NEXT_FILE, REPLY, ReplyConfig
-from parley.engine.responders.seq2seq import TRAIN_LM, TRAIN_SEQ2SEQ, TrainLMConfig, TrainSeq2SeqConfig
-from parley.envs.core.config import from_dict
+from parley.engine.responders.reply import HUMAN_FILE, MACHINE_FILE, REPLY
+from parley.envs.core.config import from_dict, to_dict
 from parley.envs.core.errors import ConfigError, DataError
 from parley.envs.core.seeds import derive_seed
 from parley.envs.core.storage.copies import fetched_model
@@ -87,7 +80,6 @@ if TYPE_CHECKING:
 
 START, BACKWARD, LM, JUDGE_LM, DISCRIMINATOR, BEGINNINGS = "start", "backward", "lm", "judge-lm", "discriminator", "beginnings"
 """Folders of models that are trained first."""
-FILES = {"human": HUMAN_FILE, "machine": MACHINE_FILE, "next_utterances": NEXT_FILE}
 PARTIAL = "regs-partial"
 
 
@@ -112,95 +104,57 @@ class System(NamedTuple):
         return self.row.removesuffix(SAMPLED) in TRAINED
 
     @property
+    def name(self) -> str:
+        """The beginning of the names of its folders."""
+        return f"{self.row}-{self.number}"
+
+    @property
     def replies(self) -> str:
         """The folder of its replies."""
-        return f"{self.row}-{self.number}-replies"
+        return f"{self.name}-replies"
 
     @property
     def judged(self) -> str:
         """The folder of their evaluation."""
-        return f"{self.row}-{self.number}-judged"
+        return f"{self.name}-judged"
 
 
-def models(config: TrainedTableConfig, path: Path) -> dict[str, Stage]:
-    """Return the models that are trained first where no run is named; none of them needs another."""
-    fitted = _shared_settings(config) | {"vocabulary": config.vocabulary, "fit": config.fit}
-    lengths: dict[str, Any] = {"min_reply": config.min_reply, "max_reply": config.longest}
-    sizes = LanguageModelSizes(embed=config.sizes.embed, hidden=config.sizes.hidden, max_length=config.sizes.max_reply)
-    again = fitted | {"seed": derive_seed(config.seed, JUDGE_LM)}
-    planned: dict[str, Stage] = {}
-    if not config.starts:
-        planned[START] = TRAIN_SEQ2SEQ, TrainSeq2SeqConfig(sizes=config.sizes, **fitted, **lengths)
-    is_asked_back = lacks_backward(config.discriminator_decoder) and bool(_discriminator_kinds(config))
-    if ("mmi" in config.row_names or is_asked_back) and not config.backward:
-        planned[BACKWARD] = TRAIN_SEQ2SEQ, TrainSeq2SeqConfig(sizes=config.sizes, backward=True, **fitted, **lengths)
-    if "mmi-antilm" in config.row_names and not config.lm:
-        planned[LM] = TRAIN_LM, TrainLMConfig(sizes=sizes, **fitted)
-    if not config.judge_lm:
-        planned[JUDGE_LM] = TRAIN_LM, TrainLMConfig(sizes=sizes, **again)
-    return planned
+def _run(stage: str) -> str:
+    """Return the run folder of a stage, as the recipe names it."""
+    return f"${{{stage}.run}}"
 
 
-def discriminators(config: TrainedTableConfig, path: Path) -> dict[str, Stage]:
-    """Return the discriminators with which trainings begin; those of a start have its number."""
-    planned: dict[str, Stage] = {}
-    backward = config.backward or display_path(path / BACKWARD)
-    for number, start in enumerate(starts(config, path), start=1):
-        for prefixes in _discriminator_kinds(config):
-            name, other_name = f"{DISCRIMINATOR}-{number}", f"{BEGINNINGS}-{number}"
-            name, other_name = (other_name, name) if prefixes else (name, other_name)
-            settings = TrainDiscriminatorConfig(
-                generator=start,
-                decoder=with_backward(config.discriminator_decoder, backward),
-                # Both learn from the same replies, and the one that comes first decodes them.
-                replies=display_path(path / other_name),
-                prefixes=prefixes,
-                min_reply=config.min_reply,
-                sizes=config.discriminator_sizes,
-                fit=config.discriminator_fit,
-                **_shared_settings(config),
-            )
-            planned[name] = TRAIN_DISCRIMINATOR, settings
-    return planned
+def starts(config: TrainedTableConfig) -> tuple[str, ...]:
+    """Return the names of the generators that trainings start from."""
+    return config.starts or (_run(START),)
 
 
-def trainings(config: TrainedTableConfig, path: Path) -> dict[str, Stage]:
-    """Return the trainings of all rows, those of the first seed first."""
-    planned: dict[str, Stage] = {}
-    begun = starts(config, path)
+def discriminators(config: TrainedTableConfig, path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the discriminators with which trainings begin; those of a start have its number."""
+    kinds = _discriminator_kinds(config)
+    for number, start in enumerate(starts(config), start=1):
+        for prefixes in kinds:
+            name, other = f"{DISCRIMINATOR}-{number}", f"{BEGINNINGS}-{number}"
+            name, other = (other, name) if prefixes else (name, other)
+            # Both learn from the same replies. The first of them decodes these, and the second waits for it.
+            replies = _run(other) if prefixes and len(kinds) > 1 else display_path(path / other)
+            yield {"discriminator": name, "start": start, "prefixes": prefixes, "replies": replies}
+
+
+def trainings(config: TrainedTableConfig) -> Iterator[dict[str, Any]]:
+    """Yield the trainings of all rows, those of the first seed first."""
+    begun = starts(config)
     for number in range(1, config.trainings + 1):
         start = (number - 1) % len(begun)
         for row in (row for row in TRAINED if row in config.row_names):
-            settings = config.training(row, number)
-            discriminator_name = f"{BEGINNINGS if settings['method'] == PARTIAL else DISCRIMINATOR}-{start + 1}"
-            named: dict[str, Any] = {"start": begun[start], "discriminator": display_path(path / discriminator_name)}
+            settings = {
+                key: to_dict(value) if is_dataclass(value) else value for key, value in config.training(row, number).items()
+            }
+            discriminator = f"{BEGINNINGS if settings['method'] == PARTIAL else DISCRIMINATOR}-{start + 1}"
+            settings |= {"start": begun[start], "discriminator": _run(discriminator)}
             # Rows are compared by the judges of the table, and no state is left out.
-            named |= {"num_final_adversaries": 0, "plain_loss": NO_LIMIT}
-            planned[f"{row}-{number}"] = MINMAX_REPLIES, MinMaxRepliesConfig(**settings, **named)
-    return planned
-
-
-def measured(config: TrainedTableConfig, path: Path, system: System) -> dict[str, Stage]:
-    """Return the stages of a system's replies and of their evaluation."""
-    how: dict[str, Any] = {"seed": config.seed, "workers": config.workers, "data_root": config.data_root}
-    how["address"] = config.address if config.workers else ""
-    reply_config = ReplyConfig(
-        model=system.model,
-        decoder=system.decoder,
-        corpus=config.corpus,
-        limit=config.contexts,
-        min_reply=config.min_reply,
-        max_reply=config.longest,
-        # One seed for all: it chooses the contexts, too, and trainings are compared in the same ones.
-        **how,
-    )
-    files: dict[str, Any] = {side: display_path(path / system.replies / name) for side, name in FILES.items()}
-    judged = AdversarialConfig(judges=config.judges, published="none", **files, **how)
-    return {system.replies: (REPLY, reply_config), system.judged: (EVALUATE_ADVERSARIAL, judged)}
-
-
-def _shared_settings(config: TrainedTableConfig) -> dict[str, Any]:
-    return {name: getattr(config, name) for name in ("corpus", "limit", "data_root", "seed", "threads")}
+            settings |= {"num_final_adversaries": 0, "plain_loss": NO_LIMIT}
+            yield {"training": f"{row}-{number}", "settings": settings}
 
 
 def _discriminator_kinds(config: TrainedTableConfig) -> list[bool]:
@@ -208,20 +162,20 @@ def _discriminator_kinds(config: TrainedTableConfig) -> list[bool]:
     return sorted({str(config.training(row, 1)["method"]) == PARTIAL for row in config.row_names if row in TRAINED})
 
 
-def systems(config: TrainedTableConfig, path: Path, rows: Collection[str]) -> Iterator[System]:
-    """Return the systems of some rows, in the order of the table."""
-    backward, lm = (getattr(config, name) or display_path(path / name) for name in (BACKWARD, LM))
+def systems(config: TrainedTableConfig, rows: Collection[str]) -> Iterator[System]:
+    """Yield the systems of some rows, in the order of the table."""
+    backward, lm = (getattr(config, name) or _run(name) for name in (BACKWARD, LM))
     decoders = {**DECODERS, "mmi": f"mmi:backward={backward}", "mmi-antilm": f"mmi-antilm:lm={lm}"}
     draws = DecoderSettings.parse(config.decoder).draws
     for row in in_order(rows):
         trained = row.removesuffix(SAMPLED)
         if trained not in TRAINED:
             decoder = f"sample:{row.removeprefix(AT)}" if row.startswith(AT) else decoders[row]
-            yield from (System(row, number, start, decoder) for number, start in enumerate(starts(config, path), start=1))
+            yield from (System(row, number, start, decoder) for number, start in enumerate(starts(config), start=1))
         elif trained == row or not draws:
             for number in range(1, config.trainings + 1):
                 decoder = config.decoder if trained == row else "sample"
-                yield System(row, number, display_path(path / f"{trained}-{number}"), decoder)
+                yield System(row, number, _run(f"{trained}-{number}"), decoder)
 
 
 def in_order(rows: Collection[str]) -> list[str]:
@@ -229,11 +183,6 @@ def in_order(rows: Collection[str]) -> list[str]:
     decoded = [row for row in DECODED if row in rows]
     temperatures = sorted((row for row in rows if row.startswith(AT)), key=lambda row: float(row.removeprefix(AT)))
     return [*decoded, *temperatures, *(f"{row}{ending}" for row in TRAINED if row in rows for ending in ("", SAMPLED))]
-
-
-def starts(config: TrainedTableConfig, path: Path) -> tuple[str, ...]:
-    """Return the names of the generators that trainings start from."""
-    return config.starts or (display_path(path / START),)
 
 
 CONCLUDED, PLACED = "conclusions", "placements"
@@ -246,28 +195,55 @@ SYSTEM = label_of(MACHINE_FILE)
 """The label of the row's replies in evaluations."""
 
 
-class EvaluateGeneration(Composite[TrainedTableConfig, TrainedTableConfig, TrainedTableConfig]):
+class EvaluateGeneration(SettingsRecipe):
     """`parley evaluate generation`."""
 
-    words = ("evaluate", "generation")
-    run_name = "generation-table"
-    config = TrainedTableConfig
-    presets = {"helpdesk": helpdesk_table, "li2017": li2017_table}
-    files = (TABLE_FILE, SUMMARY)
     item_metrics = JUDGED_ITEMS
     resume_safe = ("data_root", "save_every", "address", "rows", "num_trainings", "published", "workers", "trainers")
 
-    def stages(self, config: TrainedTableConfig, path: Path) -> dict[str, Stage]:
-        planned = models(config, path) | discriminators(config, path) | trainings(config, path)
-        for system in systems(config, path, config.row_names):
-            planned |= measured(config, path, system)
-        return planned
+    def __init__(self) -> None:
+        presets = {"helpdesk": helpdesk_table, "li2017": li2017_table}
+        super().__init__("evaluate generation", "generation/evaluate_generation", TrainedTableConfig, presets)
+        self.run_name = "generation-table"
 
-    def finished(self, config: TrainedTableConfig, path: Path, weights: Mapping[str, str]) -> bool:
-        """Return False: rows may be new under another `--rows`, and stages know themselves whether they are finished."""
-        return False
+    def given(self, config: TrainedTableConfig, path: Path | None) -> dict[str, Any]:
+        """Return the models that no run is named for, the discriminators, trainings and systems, and their settings."""
+        rows, sizes = config.row_names, config.sizes
+        entries = {system: {**system._asdict(), "name": system.name} for system in systems(config, rows)}
+        is_asked_back = lacks_backward(config.discriminator_decoder) and bool(_discriminator_kinds(config))
+        return {
+            **{name: getattr(config, name) for name in ("vocabulary", "limit", "longest", "contexts", "judges")},
+            **{name: to_dict(getattr(config, name)) for name in ("sizes", "fit", "discriminator_sizes", "discriminator_fit")},
+            "lm_sizes": to_dict(LanguageModelSizes(embed=sizes.embed, hidden=sizes.hidden, max_length=sizes.max_reply)),
+            "judge_seed": derive_seed(config.seed, JUDGE_LM),
+            "discriminator_decoder": with_backward(config.discriminator_decoder, config.backward or _run(BACKWARD)),
+            "no_start": [{}] * (not config.starts),
+            "no_backward": [{}] * (("mmi" in rows or is_asked_back) and not config.backward),
+            "no_lm": [{}] * ("mmi-antilm" in rows and not config.lm),
+            "no_judge_lm": [{}] * (not config.judge_lm),
+            "discriminators": list(discriminators(config, path or Path())),
+            "trainings": list(trainings(config)),
+            "decoded": [entry for system, entry in entries.items() if not system.is_trained],
+            "trained": [entry for system, entry in entries.items() if system.is_trained],
+        }
 
-    def prepare(self, config: TrainedTableConfig, path: Path, reporter: Reporter) -> TrainedTableConfig:
+    def shared(self, config: TrainedTableConfig) -> dict[str, Any]:
+        """Return the settings that mean the same for all stages; one seed draws the same contexts for all systems."""
+        shared_names = ["corpus", "data_root", "seed", "threads", "min_reply", "workers", *["address"] * bool(config.workers)]
+        return {name: getattr(config, name) for name in shared_names}
+
+    def at_once(self, config: TrainedTableConfig) -> int:
+        return max(1, config.trainers) if config.workers else config.trainers
+
+    def pooled(self, prepared: PlannedRecipe) -> Collection[str]:
+        """Return all replies and evaluations; those of a start do not wait for the trainings."""
+        return [
+            name
+            for name, (job, _) in prepared.stages.items()
+            if prepared.config.workers and job in (REPLY, EVALUATE_ADVERSARIAL)
+        ]
+
+    def prepare(self, config: TrainedTableConfig, path: Path, reporter: Reporter) -> PlannedRecipe:
         begun = [require_word_model(name, "--start", "parley train seq2seq") for name in config.starts]
         for name, option, maker in ((config.lm, "--lm", "parley train lm"), (config.judge_lm, "--judge-lm", "parley train lm")):
             if name:
@@ -292,53 +268,25 @@ class EvaluateGeneration(Composite[TrainedTableConfig, TrainedTableConfig, Train
         if num < PER_FOLD * folds:
             what, fix = "too few different contexts in the test split for judges", f"{PER_FOLD * folds} are needed"
             raise DataError(what, where=f"{config.corpus}, replies of {config.min_reply} words or more", got=f"{num}", fix=fix)
-        return config
+        return self.planned(config, path)
 
-    def work(self, run: RunFolder, prepared: TrainedTableConfig, reporter: Reporter) -> TrainedTableConfig:
-        config, path = prepared, run.path
+    def write(self, run: RunFolder, prepared: PlannedRecipe) -> None:
+        """Write nothing before the end, because a language model reads all replies for the table."""
 
-        def train(title: str, stages: Mapping[str, Stage], needs: Mapping[str, Sequence[str]]) -> None:
-            run_stages(stages, path, reporter, needs=needs, most=config.trainers, address=config.address, title=title)
-
-        first, judging, trained = (stages_of(config, path) for stages_of in (models, discriminators, trainings))
-        planned = list(systems(config, path, config.row_names))
-        train("models", first, {})
-        # Trainings take hours, and begin with what is seen here.
-        self._answer(config, path, [system for system in planned if not system.is_trained], reporter)
-        numbers = range(1, len(starts(config, path)) + 1)
-        pairs = [[name for name in judging if name.endswith(f"-{number}")] for number in numbers]
-        train("discriminators", judging, one_after_another(pairs))
-        train("trainings", trained, {})
-        self._answer(config, path, [system for system in planned if system.is_trained], reporter)
-        reporter.stage("computing metrics and their intervals", 0, "")
-        return config
-
-    def _answer(self, config: TrainedTableConfig, path: Path, planned: Sequence[System], reporter: Reporter) -> None:
-        """Run the replies and evaluations of systems."""
-        with session(config.workers, config.address) if config.workers else nullcontext():
-            for system in planned:
-                reporter.say(f"row {system.row}, {system.number}")
-                try:
-                    run_stages(measured(config, path, system), path, reporter)
-                    share = commonest_share(path / system.replies / MACHINE_FILE)
-                    if share > config.watch.max_commonest:
-                        reporter.say(f"row {system.row}, {system.number}: one reply to {share:.0%} of contexts; {system.model}")
-                except DataError as error:
-                    # A generator that has collapsed may say nothing to most contexts, which judges cannot be fitted to.
-                    reporter.say(f"{system.row} is left out: {error.what}, {error.got}")
-
-    def measure(self, run: RunFolder, config: TrainedTableConfig) -> Summary:
+    def measure(self, run: RunFolder, result: PlannedRecipe) -> Summary:
         from parley.policies.seq2seq.scoring import WordScores, load_language_model, load_seq2seq
 
-        path = run.path
+        path, config, answering = run.path, result.config, systems(result.config, result.config.row_names)
+        # A generator that has collapsed may say nothing to most contexts, which judges cannot be fitted to.
+        unfit = [system for system in answering if isinstance(result.failures.get(system.judged), DataError)]
+        failed = {name: reason for name, reason in result.reasons.items() if name not in {system.judged for system in unfit}}
         done = measured_systems(config, path)
-        if not done:
-            fix = "train the starts longer, or name others with --start"
-            raise DataError(
-                "every row is left out", where=display_path(path), got="nothing that judges can be fitted to", fix=fix
-            )
+        if not done or JUDGE_LM in failed:
+            fix, got = "train the starts longer, or name others with --start", "nothing that judges can be fitted to"
+            nothing = DataError("every row is left out", where=display_path(path), got=got, fix=fix)
+            raise next((result.failures[name] for name in failed), nothing)
         model = fetched_model(config.judge_lm or display_path(path / JUDGE_LM))
-        start = load_seq2seq(fetched_model(starts(config, path)[0]))
+        start = load_seq2seq(fetched_model(next(iter(config.starts), display_path(path / START))))
         reader = _ReplyReader(WordScores(load_language_model(model)), start.vocabulary)
         people = reader.read(path / done[0].replies / HUMAN_FILE)
         judges = list(labels_of(config.judge_names).values())
@@ -354,15 +302,14 @@ class EvaluateGeneration(Composite[TrainedTableConfig, TrainedTableConfig, Train
             judged_metrics = RunFolder.load(path / system.judged).metrics()
             names = {judge: f"{ERE}.{judge}" for judge in (*judges, CONSTANT)}
             errors = {judge: judged_metrics[name] for judge, name in names.items() if name in judged_metrics}
-            begun = (system.number - 1) % len(starts(config, path)) + 1
+            begun = (system.number - 1) % len(starts(config)) + 1
             answered = AnsweredRow(judged_shares(path, system, judges), figures, errors, system.number, begun)
             rows.setdefault(system.row, []).append(answered)
         recorded = reply_figures(people, people, config.seed)
         recorded[OVERLAP] = count(overlap(people.vectors_NE[::2], people.vectors_NE[1::2], config.seed), len(people.words))
         metrics = table_metrics(rows, judges, recorded)
         learning, num = config.learning, config.trainings
-        absent = [system for system in systems(config, path, config.row_names) if system not in done]
-        lost = [f"{row_title(system.row)}, {system.number}" for system in absent]
+        lost = [f"{row_title(system.row)}, {system.number}" for system in unfit]
         left_out = f"Left out, because judges cannot be fitted to what they say: {'; '.join(lost)}." if lost else ""
         how = f"{learning.rounds:,} rounds of {learning.examples_per_step} examples a step, {num} trained a row"
         return Summary(
@@ -371,7 +318,11 @@ class EvaluateGeneration(Composite[TrainedTableConfig, TrainedTableConfig, Train
                 filter(None, [f"{len(people.words):,} test replies of {config.corpus}; {how}, seed {config.seed}.", left_out])
             ),
             metrics,
-            {CONCLUDED: conclusions(metrics, judges[0], _unreliable(done, path, judges[0])), PLACED: placements(metrics)},
+            {
+                CONCLUDED: conclusions(metrics, judges[0], _unreliable(done, path, judges[0])),
+                PLACED: placements(metrics),
+                FAILED: failed,
+            },
         )
 
     def item_rows(self, run: RunFolder) -> Iterator[Sequence[Mapping[str, Any]]]:
@@ -397,7 +348,7 @@ class EvaluateGeneration(Composite[TrainedTableConfig, TrainedTableConfig, Train
 
     def present(self, result: Result, run: RunFolder) -> Result:
         legend = {name: describe(name) for name in result.metrics}
-        return replace(result, legend=legend, tables=noted(self.tables(run), self.note(run)))
+        return replace(super().present(result, run), legend=legend, tables=noted(self.tables(run), self.note(run)))
 
     def metrics_of(self, config: TrainedTableConfig) -> None:
         """Return None: rows that were measured before stay."""
@@ -425,7 +376,7 @@ class _ReplyReader:
 def measured_systems(config: TrainedTableConfig, path: Path) -> list[System]:
     """Return the measured systems of all rows, without those that were left out."""
     named = [folder.name.removesuffix(_JUDGED).rpartition("-")[0] for folder in path.glob(f"*{_JUDGED}")]
-    measurable = systems(config, path, {row.removesuffix(SAMPLED) for row in named})
+    measurable = systems(config, {row.removesuffix(SAMPLED) for row in named})
     return [
         system for system in measurable if all((path / name / SUMMARY).is_file() for name in (system.replies, system.judged))
     ]
@@ -446,12 +397,6 @@ def judged_shares(path: Path, system: System, judges: Sequence[str]) -> dict[tup
                 # Random replies count what is right, others what is wrong.
                 shares_of[kind, judge] = {name: 1 - share if kind == RANDOM else share for name, share in shares.items()}
     return shares_of
-
-
-def commonest_share(file: Path) -> float:
-    """Return the share of the commonest reply of a file."""
-    replies = [pair.reply for pair in read_replied(file, normalise=False)]
-    return max(Counter(replies).values()) / len(replies)
 
 
 def replies_side_by_side(path: Path) -> list[dict[str, Any]]:

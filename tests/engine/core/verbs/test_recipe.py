@@ -275,6 +275,23 @@ stages:
     }
 
 
+def test_a_stage_whose_name_has_a_dot_can_be_used(tmp_path: Path) -> None:
+    recipe = read_recipe(
+        write(
+            tmp_path,
+            """
+stages:
+  warm-0.5: {verb: selfplay, settings: {dialogues: 5}}
+  later: {verb: selfplay, settings: {adversary: "${warm-0.5.run}", dialogues: 5}}
+tables:
+  gains: {columns: {points: advantage}, rows: {later: {stage: later}}}
+""",
+        )
+    )
+    assert recipe.needs() == {"warm-0.5": [], "later": ["warm-0.5"]}
+    assert recipe.planned(Path("here"), {})["later"][1].adversary == "here/warm-0.5"
+
+
 def test_a_verb_offers_agents_that_have_no_name_before_it_is_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[str] = []
 

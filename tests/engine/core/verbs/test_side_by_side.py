@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -28,8 +29,11 @@ def stages(path: Path, workers: int, source: str = "first") -> dict[str, Stage]:
 
 
 @pytest.mark.ray
-def test_stages_side_by_side_have_the_rows_of_stages_one_after_another(ray_session: RaySession, tmp_path: Path) -> None:
+def test_stages_side_by_side_have_the_rows_of_stages_one_after_another(
+    ray_session: RaySession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     notes, pooled = Notes(), stages(tmp_path / "pool", 2)
+    monkeypatch.setattr(type(SELFPLAY), "present", lambda job, result, run: replace(result, warnings=["few scenarios"]))
     run_stages(pooled, tmp_path / "pool", notes, needs={"late": ["first"]}, pooled=pooled)
     alone = stages(tmp_path / "alone", 0)
     for name in ("first", "other", "late"):
@@ -38,6 +42,7 @@ def test_stages_side_by_side_have_the_rows_of_stages_one_after_another(ray_sessi
         assert rows(tmp_path / "pool" / name) == rows(tmp_path / "alone" / name)
     assert notes.steps[-1] == 3, "all stages are done"
     assert any(line.startswith("late: to plug in") for line in notes.said)
+    assert notes.said.count("first: few scenarios") == notes.said.count("other: few scenarios") == 1
 
 
 def test_a_stage_counts_once_it_is_finished_whatever_length_of_its_work_is_done() -> None:

@@ -11,12 +11,13 @@ import pytest
 from parley.engine.core.page.page import report_from_run
 from parley.engine.core.runs.documents import SUMMARY
 from parley.engine.core.runs.run_folder import RunFolder
+from parley.engine.core.verbs import recipe_job
 from parley.engine.core.verbs.job import Silent
 from parley.engine.generation.metrics.adversarial import source_name
 from parley.engine.generation.metrics.tables import RELIABILITY
 from parley.engine.generation.metrics.trained import COMPARED, DECODED, EMPTY, PEOPLE, TABLE
 from parley.engine.generation.settings import ReplyLearning
-from parley.engine.generation.verbs.config import TrainedTableConfig, Watch
+from parley.engine.generation.verbs.config import TrainedTableConfig
 from parley.engine.generation.verbs.table import (
     EVALUATE_GENERATION,
     System,
@@ -24,6 +25,7 @@ from parley.engine.generation.verbs.table import (
     measured_systems,
     replies_side_by_side,
 )
+from parley.engine.responders import reply
 from parley.engine.responders.reply import MACHINE_FILE
 from parley.envs.core.errors import CheckpointError, ConfigError, DataError, OutOfRangeError
 from parley.envs.corpora.pairs.compiled import load_pairs, parse_replied, read_replied
@@ -68,14 +70,16 @@ def longer(tmp_path_factory: pytest.TempPathFactory, corpus: str) -> str:
 
 def test_every_row_is_runs_of_its_own(corpus: str) -> None:
     stages = EVALUATE_GENERATION.stages(asked(corpus, start="a,b", rows="sample,regs-partial,shuffled,mmi"), Path("run"))
-    assert list(stages)[:6] == ["backward", "judge-lm", "discriminator-1", "beginnings-1", "discriminator-2", "beginnings-2"]
-    named = {name: Path(stages[name][1].replies).name for name in list(stages)[2:6]}
+    decoded = [f"{row}-{number}-{what}" for what in ("replies", "judged") for row in ("sample", "mmi") for number in (1, 2)]
+    discriminators = ["discriminator-1", "beginnings-1", "discriminator-2", "beginnings-2"]
+    assert list(stages)[:14] == ["backward", "judge-lm", *decoded, *discriminators]
+    named = {name: Path(stages[name][1].replies).name for name in discriminators}
     pairs = [("discriminator-1", "beginnings-1"), ("discriminator-2", "beginnings-2")]
     assert named == dict(pairs) | {other: own for own, other in pairs}
-    assert list(stages)[6:10] == ["regs-partial-1", "shuffled-1", "regs-partial-2", "shuffled-2"]
-    assert set(list(stages)[10:]) == {
+    assert list(stages)[14:18] == ["regs-partial-1", "shuffled-1", "regs-partial-2", "shuffled-2"]
+    assert set(list(stages)[18:]) == {
         f"{row}-{number}-{what}"
-        for row in ("sample", "mmi", "regs-partial", "regs-partial-sampled", "shuffled", "shuffled-sampled")
+        for row in ("regs-partial", "regs-partial-sampled", "shuffled", "shuffled-sampled")
         for number in (1, 2)
         for what in ("replies", "judged")
     }
@@ -107,7 +111,7 @@ def test_all_trainings_are_asked_the_same_contexts(corpus: str) -> None:
 def test_the_backward_model_finds_what_discriminators_learn_from(corpus: str) -> None:
     config = asked(corpus, rows="regs-mc", discriminator_decoder="mmi")
     stages = EVALUATE_GENERATION.stages(config, Path("run"))
-    assert list(stages)[:4] == ["start", "backward", "judge-lm", "discriminator-1"]
+    assert [*stages][:4] == ["start", "backward", "judge-lm", "discriminator-1"]
     assert stages["discriminator-1"][1].decoder == "mmi:backward=run/backward"
     assert stages["regs-mc-1"][1].discriminator_decoder == "beam:7", "its discriminator is there"
     for name in ("start", "backward"):
@@ -137,19 +141,29 @@ def test_teacher_forcing_alone_has_as_many_updates_or_as_many_likelihood_steps_o
     assert [settings["keep"] for settings in made.values()] == [config.keep, config.keep, "likelihood"]
 
 
+def test_trainings_side_by_side_go_to_the_named_cluster(corpus: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    options = dict[str, Any]()
+    monkeypatch.setattr(recipe_job, "run_stages", lambda *_, **given: options.update(given))
+    config = asked(corpus, rows="forced", trainers=2, address="there:6379")
+    run = RunFolder.open(tmp_path / "run", config, job="evaluate-generation")
+    EVALUATE_GENERATION.work(run, EVALUATE_GENERATION.planned(config, run.path), Silent())
+    assert (options["address"], options["most"], options["pooled"]) == ("there:6379", 2, [])
+
+
 @pytest.mark.ray
 def test_rows_are_made_once_and_others_join_them(
     tmp_path: Path, longer: str, ray_session: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Watch, "max_commonest", 0.01)
+    monkeypatch.setattr(reply, "MOST_ALIKE", 0.01)
     config, notes = asked(longer, rows="greedy,sample-0.5,regs-mc,forced", contexts=0), Notes()
     result = EVALUATE_GENERATION.run(config, tmp_path / "run", notes)
-    told = [said for said in notes.said if said.startswith("row ")]
-    assert told[0] == "row greedy, 1", "what a start says is seen before anything is trained from it"
-    assert notes.said.index("row sample-0.5, 1") < min(n for n, said in enumerate(notes.said) if "discriminator-1" in said)
+    told = [said for said in notes.said if "one reply to" in said]
+    is_trained = [n for n, said in enumerate(notes.said) if "discriminator-1" in said]
+    first = [n for n, said in enumerate(notes.said) if "sample-0.5-1-judged" in said]
+    assert first < is_trained, "what a start says is seen before anything is trained from it"
     said = [pair.reply for pair in read_replied(tmp_path / "run" / "greedy-1-replies" / MACHINE_FILE, normalise=False)]
     share = max(map(said.count, said)) / len(said)
-    assert told[1] == f"row greedy, 1: one reply to {share:.0%} of contexts; {tmp_path / 'run' / 'start'}"
+    assert told[0] == f"greedy-1-replies: one reply to {share:.0%} of contexts"
     names = {name.rpartition(".")[0] for name in result.metrics}
     assert names == {
         "greedy",
@@ -219,8 +233,9 @@ def test_a_row_stands_whose_first_training_was_left_out(tmp_path: Path, corpus: 
             (tmp_path / f"{name}-{folder}" / SUMMARY).touch()
     found = [(each.row, each.number) for each in measured_systems(config, tmp_path)]
     assert found == [("greedy", 1), ("regs-mc", 2), ("forced-sampled", 1)]
+    planned = EVALUATE_GENERATION.planned(config, tmp_path / "empty")
     with pytest.raises(DataError, match="every row is left out"):
-        EVALUATE_GENERATION.measure(RunFolder.open(tmp_path / "empty", config, job="evaluate-generation"), config)
+        EVALUATE_GENERATION.measure(RunFolder.open(tmp_path / "empty", config, job="evaluate-generation"), planned)
 
 
 def test_a_backward_model_of_other_turns_is_refused_before_anything_is_trained(
