@@ -41,7 +41,7 @@ def plain_loop(timesteps: int, seed: int, envs: int = 8, steps: int = 250) -> nn
     """Train by PPO as a script writes it: rollouts of one vector environment, and clipped updates; no mask."""
     torch.manual_seed(seed)
     vector = gymnasium.make_vec(ENVIRONMENT, num_envs=envs, vectorization_mode="sync")
-    seen, _ = vector.reset(seed=seed)
+    seen, _ = vector.reset(seed=envs * seed)  # gymnasium gives environment i this seed + i: no two trainings share a scenario
     net = ActorCritic(seen.shape[1], int(vector.single_action_space.n))  # type: ignore[attr-defined]
     optimizer = torch.optim.Adam(net.parameters(), lr=3e-4)
     skipped = np.zeros(envs, dtype=bool)  # gymnasium's vector environments reset in the step after the end

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import runpy
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -224,3 +226,17 @@ def test_mistakes_are_named() -> None:
     for act in (-1, 40):
         with pytest.raises(ScenarioError, match="outside the action space"):
             env.step(np.int64(act))
+
+
+def test_trainings_of_the_example_with_neighbouring_seeds_share_no_scenario(monkeypatch: pytest.MonkeyPatch) -> None:
+    train = runpy.run_path(str(Path(__file__).parents[3] / "examples" / "learn_dialogue_acts.py"))["plain_loop"]
+    seeds, reset = [], NegotiationActsEnv.reset
+
+    def recorded(env: NegotiationActsEnv, *, seed: int | None = None, options: Any = None) -> Any:
+        seeds.append(seed)
+        return reset(env, seed=seed, options=options)
+
+    monkeypatch.setattr(NegotiationActsEnv, "reset", recorded)
+    for seed in range(3):
+        train(0, seed, envs=4)
+    assert len(seeds) == len({seed for seed in seeds if seed is not None}) == 12
