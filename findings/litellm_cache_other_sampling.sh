@@ -17,7 +17,7 @@ trap 'rm -rf "$folder"' EXIT
 python=${PYTHON:-}
 if [ -z "$python" ]; then
   python3 -m venv "$folder/venv"
-  "$folder/venv/bin/pip" install --quiet "litellm==1.110.2" "openai==3.57.0" "orjson==3.13.0" "soundfile==0.14.0" 2> /dev/null
+  "$folder/venv/bin/pip" install --quiet "litellm==1.110.2" "openai==3.57.0" "orjson==3.13.0" "soundfile==0.14.0" "fastapi==0.165.0" 2> /dev/null
   python=$folder/venv/bin/python
 fi
 cd "$folder"

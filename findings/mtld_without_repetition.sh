@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# lexicalrichness, lexical_diversity: MTLD of a reply whose words are all different is its length, or 0; a repetition lifts it to 3 times that.
+# lexicalrichness, lexical_diversity: MTLD of a reply whose words are all different is its length, or 0; a repetition lifts it to 3 times that, and more.
 #
 # Guess before the first run: a text that repeats no word has the highest MTLD, and it falls with each repetition, in both packages.
 # Seen with lexicalrichness 0.5.1, lexical_diversity 0.1.1: a reply of 12 different words has 12.0 and 0; with one word said twice it has
