@@ -216,7 +216,7 @@ class Outcomes:
         return self.errors.total()
 
 
-_SMALL, _SETTLED_NS, _MOST_KEPT = 16_384, 100_000_000, 2**20
+_SMALL, _SETTLED_NS, _MOST_KEPT = 65_536, 100_000_000, 2**22
 """Largest bytes of a part whose rows are held in memory, the least age of its file, and the bytes of all such rows."""
 
 
