@@ -10,9 +10,11 @@ import re
 import runpy
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import parley
@@ -32,6 +34,35 @@ def test_every_public_name_is_there_and_says_what_it_is(name: str) -> None:
     found = getattr(parley, name)
     if callable(found):
         assert inspect.getdoc(found)
+
+
+@pytest.mark.parametrize(
+    ("call", "what"),
+    [
+        (lambda: parley.make_agent(3), "spec has the wrong type"),
+        (lambda: parley.make_agent("scripted", nosuch=1), "unexpected keyword argument 'nosuch'"),
+        (lambda: parley.run_verb("selfplay", run=5), "run has the wrong type"),
+        (lambda: parley.reply_actions([]), "missing a required argument: 'max_words'"),
+        (lambda: parley.rate(3.5, 10), "successes has the wrong type"),
+        (lambda: parley.negotiation_metrics([{}]), "the rows lack 'status'"),
+        (lambda: parley.negotiation_metrics([3]), "each row is a mapping"),
+        (lambda: parley.negotiation_metrics(iter([])), "rows has the wrong type"),
+        (lambda: parley.RankGoal("nosuch"), "kind is out of range"),
+        (lambda: parley.RankGoal(rank=0), "rank is out of range"),
+        *((lambda name=name: getattr(parley, name)(None), "has the wrong type") for name in NAMES if name.startswith("load_")),
+    ],
+)
+def test_wrong_arguments_of_public_functions_are_errors_that_say_what_to_give(call: Callable[[], Any], what: str) -> None:
+    with pytest.raises(ConfigError, match=what) as caught:
+        call()
+    assert caught.value.fix
+
+
+def test_checked_functions_are_as_they_were_otherwise() -> None:
+    assert str(inspect.signature(parley.rate)) == "(successes: 'int', n: 'int') -> 'Estimate'"
+    assert parley.rate(np.int64(1), 2) == parley.rate(1, n=2)
+    with pytest.raises(TypeError, match="not iterable"):
+        parley.negotiation_metrics([{"status": "ok", "turns": None}])
 
 
 def test_every_name_is_public_in_one_room() -> None:

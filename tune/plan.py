@@ -1,15 +1,8 @@
 """The plan of a sweep: its job, the preset to start from, the settings to tune, the metric, and the budget.
 
-`sweeps` is the list of them; one's own is `path/file.py:NAME` of a `Plan`.
-
-Typed search spaces: which settings of a job a sweep turns, and how far.
-
-A space is a mapping from dotted keys of the job's configuration to what may stand there. It is checked against the
-configuration before anything starts, so that a key that is not there, or a bound that is not allowed, costs nothing.
-
-The sweeps that come with Parley: the knobs of every attack, and of the trainings against them.
-
-Bounds lie an order of magnitude around what the papers or our presets use. Torch-free and Ray-free.
+`sweeps` is the list of them; one's own is `path/file.py:NAME` of a `Plan`. A space is a mapping from dotted keys of the job's
+configuration to typed bounds. It is checked against the configuration before anything starts. Bounds lie an order of magnitude
+around what the papers or our presets use. Torch-free and Ray-free.
 """
 
 from __future__ import annotations

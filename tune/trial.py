@@ -3,19 +3,14 @@
 A budget is a run of its own rather than more rows in the last one: runs of another size draw other items, and a run's
 configuration never changes. A trial that is done again after a kill finds its finished runs and goes on with the others.
 
-Running trials report a line each, which the driver shows. It decides nothing, and is not stored.
+Running trials report a line each, which the driver shows, and to Ray Tune at the end of a budget, which may take hours.
 
-A trial reports to Ray Tune at the end of a budget, which may take hours.
-
-Which settings come next: Optuna's tree-structured Parzen estimator, with the values of earlier trials.
-
-Source: Bergstra et al. 2011, "Algorithms for hyper-parameter optimization", section 4, as Optuna has it.
+Optuna's tree-structured Parzen estimator proposes settings (Bergstra et al. 2011, "Algorithms for hyper-parameter
+optimization", section 4).
 
 A trial that was stopped early counts as pruned at the budget that it reached, so its value is never set against one of the
 whole budget. What a trial is given is drawn from a stream of its own number: it depends on the seed and on what was known when
 it was asked for, and not on how often the sweep was interrupted before.
-
-What a sweep knows of its trials, all of it read from and written to its run folder, row by row and event by event.
 
 Nothing of Ray Tune's own state is kept, which it stores in a format that can run code when it is read. The settings of a trial
 are an event before it starts, its values a row when it ends; the folder holds all that the killed process knew.

@@ -11,9 +11,11 @@ import importlib
 import os
 import re
 import sys
-from collections.abc import Callable, Mapping
-from functools import cache
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, wraps
 from importlib.resources import files
+from inspect import isfunction, signature
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
@@ -117,17 +119,57 @@ def public(package: str, names: Mapping[str, str]) -> tuple[list[str], Callable[
         names: the module of each public name, such as {"GibbsEnum": "gibbs_enum"}.
 
     Returns:
-        The sorted names, and a function that imports one. Each name is imported once.
+        The sorted names, and a function that imports one. Each name is imported once. Functions check their arguments.
     """
 
     def get(name: str) -> Any:
         if name not in names:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         part = getattr(importlib.import_module(f"{package}.{names[name]}"), name)
+        part = _checked(part) if isfunction(part) else part
         setattr(sys.modules[package], name, part)
         return part
 
     return sorted(names), get
+
+
+_KINDS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
+    "None": ("None", lambda value: value is None),
+    "str": ("text", lambda value: isinstance(value, str)),
+    "Path": ("a path", lambda value: isinstance(value, str | Path)),
+    "int": ("a whole number", lambda value: isinstance(value, Integral)),
+    "float": ("a number", lambda value: isinstance(value, Real)),
+    "Sequence[Row]": ("a list of rows", lambda value: isinstance(value, Sequence) and not isinstance(value, str)),
+}
+"""Types of arguments that are checked, by their names in annotations, with the words for them."""
+
+
+def _checked(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a public function with a `ConfigError` for wrong arguments, and for rows that lack a column."""
+    shape, where = signature(function), f"{function.__name__}()"
+    kinds = {name: str(about.annotation).split(" | ") for name, about in shape.parameters.items()}
+    kinds = {name: known for name, known in kinds.items() if _KINDS.keys() >= {*known}}
+
+    @wraps(function)
+    def call(*arguments: Any, **named: Any) -> Any:
+        try:
+            given = shape.bind(*arguments, **named).arguments
+        except TypeError as error:
+            raise ConfigError(str(error), where=where, fix=f"its arguments are {', '.join(shape.parameters)}") from None
+        for name in filter(kinds.__contains__, given):
+            if not any(_KINDS[kind][1](given[name]) for kind in kinds[name]):
+                fix = f"give {' or '.join(_KINDS[kind][0] for kind in kinds[name])}"
+                raise ConfigError(f"{name} has the wrong type", where=where, got=repr(given[name])[:80], fix=fix)
+        try:
+            return function(*arguments, **named)
+        except (KeyError, TypeError) as error:
+            rows, key = given.get("rows", ()), error.args[0] if isinstance(error, KeyError) else None
+            if all(isinstance(row, Mapping) and (key is None or key in row) for row in rows):
+                raise
+            what = "each row is a mapping of columns" if key is None else f"the rows lack {key!r}"
+            raise ConfigError(what, where=where, got=repr(rows)[:80], fix="give rows that Parley has written") from error
+
+    return call
 
 
 @cache

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from inspect import isclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -169,7 +170,14 @@ _trained.register("chat", "chat models that negotiate by text", "parley.policies
 
 
 def make_agent(
-    spec: str, vocabulary: Vocabulary | None = None, temperature: float = 0.5, device: str = "cpu", **chat: Any
+    spec: str,
+    vocabulary: Vocabulary | None = None,
+    temperature: float = 0.5,
+    device: str = "cpu",
+    *,
+    seat: Any = None,
+    tactic: str = "",
+    answers: Path | None = None,
 ) -> Agent:
     """Return the agent of a name.
 
@@ -178,7 +186,9 @@ def make_agent(
         vocabulary: the vocabulary of agents without their own; None for that of the scripted bargainers.
         temperature: temperature of a model's word distribution.
         device: device of a model.
-        chat: more arguments of `load_negotiator` for a chat model; other agents ignore them.
+        seat: settings of a chat model (`ChatSeat`); other agents ignore it, and what follows.
+        tactic: instructions for a chat model.
+        answers: folder in which answers of a chat model are kept.
 
     Raises:
         ConfigError: the name is unknown, or the user's file makes no agent.
@@ -189,8 +199,8 @@ def make_agent(
         return load(spec, name=spec, temperature=temperature, device=device)
     words = _words(vocabulary)
     if is_chat_model(spec):
-        seat: Callable[..., Agent] = _trained.get("chat")
-        return seat(spec, words, temperature, device, **chat)
+        load_chat: Callable[..., Agent] = _trained.get("chat")
+        return load_chat(spec, words, temperature, device, tactic=tactic, answers=answers, **({"seat": seat} if seat else {}))
     if spec not in BUILT_IN:
         return OwnAgent(spec, agents.get(spec), words)
     make: Callable[[Vocabulary], Agent] = agents.get(spec)

@@ -19,7 +19,7 @@ from typing import ClassVar, Literal, Protocol
 
 import numpy as np
 
-from parley.envs.core.config import Configuration, NumItems
+from parley.envs.core.config import Configuration, NumItems, PositiveInt
 from parley.envs.core.seeds import stream
 from parley.envs.corpora.pairs.turns import Utterance
 from parley.envs.ranking.groups import CandidateGroup, Context
@@ -31,7 +31,7 @@ TOLERANCE = 1e-5
 
 
 @dataclass(frozen=True)
-class RankGoal:
+class RankGoal(Configuration):
     """The wanted rank of the edited reply.
 
     Args:
@@ -41,7 +41,7 @@ class RankGoal:
     """
 
     kind: GoalKind = "promote"
-    rank: int = 1
+    rank: PositiveInt = 1
     target: Target = "best"
 
     def __str__(self) -> str:

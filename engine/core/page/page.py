@@ -5,10 +5,6 @@ policy forbids foreign resources and every script but the viewer's own, known by
 out (`envs/core/visible.py`). Without the script the page stands as it is, with its items folded.
 
 `CHAPTERS` lists the chapters in the order of the page, one line per system; a chapter is imported when a run of it is shown.
-
-Beyond metrics and rows, a job tells the report:
-  * `write_summary(metrics, extra)` with `title` (a short heading), `description` (one sentence) and `command` (what to type);
-  * events, as listed by the curves of the chapters.
 """
 
 from __future__ import annotations

@@ -10,10 +10,6 @@ fetches them once, and its workers map the same pages. So workers need no file o
 `BroadcastModels` brings models to machines that do not see the driver's disk. The driver puts the files of each checkpoint into
 the object store. A worker that sees the driver's disk reads them there; another one keeps a copy below its cache, named by its
 digest. Models at a URI are fetched from there (`envs/core/storage`) and not sent.
-
-`SharedPool` is one pool of actors for several pieces of sharded work. Each piece runs in a thread of its own, whose
-`run_sharded` hands its shards to the pool; the pool's thread gives them to actors in the order of arrival. So a slow or nearly
-finished piece keeps no actor from the others.
 """
 
 from __future__ import annotations
@@ -398,7 +394,7 @@ class Several:
 
 
 class SharedPool:
-    """Actors that several threads share, while one thread calls `serve`."""
+    """Actors that several threads share, while one thread calls `serve` and gives them shards in the order of arrival."""
 
     def __init__(self) -> None:
         self._numbers, self._lock = count(), Lock()

@@ -15,9 +15,6 @@ Mixtures. Policy-space response oracles (PSRO, Lanctot et al. 2017) keep every t
 adversaries, and solve this matrix game. A side then learns a best response to the other side's mixture. The game is zero-sum: a
 payoff is the adversary's gain. A game in which both sides count their own points alone is not solved here.
 
-Metrics of trainings. Trainings define figures of one name differently, so the job that measured a figure defines it
-(`parley.engine.core.verbs.job.Job.legend`).
-
 Sources: Lanctot et al. 2017, "A unified game-theoretic approach to multiagent reinforcement learning"; cross-fitting:
 Chernozhukov et al. 2018, "Double/debiased machine learning for treatment and structural parameters", section 1.
 

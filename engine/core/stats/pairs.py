@@ -32,10 +32,11 @@ from parley.engine.core.stats.statistics import (
     Row,
     clustered_rate,
     count,
-    mean,
     mean_count,
     paired_bootstrap,
+    paired_difference,
     perplexity,
+    proven,
     rate,
     rate_difference,
     ratio_of_sums,
@@ -347,8 +348,9 @@ def _paired(before: Sample, after: Sample, later_G: np.ndarray, earlier_G: np.nd
     same = np.array_equal(before.bottoms, after.bottoms) and np.array_equal(before.present, after.present)
     if same and after.form != "perplexity":
         kept = after.present
-        return ratio_of_sums((after.tops - before.tops)[kept], after.bottoms[kept], after.clusters[kept])
-    return mean(later_G - earlier_G)
+        less = ratio_of_sums((after.tops - before.tops)[kept], after.bottoms[kept], after.clusters[kept])
+        return proven(less, ~np.isclose(later_G, earlier_G))
+    return paired_difference(later_G, earlier_G)
 
 
 def items_needed(differences: np.ndarray, fixed: float = 0.0) -> int | None:

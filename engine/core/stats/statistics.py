@@ -10,16 +10,12 @@ Sources:
     measures: a general approach".
   * Means and ratios: Student's t over clusters (dialogues), because the words of one dialogue are not independent. Skewness is
     corrected by Hall 1992, "On the removal of skewness by transformation". For clusters of unequal size, their pull is
-    corrected by MacKinnon & White 1985, "Some heteroskedasticity-consistent covariance matrix estimators". A percentile
-    bootstrap covers .87 at 8 clusters and .90 at 15; `tests/engine/core/stats/test_coverage.py` measures this one.
+    corrected by MacKinnon & White 1985, "Some heteroskedasticity-consistent covariance matrix estimators".
   * Cross-fitted judges: Nadeau & Bengio 2003, "Inference for the generalization error".
   * Paired bootstrap test: Hall & Wilson 1991, "Two guidelines for bootstrap hypothesis testing": resamples about the measured
-    mean, each by its own standard error. The shift method (Noreen 1989) finds p < .05 in 11 % of tests of 8 equal pairs, and in
-    8 % of 20; `tests/engine/core/stats/test_coverage.py` measures this one.
-  * seq-rep-4, the share of repeated 4-grams: Welleck et al. 2020, "Neural text generation with unlikelihood training".
-  Self-play
-    can end an agent's language: "i need the same as i need the same as ...". The perplexity of recorded dialogues does not show
-    it, because it measures people's words; a language model finds repeated words likely.
+    mean, each by its own standard error. `tests/engine/core/stats/test_coverage.py` measures intervals and tests.
+  * seq-rep-4, the share of repeated 4-grams: Welleck et al. 2020, "Neural text generation with unlikelihood training". A
+    perplexity does not show that an agent repeats itself, because a language model finds repeated words likely.
 
 An answer without a reply (`parley.policies.chat.model.AnswerKind`) is no success and no utterance. It stays in the denominator
 of every rate, because the model was asked and did not do the task; its share stands beside the rate.
@@ -258,7 +254,8 @@ def rate_difference(
     difference = share_a.value - share_b.value
     low = difference - half(share_a.value - share_a.low, share_b.high - share_b.value)
     high = difference + half(share_a.high - share_a.value, share_b.value - share_b.low)
-    return Estimate(difference, max(-1.0, low), min(1.0, high), len(off_a))
+    estimate = Estimate(difference, max(-1.0, low), min(1.0, high), len(off_a))
+    return proven(estimate, (first != second) | (of_a != of_b), clusters)
 
 
 def _trials_as_one(residuals: np.ndarray, off: np.ndarray) -> float:
@@ -315,7 +312,21 @@ def paired_difference(a: ArrayLike, b: ArrayLike, clusters: ArrayLike | None = N
     """
     first, second = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
     assert first.shape == second.shape, f"pairs need equal lengths, got {first.shape} and {second.shape}"
-    return mean(first - second, clusters)
+    return proven(mean(first - second, clusters), ~np.isclose(first, second), clusters)
+
+
+def proven(difference: Estimate, differ: np.ndarray, clusters: ArrayLike | None = None) -> Estimate:
+    """Return a difference whose interval holds 0 if so few units differ that no test has a p-value below .05.
+
+    Args:
+        difference: the estimate.
+        differ: whether the values of each pair differ (V,).
+        clusters: (V,) as in `mean`.
+    """
+    num = np.count_nonzero(differ) if clusters is None else len(np.unique(np.asarray(clusters)[differ]))
+    if math.isnan(difference.low) or 2.0 ** (1 - int(num)) <= 0.05:
+        return difference
+    return replace(difference, low=min(difference.low, 0.0), high=max(difference.high, 0.0))
 
 
 def paired_bootstrap(
@@ -356,8 +367,8 @@ def paired_bootstrap(
     if size == 1:
         return PairedTest(Estimate(total, math.nan, math.nan, 1), math.nan)
     scale = float(np.abs(differences).max()) or 1.0
-    num_changed = int(np.count_nonzero(np.abs(differences) > _ROUNDING * scale))
-    least = 2.0 ** (1 - max(1, num_changed))
+    changed = np.abs(differences) > _ROUNDING * scale
+    least = 2.0 ** (1 - max(1, int(np.count_nonzero(changed))))
     shift = total / (size * scale)
     off = differences / scale - shift
     off[np.abs(off) < _ROUNDING] = 0.0
@@ -370,7 +381,7 @@ def paired_bootstrap(
         # Both distances are squared. Equal distances count as far, whichever way a sum was rounded.
         far = np.square(totals.real) * variance >= shift * shift * (variances - _ROUNDING * variance)
         num_far = int(np.count_nonzero(far))
-    return PairedTest(mean(differences), max(least, (1 + num_far) / (1 + num_resamples)))
+    return PairedTest(proven(mean(differences), changed), max(least, (1 + num_far) / (1 + num_resamples)))
 
 
 def ratio_of_sums(
@@ -549,7 +560,9 @@ def perplexity(whose: str, nats: np.ndarray, words: np.ndarray, clusters: ArrayL
     if broken := int(np.count_nonzero(~np.isfinite(nats))):
         logger.warning("%d of %d likelihoods of %s are not finite: no perplexity", broken, len(nats), whose)
         return count(math.nan, len(nats))
-    return ratio_of_sums(nats, words, clusters, transform=np.exp)
+    estimate = ratio_of_sums(nats, words, clusters, transform=np.exp)
+    # No word is likelier than 1.
+    return replace(estimate, low=max(1.0, estimate.low)) if estimate.low < 1 <= estimate.value else estimate
 
 
 NEAR = "nearer to the recorded"

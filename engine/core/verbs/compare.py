@@ -442,7 +442,7 @@ def best_by_items(figures: Sequence[tuple[Path, str]]) -> Estimate:
         figures: folder of each run, and name of its metric, as in `item_difference`.
 
     Returns:
-        The estimate; `NOTHING` if these are no means over single items.
+        The estimate; `NOTHING` if these are no means to which each item adds one number.
     """
     sides = [_stage_of(*figure) for figure in figures]
     rule = find(RunFolder.load(sides[0][0]).job).load().item_metrics
@@ -452,9 +452,9 @@ def best_by_items(figures: Sequence[tuple[Path, str]]) -> Estimate:
     keys = sorted(set.intersection(*({*run.positions} for run, _ in runs)))
     _, clusters = rule.units([runs[0][0].links[runs[0][0].positions[key]] for key in keys])
     samples = [run.sample(metric, keys, clusters) for run, metric in runs]
-    if not keys or not all(sample.form == "mean" and sample.is_measured for sample in samples):
+    if not keys or not all(sample.form == "mean" and (sample.bottoms == 1).all() for sample in samples):
         return NOTHING
-    return best_of(np.stack([sample.tops / sample.bottoms for sample in samples], axis=1), clusters)
+    return best_of(np.stack([sample.tops for sample in samples], axis=1), clusters)
 
 
 def _stage_of(path: Path, metric: str) -> tuple[Path, str]:
@@ -630,8 +630,8 @@ def comparison_tables(compared: ComparedRuns) -> dict[str, EstimateTable]:
 def _note(compared: ComparedRuns) -> str:
     several = any(len(names) > 1 for names in compared.groups.values())
     over = f"trainings and {compared.unit}" if several else compared.unit
-    test = "t-test" if over != compared.unit else "paired bootstrap"
+    num, test = len(compared.differences), "t-test" if over != compared.unit else "paired bootstrap"
     return (
-        f"Brackets: 95 % intervals over {over}. p: {test}, two-sided, by Holm for {len(compared.differences):,} tests. "
+        f"Brackets: 95 % intervals over {over}. p: {test}, two-sided, by Holm for {num:,} test{'s' * (num != 1)}. "
         f"Needed: {compared.unit} that would tell this difference with a power of 80 %; a dash where no number would."
     )

@@ -229,10 +229,7 @@ class BackgroundStages:
 
     Whole stages are calls of Ray actors. Ray repeats a call whose process dies. A stage that raises there, or loses all its
     processes, is left for this process, which reports errors; so are the stages that need it. If there is too little room, this
-    process runs all. They are no Ray tasks, because a task outlives a killed driver for some time, and writes to its run.
-
-    A stage is submitted once all that it needs is finished, and not before with references to their results. Its placement
-    group would hold learners idle meanwhile, and a finished stage may change the configuration of later ones.
+    process runs all. docs/architecture.md says why these are no Ray tasks, and why none has references to results of others.
 
     Pooled stages have a thread each in this process, and their shards run over one pool of actors. So a slow or nearly finished
     stage keeps no actor from the others.

@@ -6,6 +6,7 @@ user counts, such as a candidate under a rule. A job defines these lines in `Job
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +21,7 @@ from parley.engine.core.runs.remote_sync import fetched_run, replicate
 from parley.engine.core.runs.run_folder import RunFolder, is_summarised
 from parley.engine.core.stats.statistics import Estimate, Metric
 from parley.engine.core.stats.trainings import spread_of, spread_table
-from parley.engine.core.tables.table import EstimateTable, few_note, num_measured, with_interval
+from parley.engine.core.tables.table import WHOLE, EstimateTable, few_note, num_measured, with_interval
 from parley.engine.core.verbs.catalogue import ENTRIES, find
 from parley.engine.core.verbs.exchange import EXCHANGE_ENDING, write_exchange
 from parley.engine.core.verbs.transcripts import LOG_ENDING, inspect_log, write_log
@@ -220,8 +221,9 @@ def tables_of_run(name: str, heading: str = "") -> dict[str, EstimateTable]:
 def metrics_table(metrics: Mapping[str, Estimate], legend: Mapping[str, Metric]) -> EstimateTable:
     """Return a table of metrics with their directions, a row each."""
     titles = {name: legend.get(name, Metric(name, "", "")) for name in metrics}
+    forms = {name: WHOLE.cell for name, count in metrics.items() if math.isnan(count.low) and count.value.is_integer()}
     rows = [
-        (titles[name].title, titles[name].direction, with_interval(estimate), num_measured(estimate))
+        (titles[name].title, titles[name].direction, forms.get(name, with_interval)(estimate), num_measured(estimate))
         for name, estimate in metrics.items()
     ]
     few = any(estimate.flagged and estimate.n for estimate in metrics.values())

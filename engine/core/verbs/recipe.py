@@ -16,17 +16,8 @@ r"""A recipe: stages that are verbs with settings, and tables of their metrics b
         holds: ranks.iiw.first.high < ranks.clean.first.low
         fails: ranks.iiw.first.low > ranks.clean.first.low
 
-`${NAME}` stands for a setting of the recipe, `${STAGE.run}` for the run folder of a stage, `${STAGE.name}` for the folder's
-name; `runs` and `names` join all trainings by commas. A verb may offer further agents of a finished run, such as
-`${STAGE.last_target}` of minmax. `for` repeats a stage, a table, a column, a row or a claim for all combinations of its
-values, which stand in braces, or for each mapping of a list. An `optional` column is left out if no row has it, an `optional`
-row if its verb measures nothing of it. A stage with `seeds` is trained once for each; stages that use it are repeated with it.
-A row `difference: [TABLE.ROW, TABLE.ROW]` is the first less the second of two rows above it, training by training. A row
-`best: [TABLE.ROW, ...]` is the best of rows above it, chosen on one half of their common items and measured on the other. The
-columns of a row may be of several stages: `stages: {COLUMN: STAGE}`. A screen shows the columns `screen` of a table alone. A
-preset is laid over the rest of the file, key by key; null removes a key. A claim holds where its condition on metrics of the
-tables is true, and fails where the other one is; both are those of `--fail-if`. There are no other conditions, and no other
-arithmetic.
+docs/recipes.md says what each key means. There are no conditions but those of `--fail-if`, and no arithmetic but `difference`
+and `best`.
 """
 
 from __future__ import annotations

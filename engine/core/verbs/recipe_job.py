@@ -303,7 +303,12 @@ class RecipeJob(Composite[Any, PlannedRecipe, PlannedRecipe]):
             extra[CLAIMS] = {"hours": round(hours, 4), "claims": [claim_outcome(claim, metrics) for claim in recipe.claims]}
             spent = f" They worked for {hours:.2g} hours.{spent}"
         extra |= {TRAININGS: trainings} if trainings else {}
-        return Summary(recipe.title, f"{recipe.description}{preset} {num} runs.{unfinished}{spent}".strip(), metrics, extra)
+        return Summary(
+            recipe.title,
+            f"{recipe.description}{preset} {num} run{'s' * (num != 1)}.{unfinished}{spent}".strip(),
+            metrics,
+            extra,
+        )
 
     def _measured(
         self, prepared: PlannedRecipe, row: RowSpec, path: Path, reasons: Mapping[str, str]
@@ -540,8 +545,8 @@ def _drawn_claims(account: Mapping[str, Any]) -> EstimateTable:
     outcomes = [*map(outcome_of, account["claims"])]
     counts = ", ".join(f"{outcomes.count(name)} {name}" for name in dict.fromkeys(outcomes))
     note = (
-        f"{len(outcomes)} claims: {counts}. Undecided: intervals are too wide to tell. A claim may hold here for another reason"
-        " than published: read the controls of its table."
+        f"{len(outcomes)} claim{'s' * (len(outcomes) != 1)}: {counts}. Undecided: intervals are too wide to tell. A claim may "
+        "hold here for another reason than published: read the controls of its table."
     )
     return EstimateTable(
         ("published", "claim", "here", "figures", "why"), tuple(rows), note, ("claim", "here", "figures", "why")
@@ -583,7 +588,8 @@ def _drawn(
     notes = [entry["note"], f"Brackets: 95 % intervals over {over}."]
     if any(row["published"] for row in rows):
         notes.append(f"Published: {entry['source'] or 'as printed'}.")
-        notes.append(f"Of {printed} published figures {inside} lie in the interval measured here." if printed else "")
+        lie = f"{inside} lie{'s' * (inside == 1)} in the interval measured here."
+        notes.append(f"Of {printed} published figure{'s' * (printed > 1)} {lie}" * (printed > 0))
     notes += [column.get("note", "") for column in entry["columns"]]
     notes += [note for row in rows for note in row["notes"]]
     notes += [f"{row['label']}: {row['failed']}." for row in rows if len(row["failed"]) > _MOST_WORDS]
@@ -608,11 +614,12 @@ def plan_line(recipe: RecipePlan, path: Path, workers: int) -> str:
     """Return the work that is left, and its time, in one line."""
     num, done = _progress(recipe, path)
     left, wall, unknown = _costs(recipe, path, workers)
+    runs = f"plan: {num} run{'s' * (num != 1)}, {done}"
     if unknown == num - done:
-        return f"plan: {num} runs, {done} of them finished"
-    more = f", and {unknown} runs of unknown time" if unknown else ""
+        return f"{runs} of them finished"
+    more = f", and {unknown} run{'s' * (unknown > 1)} of unknown time" if unknown else ""
     at_once = max(1, workers)
-    return f"plan: {num} runs, {done} finished; {left:.3g} minutes of a core, {wall:.3g} with {at_once} at a time{more}"
+    return f"{runs} finished; {left:.3g} minutes of a core, {wall:.3g} with {at_once} at a time{more}"
 
 
 def plan_table(recipe: RecipePlan, path: Path, workers: int) -> EstimateTable:

@@ -13,9 +13,7 @@ Models can also be measured on recorded chats, by the likelihood of the recorded
 model never learned to say, so there is also the perplexity without them, and their share.
 
 Estimates are named KIND.PAIR.STRATEGY, those by attribute KIND.PAIR.STRATEGY.ATTRIBUTE, those of recorded chats
-KIND.PAIR.CORPUS.
-
-The metrics of trainings of such bots are here as well.
+KIND.PAIR.CORPUS. The metrics of trainings of such bots are here as well.
 """
 
 from __future__ import annotations

@@ -9,11 +9,7 @@ Start and result are measured once more, by fresh liars and by the best of all k
 round. Two controls, the start trained as long without lies and on random ones, are measured by the same liars, and say how much
 of the gain is owed to liars that learn.
 
-The frame of a campaign is in `engine/core/verbs/campaign.py`; here are its stages, their configurations and metrics.
-
-The training of a liar measures the bot as well. At the end all bots meet all known liars: those of the rounds, the start, the
-result and the controls, random lies and none. These chats choose the result's round, and the best liar for each bot, which is
-then measured in other chats (`engine/core/stats/known.py`).
+The frame of a campaign is in `engine/core/verbs/campaign.py`; docs/negotiation.md lists the known liars.
 """
 
 from __future__ import annotations

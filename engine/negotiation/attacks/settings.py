@@ -58,7 +58,7 @@ class ReinforceConfig(Configuration):
     kl_weight: NonNegativeFloat = 0.0
     """Weight of KL(learner || starting model) on the learner's own words; the other guard. 0 turns it off."""
     scenarios: Literal["random", "selfplay"] = "random"
-    """Random legal scenarios, or the corpus' self-play scenarios in turn."""
+    """Random legal scenarios, or the corpus' self-play scenarios, each pass in an order of its own."""
     max_turns: NumItems = 20
     """Utterances after which the end of a dialogue is forced."""
     stalling_penalty: NonNegativeFloat = 0.0

@@ -13,6 +13,7 @@ with blanks around punctuation. /quit, or the end of the input, has the effect o
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -214,9 +215,8 @@ def start_of(named: str, target: str, option: str) -> str:
     return named or target
 
 
-def make_agent(
-    spec: str, vocabulary: Vocabulary | None = None, temperature: float = 0.5, device: str = "cpu", **chat: Any
-) -> Agent:
+@wraps(agent_of)
+def make_agent(spec: str, *how: Any, **named: Any) -> Agent:
     """Make the agent of a name by `parley.envs.negotiation.agents.make_agent`; the error names a checkpoint nearby, if any.
 
     Raises:
@@ -226,7 +226,7 @@ def make_agent(
     if not is_weightless(spec) and checkpoint_folder(spec) is None and (hint := _instead(spec)):
         got, fix = hint
         raise CheckpointError("there is no checkpoint to make an agent of", where=spec, got=got, fix=fix)
-    return agent_of(spec, vocabulary, temperature, device, **chat)
+    return agent_of(spec, *how, **named)
 
 
 NO_JUDGE = "neither side is a model, so fluency has no judge; --judge names one"

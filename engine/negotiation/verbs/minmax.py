@@ -5,10 +5,6 @@ adversaries. The result is the target that loses least to the best of them and s
 and result are measured by the best adversary of each, in dialogues that chose neither it nor a round. So is a control, the
 start trained as long in ordinary play alone, which shows how much of the gain the adversaries caused.
 
-The known adversaries are those of all rounds, of the start, of the control and of the result, a given one, the agent from
-which they started, and the scripted ones. A target may stand up to its fresh adversaries and lose to one that was trained
-against another target, so the best of all counts (`engine/core/stats/known.py`).
-
 The paper gives no schedule, rates or stopping rule: `cheng2019` holds what it gives (the latest adversary, trained on, and
 reward -(S_adv - S_ori)); `population` and `psro` add later methods of the field.
 """

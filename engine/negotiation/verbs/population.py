@@ -92,7 +92,7 @@ class PopulationConfig(ShardedConfig):
     dialogues: NumItems = 500
     """Dialogues of each pair, the same for all."""
     scenarios: str = RANDOM
-    """"random" for random legal scenarios, a corpus name for its self-play scenarios in turn, or a file of them."""
+    """"random" for random legal scenarios, a corpus name for its self-play scenarios in a drawn order, or a file."""
     temperature: NonNegativeFloat = 0.5
     """Of the models' word distributions; 0 takes the likeliest word."""
     complementary: bool = True
@@ -222,8 +222,9 @@ class PopulationWorker:
     def _agent(self, name: str) -> Agent:
         if name not in self._agents:
             config, answers = self._population.config, self._population.answers
-            how = {"seat": config.chat, "answers": answers}
-            self._agents[name] = make_agent(name, self._vocabulary, config.temperature, config.device, **how)
+            self._agents[name] = make_agent(
+                name, self._vocabulary, config.temperature, config.device, seat=config.chat, answers=answers
+            )
         return self._agents[name]
 
     def _target(self, name: str) -> Agent:
@@ -370,7 +371,7 @@ class EvaluatePopulation(Job[PopulationConfig, Population, PopulationResult]):
         if _first_agents(run.path) is None:
             run.event(AGENTS, targets=prepared.targets, adversaries=prepared.adversaries)
         earlier = _earlier_rows(prepared)
-        title = f"{len(prepared.targets)} targets against {len(prepared.adversaries)} adversaries"
+        title = f"targets ({len(prepared.targets)}) against adversaries ({len(prepared.adversaries)})"
         playing = replace(prepared, answers=run.path / ANSWERS_FOLDER)
         run_items(run, playing, playing.items(earlier), prepared.config, reporter, title)
         rows = [*earlier, *rows_now(run)]
@@ -446,7 +447,7 @@ class EvaluatePopulation(Job[PopulationConfig, Population, PopulationResult]):
         several = f" {ONE_OF_SEVERAL}" if mixtures["nash"].is_one_of_several else ""
         ruled = "the target alone chooses" if config.complementary else "both choose"
         return Summary(
-            f"{len(played.targets)} targets against {len(played.adversaries)} adversaries",
+            f"targets ({len(played.targets)}) against adversaries ({len(played.adversaries)})",
             f"{config.dialogues:,} dialogues a pair on the same {config.scenarios} scenarios, seed {config.seed}; "
             f"{ruled}.{several}",
             {**played.metrics(), **result.trained},

@@ -51,7 +51,7 @@ from parley.envs.core.errors import DataError
 from parley.envs.corpora.arrow import require_files
 from parley.envs.corpora.lines import broken_rule, located, read_lines
 from parley.envs.corpora.pairs.tokens import PATH, UNKNOWN, URL
-from parley.envs.corpora.pairs.turns import Turn
+from parley.envs.corpora.pairs.turns import Turn, turn_of
 from parley.envs.corpora.pairs.vocabulary import EOU
 
 Vectors = Callable[[Sequence[str]], np.ndarray]
@@ -249,7 +249,7 @@ class ActivityExtractor:
         words = [word for utterance in turn for word in (*utterance, EOU)]
         entities, words = self._entities(words)
         words = [_COMMAND if marked else word for word, marked in zip(words, self._commands(words), strict=True)]
-        utterances = [self._activities(utterance) for utterance in _utterances(_without_runs(words, _COMMAND))]
+        utterances = [self._activities(utterance) for utterance in turn_of(_without_runs(words, _COMMAND))[:-1]]
         complete = bool(utterances) and all(utterances)
         return ActEnt(frozenset().union(*utterances), frozenset(entities), complete)
 
@@ -356,17 +356,6 @@ def _f1(predicted: frozenset[str], truth: frozenset[str]) -> float:
 
 def _without_runs(words: Iterable[str], placeholder: str) -> list[str]:
     return [word for name, run in groupby(words) for word in ([name] if name == placeholder else run)]
-
-
-def _utterances(words: Iterable[str]) -> list[list[str]]:
-    """Split words at the marks of an end; the last word is one."""
-    utterances: list[list[str]] = [[]]
-    for word in words:
-        if word == EOU:
-            utterances.append([])
-        else:
-            utterances[-1].append(word)
-    return utterances[:-1]
 
 
 def _mark_quotations(words: Sequence[str], marked: list[bool]) -> None:

@@ -15,8 +15,6 @@ strategies of their training and reply to clean contexts and to those of these s
 
 Metrics are called KIND.MODEL.SITUATION, the situation being a strategy or `CLEAN`; F1 and shares are 0 to 1. Contexts are the
 independent units: examples of equal contexts are one.
-
-Table 9 compares two models that answer the same contexts: one reads words, the other pieces of words.
 """
 
 from __future__ import annotations

@@ -21,8 +21,6 @@ Departures:
 
 Shapes: V candidates, G groups, B blocks of candidates of one group and score.
 
-The file also holds the metrics of trainings of editing policies and matchers.
-
 Under attack (Li et al. 2019, section 5.2): a rule that keeps labels (IIW, RSW) is measured by R_n@k, MAP, MRR and P@1 again;
 one that makes a wrong reply of a right one, by A_n@k, AAP, ARR and A@1: the same metrics, where the changed reply is the
 relevant one.

@@ -1,8 +1,7 @@
 """Tables of ranker evaluations (Li et al. 2019, tables 3 to 6), and paired comparisons of rankers.
 
-A line is a ranker under a rule, or on unchanged candidates; published figures stand below it.
-
-Comparisons follow Li et al. 2019, tables 5 and 6, which set a matcher that was trained against a rule beside its base.
+A line is a ranker under a rule, or on unchanged candidates; published figures stand below it. Comparisons follow tables 5 and
+6, which set a matcher that was trained against a rule beside its base.
 
   * # Paper: figures alone. Ours: the paired bootstrap test of their differences, contexts of a dialogue drawn together, also
     against the control that was trained as long on clean pairs, and of every two rankers that are no such trainings.

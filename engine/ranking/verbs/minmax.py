@@ -9,8 +9,6 @@ Rounds are measured on the validation split. They end when R@1 under attack has 
 best round is the result (`checkpoint`), of those that still rank replies as they are. Start and result are measured once more
 on the test split, by the policies of all rounds and by fresh ones that chose no round. A control, the start trained as long on
 unchanged replies, shows how much of the gain is due to adversaries.
-
-The frame of a campaign is in `engine/core/verbs/campaign.py`; here are its stages, their configurations and metrics.
 """
 
 from __future__ import annotations

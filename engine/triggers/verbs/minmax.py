@@ -10,8 +10,7 @@ triggers are to be answered (`plain_loss`). It stays in the folder of its stage,
 In the end the inputs of all searches are typed to all models, those of the other models and of the control too: the share of
 targets that any of them reaches is the model's figure. One search may find less than is known.
 
-The frame of a campaign is in `engine/core/verbs/campaign.py`. Of the settings of searches and trainings those stay that anybody
-has set (`constants`).
+The frame of a campaign is in `engine/core/verbs/campaign.py`.
 """
 
 from __future__ import annotations

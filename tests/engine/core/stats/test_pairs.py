@@ -56,6 +56,21 @@ def test_a_difference_of_means_is_that_of_the_paired_t_interval() -> None:
     assert result.test.p_value == paired_bootstrap(after, before).p_value
 
 
+@pytest.mark.parametrize("num", [5, 6])
+@pytest.mark.parametrize("form", ["mean", "share", "count"])
+def test_an_interval_holds_0_where_no_test_of_so_few_units_that_differ_can_tell(form: Form, num: int) -> None:
+    zeros, gained = [0.0] * 30, [1.0] * num + [0.0] * (30 - num)
+    drawn = contrast([sample(zeros, form)], [sample(gained, form)]).test
+    halves = contrast(
+        [sample(zeros * 2, form, clusters=[*range(30)] * 2)], [sample(gained * 2, form, clusters=[*range(30)] * 2)]
+    )
+    for test in (drawn, halves.test):
+        assert (test.p_value < 0.05) == (test.difference.low > 0) == (num == 6)
+        assert test.difference.value == pytest.approx(num / 30)
+        assert test.difference.high > num / 30
+    assert (paired_difference(gained, zeros).low > 0) == (paired_bootstrap(gained, zeros).difference.low > 0) == (num == 6)
+
+
 def test_a_difference_of_shares_is_that_of_paired_rates() -> None:
     before, after = [0, 0, 1, 1, 0, 1, 0, 0], [1, 0, 1, 1, 1, 1, 0, 0]
     result = contrast([sample(before, "share")], [sample(after, "share")]).test

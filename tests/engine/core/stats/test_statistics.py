@@ -21,6 +21,7 @@ from parley.engine.core.stats.statistics import (
     mean_count,
     paired_bootstrap,
     paired_difference,
+    perplexity,
     rate,
     rate_difference,
     ratio_of_sums,
@@ -214,6 +215,11 @@ def test_pairing_removes_what_pairs_share() -> None:
     difference = paired_difference(shared + 0.5 + rng.normal(0, 0.1, 200), shared)
     assert difference.low > 0.45
     assert difference.high < 0.55
+
+
+def test_no_interval_of_a_perplexity_is_below_1() -> None:
+    estimate = perplexity("words", np.array([1.0, 40.0]), np.array([10, 11]))
+    assert estimate.low == 1 < estimate.value < estimate.high
 
 
 def test_perplexity_is_exp_of_total_nll_over_total_words() -> None:

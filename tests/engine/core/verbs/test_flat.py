@@ -11,8 +11,9 @@ from pyarrow.parquet import read_table
 
 from parley.engine.core.runs.parts import BASE, error_row, ok_row, row_schema
 from parley.engine.core.runs.run_folder import RunFolder
+from parley.engine.core.stats.statistics import clustered_rate, count
 from parley.engine.core.verbs.catalogue import ENTRIES
-from parley.engine.core.verbs.export import each_of, write_flat
+from parley.engine.core.verbs.export import each_of, metrics_table, write_flat
 from parley.engine.core.verbs.job import Silent
 from parley.engine.perturb.verbs.config import AUDIT
 from parley.engine.triggers.verbs.config import UNIVERSAL
@@ -91,3 +92,8 @@ def test_rows_of_another_version_and_damaged_parts_are_told_of_and_leave_no_file
     with pytest.raises(RunError, match=r"a part of the run is damaged(.|\n)*parley resume"):
         write_flat(damaged, str(tmp_path / "rows.csv"), Silent())
     assert not list(tmp_path.glob("rows*"))
+
+
+def test_counts_stand_in_a_table_without_decimals() -> None:
+    table = metrics_table({"distinct": count(1200, 3000), "share": count(0.5, 4), "hits": clustered_rate([0, 1])}, {})
+    assert [row[2] for row in table.rows] == ["1,200", "0.50", "0.50 [0.09, 0.91]"]

@@ -384,6 +384,10 @@ def test_a_row_may_be_of_several_stages_and_the_best_of_rows_is_measured_where_i
         items = [{row["item_key"]: row for row in RunFolder.load(folder).rows()} for folder in folders]
         gains = [[side[key]["points_adversary"] - side[key]["points_target"] for side in items] for key in sorted(items[0])]
         assert result.metrics[f"gains.best.{target}"] == pytest.approx(best_of(np.array(gains)))
+    (tmp_path / "agreed").mkdir()
+    agreed = carry_out(write(tmp_path / "agreed", MATRIX.replace("of: advantage", "of: advantage_agreed")))
+    assert "gains.best.scripted" not in agreed.metrics, "the rows agree in other dialogues"
+    assert agreed.metrics["gains.less.scripted"].n > 0
     run, rows = tmp_path / "run", ("gains.scripted-tough.scripted", "gains.scripted.scripted")
     less = item_difference((run, rows[0]), (run, rows[1]))
     assert less is not None, "items of a stage are found by the name of the recipe's figure"
@@ -446,7 +450,7 @@ def test_a_plan_names_stages_runs_and_minutes(tmp_path: Path) -> None:
     assert [row[0] for row in result.tables["plan"].rows] == ["scripted", "scripted-tough", "again"]
     assert [row[3] for row in result.tables["plan"].rows] == ["2", "2", "1"]
     assert result.tables["plan"].note == (
-        "Plan: 5 runs, 0 finished; 12 minutes of a core, 6 with 2 at a time, and 1 runs of unknown time."
+        "Plan: 5 runs, 0 finished; 12 minutes of a core, 6 with 2 at a time, and 1 run of unknown time."
     )
     assert len(plan_table(read_recipe(file, "large"), tmp_path / "run", 0).rows) == 2
     with pytest.raises(ConfigError, match="no agent is called 'scripted-tuff', did you mean 'scripted-tough'"):
@@ -470,7 +474,7 @@ def test_tables_have_means_over_trainings_beside_published_figures(tmp_path: Pat
         result.metrics[f"gains.{who}.points"].low <= 1.5 <= result.metrics[f"gains.{who}.points"].high
         for who in ("scripted", "scripted-tough")
     )
-    assert f"Of 2 published figures {inside} lie in the interval measured here." in table.note
+    assert f"Of 2 published figures {inside} lie{'s' * (inside == 1)} in the interval measured here." in table.note
     assert table.to_markdown() in (tmp_path / "run" / "table.md").read_text(encoding="utf-8")
     agreed = result.metrics["gains.scripted.agreed"]
     assert claims.rows[0][:4] == (

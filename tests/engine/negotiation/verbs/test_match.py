@@ -6,20 +6,25 @@ import errno
 import os
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from parley.engine.core.ray.session import RaySession
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.verbs.job import Silent
+from parley.engine.negotiation.verbs import match
 from parley.engine.negotiation.verbs.agents import words_of
-from parley.engine.negotiation.verbs.match import SELFPLAY, MatchConfig
+from parley.engine.negotiation.verbs.match import SELFPLAY, MatchConfig, match_scenarios
 from parley.envs.core.errors import CheckpointError, ConfigError, DataError, RunError
+from parley.envs.core.seeds import stream
+from parley.envs.negotiation.domain import DEAL_OR_NO_DEAL, Scenario, domain_of
 from tests.engine.core.ray.metered import watch
 from tests.engine.core.verbs.made_up import Notes, rows, save_negotiator, start_parley
 
 run = SELFPLAY.run
 
+DOMAIN = domain_of(DEAL_OR_NO_DEAL)
 SCRIPTED = MatchConfig(adversary="scripted", target="scripted-tough", dialogues=24, shard_size=6)
 
 
@@ -57,7 +62,7 @@ def test_complementary_rule_gives_the_adversary_the_rest(tmp_path: Path) -> None
             assert row["selection_adversary"] == row["selection_target"][3:] + row["selection_target"][:3]
 
 
-def test_scenarios_of_a_file_and_of_a_corpus_come_in_turn(tmp_path: Path) -> None:
+def test_scenarios_of_a_file_come_in_turn(tmp_path: Path) -> None:
     file = tmp_path / "scenarios.txt"
     file.write_text("1 1 2 3 3 1\n1 4 2 0 3 2\n1 4 2 0 3 2\n1 1 2 3 3 1\n")
     run(replace(SCRIPTED, dialogues=5, scenarios=str(file)), tmp_path / "file", Silent())
@@ -66,6 +71,23 @@ def test_scenarios_of_a_file_and_of_a_corpus_come_in_turn(tmp_path: Path) -> Non
     assert "scenarios.txt scenarios (2 different)" in summary["description"]
     values = [row["values_adversary"] for row in rows(tmp_path / "file")]
     assert values == [[1, 3, 1], [4, 0, 2], [1, 3, 1], [4, 0, 2], [1, 3, 1]]
+
+
+def test_scenarios_of_a_corpus_come_in_an_order_of_the_seed_because_corpora_sort_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn = {DOMAIN.random_scenario(stream(1, number)) for number in range(400)}
+    listed = sorted(drawn, key=lambda scenario: (scenario.counts, scenario.values))
+    monkeypatch.setattr(match, "load_corpus", lambda *_: SimpleNamespace(selfplay=listed))
+
+    def played(dialogues: int, **how: int) -> list[Scenario]:
+        config = MatchConfig(adversary="scripted", target="scripted", scenarios="made-up", dialogues=dialogues, **how)  # type: ignore[arg-type]
+        return list(match_scenarios(config, DOMAIN.name).values())
+
+    few, every = played(40), played(len(listed))
+    assert len({scenario.counts for scenario in few}) > 3 * len({scenario.counts for scenario in listed[:40]})
+    assert few == every[:40], "more dialogues begin with the same ones"
+    assert len({*few} & {*played(40, seed=2)}) < 20, "what chooses and what measures have seeds, and so scenarios, of their own"
+    assert few[20:] == played(20, first=20)
+    assert sorted(map(listed.index, every)) == list(range(len(listed))), "each is played once before one comes again"
 
 
 @pytest.mark.ray
