@@ -11,6 +11,7 @@ import runpy
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,12 @@ def test_wrong_arguments_of_public_functions_are_errors_that_say_what_to_give(ca
     with pytest.raises(ConfigError, match=what) as caught:
         call()
     assert caught.value.fix
+
+
+def test_public_functions_are_sent_to_other_processes_by_their_names() -> None:
+    functions = [part for part in map(partial(getattr, parley), NAMES) if inspect.isfunction(part)]
+    assert len(functions) > 20
+    assert [getattr(sys.modules[function.__module__], function.__qualname__) for function in functions] == functions
 
 
 def test_checked_functions_are_as_they_were_otherwise() -> None:

@@ -126,7 +126,10 @@ def public(package: str, names: Mapping[str, str]) -> tuple[list[str], Callable[
         if name not in names:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         part = getattr(importlib.import_module(f"{package}.{names[name]}"), name)
-        part = _checked(part) if isfunction(part) else part
+        if isfunction(part) and getattr(part, "package", None) is None:
+            part = _checked(part)
+            # Pickle finds it there.
+            part.package = part.__module__ = package
         setattr(sys.modules[package], name, part)
         return part
 
