@@ -126,5 +126,4 @@ def _perturbed(strategy: str, prompt: str, seed: int) -> str:
 
 
 def _typed(slots: Sequence[str], prompt: str, seed: int) -> str:
-    """Return the prompt with one of the triggers behind it; repeats take different ones as long as there are more."""
     return f"{prompt} {slots[int(stream(seed, 'trigger').integers(len(slots)))]}".strip()

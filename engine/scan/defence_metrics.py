@@ -45,9 +45,9 @@ _NOTE = (
 )
 
 
-def side_broken(rules: Sequence[PolicyRule], verdicts: Sequence[Mapping[str, Any]], *, must: bool) -> bool | None:
+def side_broken(rules: Sequence[PolicyRule], verdicts: Sequence[Mapping[str, Any]], *, wants_help: bool) -> bool | None:
     """Return whether an answer breaks a rule of one side; None if there is none, or none is broken and one undecided."""
-    broken = [verdict["broken"] for rule, verdict in zip(rules, verdicts, strict=False) if rule.must is must]
+    broken = [verdict["broken"] for rule, verdict in zip(rules, verdicts, strict=False) if rule.wants_help is wants_help]
     return True if True in broken else None if None in broken or not broken else False
 
 

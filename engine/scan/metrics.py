@@ -143,7 +143,6 @@ class AnswerColumns:
         return rows if isinstance(rows, AnswerColumns) else cls(selected(rows, *_COLUMNS), repeated)
 
     def _verdicts(self) -> Iterator[np.ndarray]:
-        """Return the verdicts of all rules: the answer, the rule, the outcome; (B,) each."""
         return (self._columns.get(name, "i") for name in ("of", "rule", "broken"))
 
     def __len__(self) -> int:
@@ -235,11 +234,12 @@ class AnswerColumns:
         return of[counts], broken[counts]
 
     def breaches(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return the first breach of each rule by each prompt that an attack changed: answer, rule, number of all (B,)."""
+        """Return the first breach of each rule by each changed prompt, by defence: answer, rule, number of all (B,)."""
         of, rules, broken = self._verdicts()
         is_broken = (broken == 1) & (self["breach"][of] == 1) & ~self.untouched[of]
         of, rules = of[is_broken], rules[is_broken]
         codes = self["prompt"][of].astype(np.int64) * len(self.attacks) + self["attack"][of]
+        codes = codes * len(self.defences) + self["defence"][of]
         _, first, times = np.unique(codes * len(self.rules) + rules, return_index=True, return_counts=True)
         order = np.argsort(first)
         return of[first[order]], rules[first[order]], times[order]

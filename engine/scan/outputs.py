@@ -171,10 +171,11 @@ def write_sarif(
     document = {"$schema": _SCHEMA, "version": "2.1.0", "runs": [{"tool": {"driver": driver}, "results": []}]}
     before, _, after = json.dumps(document, ensure_ascii=False, indent=1).rpartition("[]")
     file.write(f"{before}[".encode("utf-8", "backslashreplace"))
-    joint, names, shown = "\n", list(answers.rules), selected(rows, "attack", "prompt", "asked", "reply")
+    joint, names, shown = "\n", list(answers.rules), selected(rows, "attack", "defence", "prompt", "asked", "reply")
     for number, rule, num in zip(*answers.breaches(), strict=True):
         name, row = names[rule], shown[number]
-        attack, prompt = row["attack"], row["prompt"]
+        prompt, behind = row["prompt"], row.get("defence") or ""
+        attack = f"{row['attack']} behind {behind}" if behind else row["attack"]
         text = f"Prompt {prompt} under {attack}: {num} answers break the rule. Asked: {row['asked']} Reply: {row['reply']}"
         result = {
             "ruleId": visible(name),

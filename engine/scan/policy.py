@@ -117,6 +117,11 @@ class ReplyCheck:
         """The check and those of its panel."""
         return self, *(inner for member in self.members for inner in member.nested)
 
+    @property
+    def finds_refusals(self) -> bool:
+        """True if it, or a member of its panel, looks for refusals."""
+        return any(check.kind == "refusal" for check in self.nested)
+
 
 @dataclass(frozen=True)
 class PolicyRule:
@@ -133,6 +138,11 @@ class PolicyRule:
     must: bool
     checks: tuple[ReplyCheck, ...]
     tags: tuple[str, ...] = ()
+
+    @property
+    def wants_help(self) -> bool:
+        """True if a refusal breaks it, so that its prompts are harmless."""
+        return self.must is not any(check.finds_refusals for check in self.checks)
 
 
 @dataclass(frozen=True)

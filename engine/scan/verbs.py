@@ -135,7 +135,7 @@ _DEFENDED = {
     # The defence around the model, empty for none; whether the attack was made behind it; and which one stopped the answer.
     "defence refused_by": str,
     "adaptive": bool,
-    # Whether the answer breaks a `must_not`, and whether it breaks a `must`; null where there is none, or undecided.
+    # Whether the answer breaks a rule against harm, and one that wants help; null where there is none, or undecided.
     "harmful unmet": bool,
     # Questions to models that the answer took.
     "model_queries": int,
@@ -372,8 +372,8 @@ class ScanWorker:
             "defence": item.defence,
             "refused_by": getattr(answers[shown], "refused_by", "") if answers else "",
             "adaptive": item.adaptive,
-            "harmful": side_broken(rules, verdicts, must=False),
-            "unmet": side_broken(rules, verdicts, must=True),
+            "harmful": side_broken(rules, verdicts, wants_help=False),
+            "unmet": side_broken(rules, verdicts, wants_help=True),
             "model_queries": sum(map(queries_of, answers)),
         }
 
@@ -808,7 +808,7 @@ class Scan(Job[ScanConfig, ScanPlan, ScanPlan]):
                     "name": policy.name,
                     TAGS: policy.tags_by_part,
                     "budget": [part for part, _ in policy.budget],
-                    "musts": [name for name, rule in rules.items() if rule.must],
+                    "musts": [name for name, rule in rules.items() if rule.wants_help],
                     REPEATED: repeated,
                 },
                 LIMITS: [{name: getattr(limit, name) for name in ("metric", "limit", "state", "needed")} for limit in limits],
@@ -836,13 +836,11 @@ class Scan(Job[ScanConfig, ScanPlan, ScanPlan]):
         return self.result(config, path)
 
     def schema_of(self, config: ScanConfig) -> pa.Schema:
-        """Return the columns of answers, with those of defences or of attacks under a budget if there are any."""
         policy = load_policy(config)
         schema = ATTACKED if asks_under_budget(policy) else SCANNED
         return row_schema(_DEFENDED, schema) if policy.defences else schema
 
     def weights(self, config: ScanConfig) -> dict[str, str]:
-        """Return the digests of the models, and of the policy with its files of prompts."""
         return {**super().weights(config), "policy": load_policy(config).digest}
 
     def models(self, config: ScanConfig) -> Mapping[str, str]:

@@ -394,7 +394,6 @@ class SocketChatModel(EndpointChatModel):
 
 
 def _transcript(messages: Sequence[Mapping[str, str]]) -> tuple[str, ...]:
-    """Return what messages say, by which a conversation is found; small changes of blanks and case count for none."""
     return tuple(f"{message['role']} {' '.join(message['content'].lower().split())}" for message in messages)
 
 
@@ -411,7 +410,6 @@ def _events(text: str) -> list[str]:
 
 
 def _placed(value: Any, values: Mapping[str, Any]) -> Any:
-    """Return JSON types with their places filled; a text that is one place alone becomes its value."""
     if isinstance(value, str):
         alone = _PLACE.fullmatch(value)
         return values[alone[1]] if alone else _filled(value, values)

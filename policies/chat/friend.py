@@ -109,7 +109,6 @@ class ChatFriendSession:
         return self._slips[row]
 
     def _scored(self, row: int, chat: Chat) -> int:
-        """Return the friend whose selection gains most from the chat over its form alone, or a drawn one."""
         self._slip(row, by_scores=1)
         replies = [f"{SELECT} {number}" for number in range(1, len(self._view.table(row)) + 1)]
         without_chat: Chat = (Message("user", _move_form(self._view, row)),)
@@ -190,7 +189,6 @@ def _move_form(view: FriendsView, row: int) -> str:
 
 
 def _written(event: ChatEvent, is_own: bool) -> str:
-    """Return an event as text; `SILENCE` stands for one without words, because messages must not be empty."""
     if event.selected is None:
         return " ".join(event.words) or SILENCE
     return f"{SELECT} {event.selected + 1}" if is_own else f"(Your partner selects the friend: {', '.join(event.item)})"
@@ -250,7 +248,6 @@ class ChatLies(LiesHeard):
         return actions
 
     def _nats_alone(self, num_claims: int) -> np.ndarray:
-        """Return the log probabilities of the lines behind the question without a game: the effect of their form."""
         (nats,) = nats_by_chat(self._model, [(Message("user", _answer_form(num_claims)),)], [_lines(num_claims)])
         return nats
 

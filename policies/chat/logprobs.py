@@ -102,7 +102,6 @@ def _brief(logprobs: object) -> str:
 
 
 def _first_of_content(logprobs: Any) -> tuple[str, dict[str, float]] | None:
-    """Return the first token of chat completions, and the likeliest tokens at its place."""
     content = logprobs.get("content") if isinstance(logprobs, dict) else None
     if not isinstance(content, list) or not content or not isinstance(content[0], dict):
         return None

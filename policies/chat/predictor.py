@@ -162,7 +162,6 @@ def _probe_logits(model: Any) -> torch.Tensor:
 
 
 def _adapted_embeddings(model: Any) -> list[str]:
-    """Return the adapted layers whose weights another layer shares: embeddings at the input and the output."""
     base = model.get_base_model()
     layers = {"the input embeddings": base.get_input_embeddings(), "the output layer": base.get_output_embeddings()}
     weights = [getattr(getattr(layer, "base_layer", layer), "weight", None) for layer in layers.values()]

@@ -110,7 +110,6 @@ class StrictQuestion(Generic[ReadT]):
         return self._read(answer.text) if answer.is_reply else None
 
     def _again(self, chats: Sequence[Chat], decoding: ChatDecoding) -> list[Answer]:
-        """Return answers to questions asked once more; one without room leaves the first answer as it is."""
         return [
             answer for _, answer in answer_newest(self._model, [[chat] for chat in chats], decoding=decoding, counts_lost=False)
         ]

@@ -100,7 +100,6 @@ def _secrets() -> list[str]:
 
 
 def _escaped(character: str) -> str:
-    """Return a pattern of a character: as it is, or as JSON (within JSON, too), HTML or an address write it."""
     code = ord(character)
     plain = re.escape(character)
     return rf"(?:\\*{plain}|\\+u{code:04x}|&#0*{code};|&#x0*{code:x};|%{code:02x})"

@@ -306,7 +306,6 @@ class AskedChatModel(ArrivingChatModel, ABC):
             raise error
 
     def _require_alive(self) -> None:
-        """Raise ModelError for a while after many failures in a row, each after all attempts."""
         wait_s, last = self._settings.longest_wait_s, self._last_failed
         if last is not None and self._num_failed >= MAX_FAILED and time.monotonic() - self._failed_at < wait_s:
             what = f"the server failed {self._num_failed} times in a row, and is left alone for {wait_s:g} s"
@@ -391,7 +390,6 @@ class AskedChatModel(ArrivingChatModel, ABC):
             raise _after(again.error, failed, ModelError) from None
 
     def _warn(self, error: ModelError, more: int) -> None:
-        """Count a failed attempt, and log the first one."""
         with self._lock:
             self.usage.failed_attempts += 1
             warned, self._warned = self._warned, True

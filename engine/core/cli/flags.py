@@ -172,7 +172,6 @@ def _value_of(flag: str, words: Sequence[str]) -> str | None:
 
 
 def _name(argument: Any) -> str:
-    """Return an argument as it is typed: its flag, or its name in the help if it has none."""
     flags = argument.lowered.name_or_flags
     return str(argument.lowered.metavar) if argument.is_positional() else str(flags[0])
 

@@ -236,7 +236,8 @@ OTHERS = (
         "parley report runs/demo",
         "parley report runs/selfplay",
         "parley report runs   # all runs side by side",
-        usage="RUN",
+        "parley report runs/selfplay page.html",
+        usage="RUN [FILE]",
     ),
     Verb.of(
         COMPARE,

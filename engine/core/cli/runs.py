@@ -185,6 +185,8 @@ class ReportArguments:
 
     run: Annotated[conf.Positional[str], conf.arg(metavar="RUN")]
     """Folder or URI of a run, or of a folder that holds runs."""
+    file: Annotated[conf.Positional[str], conf.arg(metavar="FILE", help_behavior_hint="")] = ""
+    """The .html file or URI to write; without one, report.html of the run."""
     picture: Annotated[str, conf.arg(metavar="FILE", help_behavior_hint="")] = ""
     """Also draw the verdicts into one .png, .svg or .pdf, for a slide or a README."""
     json: Annotated[conf.FlagCreatePairsOff[bool], conf.arg(help_behavior_hint="")] = False
@@ -206,11 +208,12 @@ class ResumeArguments:
 
 
 def run_report(verb: Verb, arguments: Sequence[str]) -> int:
-    """Write report.html into a run folder; return the exit status."""
-    if len(runs := arguments[:2]) == 2 and not any(name.startswith("-") for name in runs):
-        fix = f"parley compare {shlex.join(runs)}; a folder of runs has one page of all: parley report FOLDER"
-        raise ConfigError("a report is of one run, or of one folder of runs", got=shlex.join(runs), fix=fix)
+    """Write the page of a run; return the exit status."""
     options = parse(ReportArguments, verb, arguments)
+    if options.file and not options.file.endswith(".html"):
+        runs = shlex.join([options.run, options.file])
+        fix = f"parley compare {runs}; a folder of runs has one page of all: parley report FOLDER; a page is a file NAME.html"
+        raise ConfigError("a report is of one run, or of one folder of runs", got=runs, fix=fix)
     from parley.engine.core.page.page import collect_run, load_chapters, report_from_run
     from parley.engine.core.page.plots import require_suffix, write_picture
 
@@ -218,7 +221,7 @@ def run_report(verb: Verb, arguments: Sequence[str]) -> int:
         require_suffix(options.picture)
     with watching(first=READING):
         run = fetched_run(options.run)
-        files = [report_from_run(run)]
+        files = [report_from_run(run, options.file)]
         if options.picture:
             picture = local_copy(options.picture)
             shown = collect_run(run)

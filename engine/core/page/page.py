@@ -48,7 +48,7 @@ from parley.engine.core.verbs.catalogue import find
 from parley.engine.core.verbs.job import ATTACK, USAGE, WARNINGS, lost_items
 from parley.engine.core.verbs.status import FINISHED, has_lost_rows, run_status
 from parley.envs.core.errors import RunError
-from parley.envs.core.storage.uris import display_path
+from parley.envs.core.storage.uris import display_path, local_copy
 from parley.envs.core.visible import visible
 
 CHAPTERS = (
@@ -419,11 +419,12 @@ _WEIGHTS = ".safetensors"
 _ALL_FAILED, _DAMAGED = "every item failed", "damaged"
 
 
-def report_from_run(run_dir: Path) -> Path:
-    """Write `report.html` into a run folder.
+def report_from_run(run_dir: Path, file: str = "") -> Path:
+    """Write the page of a run.
 
     Args:
         run_dir: a run, or a folder that holds runs.
+        file: the file or URI to write; `report.html` of the run when empty.
 
     Returns:
         The written page.
@@ -434,7 +435,7 @@ def report_from_run(run_dir: Path) -> Path:
     """
     with _whole(run_dir):
         report = collect_run(run_dir)
-        page = write_report(report, load_chapters(report.jobs), run_dir / REPORT)
+        page = write_report(report, load_chapters(report.jobs), local_copy(file) if file else run_dir / REPORT)
     replicate(page)
     return page
 

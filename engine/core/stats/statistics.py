@@ -179,8 +179,12 @@ def clustered_rate(
     if not 0 < share < 1 or num == 1:
         return _wilson(share, num / spread**2, num)
     if not np.array_equal(values, np.round(values)):
+        if not variance:
+            # All are alike: one unlike them is as rare as a success that never came, and lies anywhere from 0 to 1.
+            unlike = _wilson(0.0, num / spread**2, num).high
+            return Estimate(share, share * (1 - unlike), share + (1 - share) * unlike, num)
         # Trials that are shares themselves vary less than coins, by an amount that is itself estimated.
-        size = share * (1 - share) / variance * (num - 1) / num if variance > 0 else num
+        size = share * (1 - share) / variance * (num - 1) / num
         size *= (INTERVAL_Z / _student(num - 1)) ** 2
         # Of small parts alone nothing tells how many whole trials there are: not even one has been seen.
         size = min(size, num) if min(share, 1 - share) * total < 1 else size

@@ -78,9 +78,9 @@ def rows_of(answers: Iterable[LoggedAnswer]) -> list[dict[str, Any]]:
 
 
 def scan_answers(rows: Iterable[Row]) -> Iterator[LoggedAnswer]:
-    """Yield the answers of a scan; those without a verdict have no outcome, and failed ones have no prompt."""
+    """Yield the answers of a scan without defences; those without a verdict have no outcome, failed ones have no prompt."""
     for row in rows:
-        if row["status"] == OK:
+        if row["status"] == OK and not row.get("defence"):
             yield LoggedAnswer(row["asked"], {} if row["breach"] is None else {BREACH: float(row["breach"])})
 
 

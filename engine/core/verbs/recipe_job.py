@@ -197,7 +197,6 @@ class RecipeJob(Composite[Any, PlannedRecipe, PlannedRecipe]):
         return self.recipe(config).metrics
 
     def run(self, config: Any, path: Path, reporter: Reporter) -> Result:
-        """Run as any job; a dry run shows the plan."""
         if not config.dry_run:
             return super().run(config, path, reporter)
         planned = self.planned(config, path)

@@ -82,7 +82,6 @@ class _Trainings(Job[RepeatedT, RepeatedT, RepeatedT]):
             setattr(self, fact, getattr(job, fact))
 
     def stages(self, config: RepeatedT, path: Path) -> dict[str, Stage]:
-        """Return the trainings."""
         seed = to_dict(config)["seed"]
         return {
             f"{TRAINING}-{number}": (self.job, with_values(config, {"seeds": 1, "seed": nth_seed(seed, number)}, self.name))

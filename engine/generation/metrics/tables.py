@@ -205,7 +205,6 @@ def frontier_area(first_K: np.ndarray, second_K: np.ndarray) -> float:
 
 
 def _divergence(side_K: np.ndarray, mixed_SK: np.ndarray) -> np.ndarray:
-    """Return the KL divergence of a histogram from each mixture (S,), which holds it."""
     there = side_K > 0
     return np.asarray((side_K[there] * np.log(side_K[there] / mixed_SK[:, there])).sum(axis=1))
 
@@ -437,6 +436,12 @@ def _of_system(metrics: Metrics, judging: JudgeSpecs, system: str) -> tuple[str,
     if measured[best].value > chance.high:
         return "these judges are wrong more often than coins", f"{figures}, above {coins}; that is no success of the system"
     if measured[best].value >= chance.low:
+        simple = {judge: metrics.get(f"{ADVERSUC}.{judge}.{system}", NOTHING) for judge in judging.controls}
+        # A control is no judge of the user's, so only a certain result of it counts.
+        if certain := {judge: share(simple[judge].value) for judge in simple if simple[judge].high < chance.low}:
+            control = min(certain, key=lambda judge: simple[judge].value)
+            figures = f"AdverSuc {certain[control]} by {control}, {figures.removeprefix('AdverSuc ')}"
+            return f"{control} (control) tells its replies from people's, these judges cannot", f"{figures}, within {coins}"
         return "these judges cannot tell its replies from people's", f"{figures}, within {coins}"
     # What tells nothing explains nothing, and so few pairs that this judge would be within chance anyway decide nothing.
     equal = {kind: metrics.get(f"{kind}.{best}.{system}", NOTHING) for kind in EQUAL}

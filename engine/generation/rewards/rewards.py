@@ -374,7 +374,6 @@ def _grown(
 
 
 def _take(parts: PartsT, rows: Tensor | slice) -> PartsT:
-    """Take rows of a named tuple of tensors; parts that are None stay None."""
     kind: Any = type(parts)
     rows_taken: PartsT = kind(*(None if part is None else part[rows] for part in parts))
     return rows_taken

@@ -332,11 +332,9 @@ class EvaluateAdversarial(ItemsJob[AdversarialConfig, JudgingTask, JudgedFold]):
         )
 
     def item_rows(self, run: RunFolder) -> Iterator[Sequence[Mapping[str, Any]]]:
-        """Yield a row for each source; rows of the run are folds."""
         yield source_rows(run.rows(), run.config["folds"])
 
     def models(self, config: AdversarialConfig) -> Mapping[str, str]:
-        """Return the judged files, judges and models; a run is tied to their contents."""
         files = {"human": config.human, "next utterances": config.next_utterances}
         files |= {f"machine {name}": name for name in config.machine_names}
         judging = {f"judge {name}": name for name in config.judge_names}

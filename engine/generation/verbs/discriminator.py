@@ -292,7 +292,6 @@ class _LabelledData:
         return Fit(model, self.splits["train"], self.splits["val"], config.fit, config.seed, state)
 
     def measure(self) -> dict[str, float]:
-        """Return the validation accuracy after an epoch."""
         from parley.policies.generation.discriminator.batches import judge
 
         return {"validation_accuracy": judge(self._model, self._whole["val"]).accuracy}

@@ -563,7 +563,6 @@ class _ReplyTraining:
         return [entry.number for entry in WATCH.still_playing(rounds, self._config.plain_loss)]
 
     def _keep_discriminator(self, algorithm: ReplyMinMax, rounds: int) -> None:
-        """Store the discriminator of a round; a frozen one stays that of the start."""
         from parley.engine.generation.rl.reply_modules import DISCRIMINATOR as LISTENER
         from parley.policies.generation.discriminator.batches import DISCRIMINATOR as FORMAT
 

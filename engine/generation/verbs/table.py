@@ -158,7 +158,6 @@ def trainings(config: TrainedTableConfig) -> Iterator[dict[str, Any]]:
 
 
 def _discriminator_kinds(config: TrainedTableConfig) -> list[bool]:
-    """Return the kinds of discriminators that the rows need: True for those fitted to beginnings of replies."""
     return sorted({str(config.training(row, 1)["method"]) == PARTIAL for row in config.row_names if row in TRAINED})
 
 
@@ -419,7 +418,6 @@ def replies_side_by_side(path: Path) -> list[dict[str, Any]]:
 
 
 def _unreliable(done: Sequence[System], path: Path, judge: str) -> set[str]:
-    """Return the rows in some evaluation of which a judge was no better than a constant."""
     return {system.row for system in done if not is_reliable(RunFolder.load(path / system.judged).metrics(), judge)}
 
 

@@ -541,7 +541,6 @@ class EvaluateMutualFriends(Job[MutualFriendsConfig, PlayedChats, PlayedChats]):
         return config.scenarios * len(config.conditions)
 
     def metrics_of(self, config: MutualFriendsConfig) -> list[str] | None:
-        """Name the metrics of a run; None with a user's own strategies, whose names only a run can tell."""
         if any(".py:" in name for name in config.strategy_names):
             return None
         recorded = [of(kind, pair, config.recorded) for pair in recorded_models(config) for kind in RECORDED]

@@ -354,7 +354,6 @@ class MinMax(RepeatedJob[MinMaxConfig, MinMaxConfig, Summary]):
     }
 
     def prepare(self, config: MinMaxConfig, path: Path, reporter: Reporter) -> MinMaxConfig:
-        """Check that the agents can talk with each other, and that the corpus can guard their language."""
         if is_weightless(config.target):
             measured = shlex.join(["parley", "evaluate", "exploitability", "--target", config.target, "--speaker", "RUN"])
             what, fix = "a target without weights cannot be hardened", f"{measured} measures how exploitable it is"
@@ -411,7 +410,6 @@ class MinMax(RepeatedJob[MinMaxConfig, MinMaxConfig, Summary]):
         training.keep_learner(best, run.path)
 
     def next_commands(self, config: MinMaxConfig, path: Path) -> tuple[str, ...]:
-        """Suggest a talk with the result, and every attack on it; fresh adversaries learn as those of the campaign."""
         from parley.engine.negotiation.verbs.table import TableConfig, on_supervised
 
         folder, rule = display_path(path), replace(config.attack, dialogues=config.budget)

@@ -30,7 +30,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from typing import Any, NamedTuple
 
 from parley.engine.perturb.lexicon.opposites import Phrase, two_way, word_lists, word_set
@@ -280,11 +280,7 @@ class NltkLexicon:
 
     @cached_property
     def _tagger(self) -> Any:
-        from nltk.tag import PerceptronTagger
-
-        from parley.engine.perturb.lexicon.tagger import Tagger
-
-        return Tagger(_guarded(TAGGER, PerceptronTagger))
+        return _tagger_at(str(_find(TAGGER)))
 
     def _tags_of(self, utterances: Sequence[Sequence[str]]) -> list[list[str]]:
         """Tag utterances as newspapers would write them."""
@@ -397,6 +393,16 @@ def _is_there(folder: str) -> bool:
     except DataError:
         return False
     return True
+
+
+@cache
+def _tagger_at(folder: str) -> Any:
+    """Return the tagger of NLTK's data in a folder, which a process reads once."""
+    from nltk.tag import PerceptronTagger
+
+    from parley.engine.perturb.lexicon.tagger import Tagger
+
+    return Tagger(_guarded(TAGGER, PerceptronTagger))
 
 
 def _find(folder: str, *names: str) -> Any:

@@ -507,7 +507,6 @@ class PerturbAudit(ItemsJob[AuditConfig, AuditTask, Example]):
         return {**named, "perturb.paraphraser": paraphraser}
 
     def metrics_of(self, config: AuditConfig) -> list[str] | None:
-        """Return the names of metrics; None if only a run knows them: a user's strategies, labels."""
         if any(".py:" in name for name in config.strategy_names):
             return None
         kinds = [kind for kind in KINDS if kind != WRONG and (kind != KEPT or config.entailment)]

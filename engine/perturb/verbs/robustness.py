@@ -366,7 +366,6 @@ class EvaluateRobustness(ItemsJob[RobustnessConfig, QueryTask, Example]):
         return models_of(config)
 
     def metrics_of(self, config: RobustnessConfig) -> list[str] | None:
-        """Return the names of metrics; None if only a run knows them: a user's strategies, trained models."""
         if config.trained or config.beside or any(".py:" in name for name in config.strategy_names):
             return None
         return base_metrics(config.strategy_names)

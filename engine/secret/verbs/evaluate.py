@@ -286,7 +286,6 @@ class EvaluateSecret(ItemsJob[SecretConfig, SecretMatches, SecretDialogue]):
         return [*own, *(f"{LEAK}.{defender}.{attacker}" for defender, attacker in pairs)]
 
     def item_rows(self, run: RunFolder) -> Iterator[Sequence[Mapping[str, Any]]]:
-        """Yield a row for each scenario; rows of the run are dialogues."""
         yield scenario_rows(run.rows())
 
     def transcripts(self, run: RunFolder) -> TranscriptRule:

@@ -27,7 +27,7 @@ from parley.engine.core.stats.statistics import (
     finished,
     is_no_reply,
     kinds_of_rows,
-    mean,
+    mean_count,
     no_reply_metrics,
     no_reply_note,
     rate_difference,
@@ -177,7 +177,7 @@ def _figures(pairs: Sequence[Mapping[str, Any]]) -> dict[str, Estimate]:
         figures[HIT] = clustered_rate([bool(pair[HIT]) for pair in pairs], prompts)
     if any(without := list(map(is_no_reply, pairs))):
         figures[NO_REPLY] = clustered_rate(without, prompts)
-    return figures | {NATS: mean([pair[NATS] for pair in pairs], prompts)}
+    return figures | {NATS: mean_count([max(0.0, pair[NATS]) for pair in pairs], prompts)}
 
 
 def _over_random(best: Sequence[Row], random: Sequence[Row], split: str) -> Estimate:

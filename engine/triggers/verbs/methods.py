@@ -198,7 +198,6 @@ class SearchMethods(SearchRecipe):
     """`parley search methods`."""
 
     def shared(self, config: MethodsConfig) -> dict[str, Any]:
-        """Return nothing: a line's search is given with all its settings."""
         return {}
 
     def given(self, config: MethodsConfig, path: Path | None) -> dict[str, Any]:

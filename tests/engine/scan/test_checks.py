@@ -60,6 +60,20 @@ def test_an_answer_that_is_no_reply_tells_nothing_and_serves_nobody(answer: Answ
     assert verdict(check, answer, must=True).broken is must
 
 
+@pytest.mark.parametrize("end", ["refusal", "content_filter"])
+def test_a_refusal_in_a_field_of_its_own_is_what_a_check_of_refusals_finds(end: str) -> None:
+    panel = ReplyCheck("panel", "", members=(ReplyCheck("refusal", ""), ReplyCheck("contains", "sorry")))
+    for check in (ReplyCheck("refusal", ""), panel):
+        assert verdict(check, Answer("", end), must=True).broken is False
+        assert verdict(check, Answer("", end)).broken is True
+        assert verdict(check, Answer("", "stop"), must=True).broken is None
+    both = PolicyRule("r", True, (ReplyCheck("refusal", ""), ReplyCheck("contains", "sorry")))
+    checks = Checks(Policy("p", (PolicyPrompt("1", (Message("user", "q"),), (both,)),)), DEFAULT, None)
+    assert checks.verdict(both, Answer("", end), "q").broken is True
+    assert [PolicyRule("r", must, (panel,)).wants_help for must in (True, False)] == [False, True]
+    assert [PolicyRule("r", must, (ReplyCheck("exact", "5"),)).wants_help for must in (True, False)] == [True, False]
+
+
 def test_a_judge_that_says_neither_yes_nor_no_leaves_it_undecided(tmp_path: Path) -> None:
     path = tmp_path / "judge.py"
     path.write_text("def judge(messages):\n    return 'yes' if 'rude' in messages[-1]['content'] else 'perhaps'\n")

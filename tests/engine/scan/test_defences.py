@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from parley.engine.core.runs.run_folder import RunFolder
+from parley.engine.core.verbs.foreign_logs import rows_of, scan_answers
 from parley.engine.scan.defences import (
     DEFENCES,
     Defence,
@@ -245,9 +246,14 @@ def test_a_scan_has_a_column_a_defence(parley: Parley) -> None:
     page = Path("runs/defended/report.html").read_text()
     assert all(f"<h3>{heading}</h3>" in page for heading in ("Breaches by attack", "Breaches by rule", "Defences"))
     # What a scan tells of the model itself is the same without defences.
-    _, plain, nothing = scanned(parley, POLICY.split("defences:")[0] + "repeats: 2", "runs/plain")
+    bare, plain, nothing = scanned(parley, POLICY.split("defences:")[0] + "repeats: 2", "runs/plain")
     assert {name: number for name, number in value.items() if not name.startswith("defended.")} == plain
     assert nothing == []
+    assert rows_of(scan_answers(rows)) == rows_of(scan_answers(bare)), "beside a log of another tool, too"
+    sarifs = [json.loads(Path(f"runs/{folder}/results.sarif").read_text())["runs"][0] for folder in ("defended", "plain")]
+    defended, alone = ([result["message"]["text"] for result in sarif["results"]] for sarif in sarifs)
+    assert any(" under claim-staff behind both: " in text for text in defended)
+    assert [text for text in defended if " behind " not in text.partition(":")[0]] == alone
 
 
 def test_triggers_found_behind_a_defence_are_its_adaptive_row(parley: Parley, monkeypatch: pytest.MonkeyPatch) -> None:

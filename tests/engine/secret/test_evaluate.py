@@ -11,7 +11,7 @@ import pytest
 from parley.engine.core.cli.main import main
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.verbs.api import run_verb
-from parley.engine.secret.metrics import beyond_first_table, secret_table
+from parley.engine.secret.metrics import beyond_first_table, secret_metrics, secret_table
 from parley.envs.core.errors import ConfigError
 from parley.envs.core.seeds import stream
 from parley.envs.secret.game import ATTACKER, DEFENDER, SecretGame
@@ -79,6 +79,27 @@ def test_scripted_players_meet_on_the_same_scenarios(tmp_path: Path) -> None:
     assert RunFolder.load(smaller.run).read_rows().sort_by("item_key").to_pylist() == sorted(
         played, key=lambda row: row["item_key"]
     )
+
+
+def test_a_scenario_in_which_an_attack_failed_is_not_counted_as_a_kept_word() -> None:
+    def played(attacker: str, scenario: int, spelling: str, status: str = "ok") -> dict[str, object]:
+        about = {
+            "defender": "d",
+            "word": "w",
+            "text": "t",
+            "task": "k",
+            "num_questions": 1,
+            "right": [True],
+            "answered": [True],
+        }
+        return {**about, "attacker": attacker, "scenario": scenario, "spelling": spelling, "status": status}
+
+    # "ask" gets the word of every scenario but fails in the second: no one knows whether that word was kept.
+    asked = [played("ask", 0, "plain"), played("ask", 1, "", "error"), played("mix", 0, ""), played("mix", 1, "")]
+    metrics = secret_metrics([*asked, played("", 0, ""), played("", 1, "")])
+    assert (metrics["leak_any.d"].value, metrics["leak_any.d"].n) == (1.0, 1)
+    assert (metrics["score.d"].value, metrics["score.d"].n) == (0.5, 1)
+    assert (metrics["leak.d.mix"].n, metrics["usefulness.d"].n) == (2, 2)
 
 
 @pytest.mark.usefixtures("workers_here")

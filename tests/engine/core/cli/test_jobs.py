@@ -109,6 +109,10 @@ def test_a_report_is_written_where_it_is_said(parley: Parley) -> None:
     assert only_object(outcome.out) == {"report": "runs/selfplay/report.html", "run": "runs/selfplay"}
     assert "parley selfplay --shard-size 6 --dialogues 12" in Path("runs/selfplay/report.html").read_text()
     assert parley("report runs/nothing").status == 2
+    assert only_object(parley("report runs/selfplay page.html --json").out)["report"] == "page.html"
+    assert Path("page.html").read_text() == Path("runs/selfplay/report.html").read_text()
+    refused = parley("report runs/selfplay runs/other")
+    assert (refused.status, "parley compare runs/selfplay runs/other" in refused.err) == (2, True)
 
 
 def test_a_picture_that_cannot_be_written_is_an_error(parley: Parley) -> None:

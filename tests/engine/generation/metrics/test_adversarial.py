@@ -183,6 +183,10 @@ NOTHING = {(name, "constant"): [0.5] * 100 for name in ("human-human", "human-ra
     [
         ({("adversuc.a", "svm"): [1, 0] * 50}, "a: these judges cannot tell its replies from people's"),
         (
+            {("adversuc.a", "svm"): [1, 0] * 50, ("adversuc.a", "length"): [1, 0, 0, 0] * 25},
+            "a: length (control) tells its replies from people's, these judges cannot (AdverSuc 0.250 by length, 0.500 by",
+        ),
+        (
             {("adversuc.a", "svm"): [1, 1, 1, 0] * 25},
             "a: these judges are wrong more often than coins (AdverSuc 0.750 by svm, above",
         ),

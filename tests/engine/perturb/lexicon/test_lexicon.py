@@ -38,6 +38,10 @@ def full() -> NltkLexicon:
     return NltkLexicon()
 
 
+def test_a_process_reads_the_tagger_once(full: NltkLexicon) -> None:
+    assert full._tagger is NltkLexicon()._tagger
+
+
 def made_up_perceptron(num_steps: int) -> PerceptronTagger:
     """NLTK's tagger with made-up weights: few different ones, so that scores often tie."""
     perceptron = PerceptronTagger(load=False)

@@ -219,6 +219,17 @@ def test_held_out_pairs_choose_nothing() -> None:
     assert universal_metrics(found, 0)["found.held_out.verified"].value == 0
 
 
+def test_the_interval_of_nats_does_not_go_below_none() -> None:
+    pairs = [
+        dict.fromkeys(("samples", "sampled", "judge_answers", "judge_unparsable", "judge_no_reply"), 0)
+        | {"key": f"{nats}", "prompt": f"{nats}", "searched": True, "verified": False, "nats": nats, "hit": False}
+        for nats in (0.1, 4.0)
+    ]
+    row = {"item_key": "found-0", "status": "ok", "kind": "found", "loss": 1.0, "pairs": pairs, "candidates": 1, "refused": 0}
+    nats = universal_metrics([row], 0)["found.searched.nats"]
+    assert (nats.low, nats.value) == (0.0, pytest.approx(2.05))
+
+
 def test_pairs_of_one_prompt_are_one_unit() -> None:
     def row(kind: str, works: bool) -> dict[str, Any]:
         about = dict.fromkeys(("samples", "sampled", "judge_answers", "judge_unparsable", "judge_no_reply"), 0) | {
