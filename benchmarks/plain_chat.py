@@ -11,6 +11,7 @@ import importlib.util
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -151,9 +152,9 @@ def _play(sides: TwoSides, game: SecretGame, row: int, decoding: ChatDecoding) -
 def learn_padded(
     sides: TwoSides,
     adapter: str,
-    played: Sequence[tuple[Sequence[int], Sequence[bool], float]],
     temperature: float,
     kl_weight: float,
+    played: Sequence[tuple[Any, Any, float]],
     at_once: int,
     dtype: torch.dtype = torch.float32,
 ) -> float:
@@ -162,9 +163,9 @@ def learn_padded(
     Args:
         sides: the base.
         adapter: name of the one that learns.
-        played: tokens, own marks and advantage of each conversation.
         temperature: of play.
         kl_weight: of the KL.
+        played: tokens, own marks and advantage of each conversation.
         at_once: conversations of a batch.
         dtype: in which the loss is formed of the logits.
     """
@@ -177,7 +178,7 @@ def learn_padded(
 def _learn(
     sides: TwoSides,
     adapter: str,
-    batch: Sequence[tuple[Sequence[int], Sequence[bool], float]],
+    batch: Sequence[tuple[Any, Any, float]],
     temperature: float,
     kl_weight: float,
     num_own: int,

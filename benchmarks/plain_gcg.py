@@ -17,20 +17,18 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, one_hot
 
-from parley.policies.core.layers import LinearOfNewSizes
-
 
 @contextmanager
 def plain_layers(model: nn.Module) -> Iterator[None]:
-    """Let the model's layers multiply as torch does, which transformers leaves it to, within a block."""
-    changed = [module for module in model.modules() if type(module) is LinearOfNewSizes]
-    for module in changed:
-        module.__class__ = nn.Linear  # type: ignore[assignment]  # the class that it was read with
+    """Let the model's layers multiply as torch and peft do, which transformers leaves it to, within a block."""
+    kinds = {module: type(module) for module in model.modules() if type(module).__module__.startswith("parley.")}
+    for module, kind in kinds.items():
+        module.__class__ = kind.__base__  # type: ignore[assignment]  # the class that it was read with
     try:
         yield
     finally:
-        for module in changed:
-            module.__class__ = LinearOfNewSizes
+        for module, kind in kinds.items():
+            module.__class__ = kind
 
 
 class PlainGcg:

@@ -26,9 +26,10 @@ from parley.envs.core.storage.uris import HUGGING_FACE
 from parley.policies.chat.addresses import weights_of
 from parley.policies.chat.local import ChatPrompt, LocalChatModel, load_local
 from parley.policies.chat.model import Answer, Chat, ChatDecoding, ReplyScore
-from parley.policies.chat.predictor import adapted, require_peft
+from parley.policies.chat.predictor import adapt_in_one_pass, adapted, require_peft
 from parley.policies.chat.settings import ChatModelSettings, LoraSettings
 from parley.policies.core.responder import model_inside
+from parley.policies.hugging_face.caches import KeptReadings
 from parley.policies.hugging_face.gguf import base_of, is_adapter_alone, read_adapter, require_own_base, weights_digest
 from parley.policies.hugging_face.models import folder_of, write_adapter
 
@@ -69,6 +70,7 @@ class SharedBase:
                 got, fix = f"{base}, and the base here is {self.folder}", "name the base that it was trained on"
                 raise CheckpointError("the adapter was trained on another base", where=folder, got=got, fix=fix)
             self._peft = read_adapter(model, folder, name)
+            adapt_in_one_pass(self._peft)
         else:
             self._peft = adapted(model, settings, seed, adapter_name=name)
         self._peft.set_adapter(name)
@@ -80,6 +82,10 @@ class SharedBase:
     def remove(self, name: str) -> None:
         """Forget an adapter and its weights when the next one is added; until then nobody may be in the midst of a reading."""
         self._removed.append(name)
+
+    def forget(self) -> None:
+        """Forget what its players have read."""
+        KeptReadings.forget(self.model)
 
     def weights(self, name: str) -> dict[str, nn.Parameter]:
         """Return the weights of an adapter by their names in the model."""

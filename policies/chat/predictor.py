@@ -28,6 +28,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -43,6 +44,7 @@ from parley.policies.chat.settings import LoraSettings
 from parley.policies.chat.templates import write_prompt
 from parley.policies.core.fitting.batches import ExtendedBatch, Loss, OutputLoss, Predictor, Tensors, evaluate, example_nll
 from parley.policies.core.fitting.loop import Objective
+from parley.policies.core.layers import LinearOfNewSizes, dense_with_adapter
 from parley.policies.hugging_face.caches import TokenTree, difference, logits_of_last, reads_trees
 
 EXTRA = "lora"
@@ -115,7 +117,41 @@ def adapted(
         fix = f"name other layers by lora.modules, such as {ALL_LINEAR}, or learn all weights (--method full)"
         what = "adapters on tied embeddings cannot be added to the weights"
         raise ConfigError(what, where=settings.modules, got=f"adapters on {' and '.join(tied)}", fix=fix)
+    adapt_in_one_pass(adapted_model)
     return adapted_model
+
+
+def adapt_in_one_pass(adapted: Any) -> None:
+    """Let linear layers with one low-rank adapter form its product onto theirs (`dense_with_adapter`)."""
+    from peft.tuners.lora import Linear
+
+    for layer in adapted.modules():
+        if type(layer) is Linear:
+            layer.__class__ = one_pass()
+
+
+@cache
+def one_pass() -> Any:
+    """Return peft's linear layer with low-rank adapters, by `dense_with_adapter` where it has one plain adapter."""
+    from peft.tuners.lora import Linear
+
+    # peft knows linear layers by the name of their class.
+    class OnePassLinear(Linear):  # type: ignore[misc]  # peft has no types
+        def forward(self, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+            base, names = self.base_layer, self.active_adapters
+            name = names[0] if len(names) == 1 and names[0] in self.lora_A else ""
+            if not name or args or kwargs or self.disable_adapters or self.merged or name in self.lora_variant:
+                output: Tensor = super().forward(x, *args, **kwargs)
+                return output
+            down, up = self.lora_A[name], self.lora_B[name]
+            plain = type(base) in (nn.Linear, LinearOfNewSizes) and type(self.lora_dropout[name]) is nn.Identity
+            alike = x.dtype == base.weight.dtype == down.weight.dtype and not torch.is_autocast_enabled(x.device.type)
+            if base.weight.requires_grad or up.bias is not None or not (plain and alike):
+                output = super().forward(x)
+                return output
+            return dense_with_adapter(x, base, down.weight, up.weight, self.scaling[name])
+
+    return OnePassLinear
 
 
 def merged(model: Any, where: str | None = None) -> Any:

@@ -351,6 +351,43 @@ def dense_of_new_sizes(rows: Tensor, weight_JI: Tensor, bias_J: Tensor | None = 
     return (dense if _is_large(rows, len(weight_JI)) else linear)(rows, weight_JI, bias_J)
 
 
+class _DenseWithAdapter(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, rows, layer, down_RI, up_JR, scale):  # type: ignore[no-untyped-def]  # torch has no type for ctx
+        flat_nI = rows.reshape(-1, rows.shape[-1])
+        low_nR = (flat_nI @ down_RI.t()).mul_(scale)
+        ctx.save_for_backward(flat_nI, down_RI, up_JR, low_nR, layer.weight)
+        ctx.scale = scale
+        output: Tensor = layer(rows)
+        output.view(-1, output.shape[-1]).addmm_(low_nR, up_JR.t())
+        return output
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[no-untyped-def]  # as above
+        flat_nI, down_RI, up_JR, low_nR, weight_JI = ctx.saved_tensors
+        grad_nJ = grad.reshape(-1, grad.shape[-1])
+        low_grad_nR = (grad_nJ @ up_JR).mul_(ctx.scale)
+        rows_grad = None
+        if ctx.needs_input_grad[0]:
+            rows_grad = product(grad_nJ, weight_JI.t()).addmm_(low_grad_nR, down_RI).view(*grad.shape[:-1], -1)
+        return rows_grad, None, low_grad_nR.t() @ flat_nI, grad_nJ.t() @ low_nR, None
+
+
+def dense_with_adapter(rows: Tensor, layer: nn.Linear, down_RI: Tensor, up_JR: Tensor, scale: float) -> Tensor:
+    """Return a frozen layer's output plus scale times its low-rank adapter's, which has no pass over the output of its own.
+
+    Args:
+        rows: (..., I), in the precision of all weights.
+        layer: whose weight (J, I) has no gradient.
+        down_RI: the adapter's first weight, R its rank.
+        up_JR: its second one.
+        scale: of the adapter.
+    """
+    output: Tensor = _DenseWithAdapter.apply(rows, layer, down_RI, up_JR, scale)
+    return output
+
+
 def activated(rows: Tensor, weight_JI: Tensor, bias_J: Tensor, activation: Literal["relu", "gelu"]) -> Tensor:
     """Return an activation of `dense`; in one pass without gradients."""
     if torch.is_grad_enabled() or not _is_for_onednn(rows):

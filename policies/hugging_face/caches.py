@@ -10,10 +10,11 @@ text is read again.
 
 from __future__ import annotations
 
+import ctypes
 import inspect
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import cache, partial
 from itertools import pairwise
@@ -32,6 +33,8 @@ _TOLERANCE, _TOLERANCE_HALF = 1e-2, 0.2
 """Largest difference of logits as a share of their spread, in float32 and in half precision."""
 _WORTH = 16
 """Tokens from which a beginning that several texts share is read by itself."""
+_MUCH = 2**28
+"""Bytes of readings that are worth a second of pages to be asked for again."""
 _abilities: WeakKeyDictionary[Any, dict[str, bool]] = WeakKeyDictionary()
 _UNLIKE = {
     "continues": "what it has read cannot be kept: the whole text is read again for every token",
@@ -127,8 +130,8 @@ class TokenTree:
         """
         given = {"input_ids": self._ids, "position_ids": self._positions}
         ids = {name: torch.tensor([values], device=self._device) for name, values in given.items()}
-        with attending(model, partial(self._attended, layers), plain=False):
-            kept = torch.tensor(places, device=self._device)
+        kept = torch.tensor(places, device=self._device)
+        with attending(model, partial(self._attended, layers), plain=False), _ends_at(model, kept, len(self)):
             logits_MV: Tensor = model(**ids, use_cache=False, logits_to_keep=kept).logits[0]
         return logits_MV
 
@@ -160,6 +163,25 @@ class TokenTree:
             attended = kind.attend(query_1JRLD.flatten(2, 3), keys, values, mask)
             parts.append(attended.view_as(query_1JRLD).flatten(1, 2)[0].transpose(0, 1))
         return torch.cat(parts)
+
+
+@contextmanager
+def _ends_at(model: Any, kept: Tensor, num: int) -> Iterator[None]:
+    """Let the last layer's feed-forward part read the tokens alone whose logits are asked for: others end there."""
+    block = getattr(getattr(model.get_decoder(), "layers", [None])[-1], "mlp", None)
+    if not hasattr(block, "down_proj"):
+        yield
+        return
+    asked = kept.unique()
+    hooks = (
+        block.register_forward_pre_hook(lambda _, given: (given[0][:, asked], *given[1:])),
+        block.register_forward_hook(lambda _, given, read: read.new_zeros(1, num, read.shape[-1]).index_copy(1, asked, read)),
+    )
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
 
 
 _ATTENTION = "parley_packed"
@@ -429,6 +451,18 @@ class KeptReadings:
         self._ids: dict[tuple[int, ...], np.ndarray] = {}
         self._version = self._weights_version()
         self._readers.setdefault(model, WeakSet()).add(self)
+
+    @classmethod
+    def forget(cls, model: Any) -> None:
+        """Forget what all readers of a model keep; where that is much, its memory goes back to the system."""
+        readers = list(cls._readers.get(model, ()))
+        num_bytes = sum(text.num_bytes for reader in readers for text in reader._kept.values())
+        for reader in readers:
+            reader._kept, reader._ids = {}, {}
+        if num_bytes > _MUCH:
+            # In the midst of what stays, glibc leaves it to itself, and what is larger has no room there.
+            with suppress(AttributeError):
+                ctypes.CDLL(None).malloc_trim(0)
 
     def begin(self, prompts: Sequence[Sequence[int]]) -> tuple[Any, list[int]]:
         """Return a cache of what is known of some prompts, padded at the left, and the number of tokens known of each.

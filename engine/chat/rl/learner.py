@@ -93,6 +93,8 @@ class ChatLearner(SeededLearner):
     def compute_loss_for_module(self, *, module_id: str, config: Any, batch: dict[str, Any], fwd_out: dict[str, Any]) -> Tensor:
         """Return the loss, whose gradient is summed piece by piece on the way."""
         module = self.module[module_id].unwrapped()
+        # The step needs the room, and new dialogues share little with those that were played.
+        module.base.forget()
         for parameter in self._params.values():
             parameter.grad = None
         supervised = batch["supervised"].bool()

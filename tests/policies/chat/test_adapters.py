@@ -7,6 +7,7 @@ import logging
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import torch
 
 from parley.engine.core.verbs.checkpoints import weights_digests
 from parley.envs.core.errors import CheckpointError, ConfigError
+from parley.policies.chat import predictor
 from parley.policies.chat.adapters import AdaptedChatModel, shared_base
 from parley.policies.chat.local import LocalChatModel, load_local
 from parley.policies.chat.model import ChatDecoding, Message
@@ -78,6 +80,45 @@ def test_a_merged_model_says_what_the_adapted_one_says(modules: str) -> None:
     wanted = logits_of(both)
     assert not torch.allclose(wanted, before, atol=1e-2)
     torch.testing.assert_close(logits_of(merged(both)), wanted, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("case", ["one", "none", "two", "dropout", "half", "autocast", "learning base", "named"])
+def test_an_adapter_in_one_pass_is_that_of_peft(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, _ = drawn_model("llama")
+    both = noisy(adapted(model, LoraSettings(rank=2, alpha=3, dropout=0.5 if case == "dropout" else 0.0), 0))
+    layer = both.base_model.model.model.layers[0].mlp.up_proj
+    usual = peft.tuners.lora.Linear
+    assert (type(layer).__base__, type(layer).__name__) == (usual, "OnePassLinear")
+    taken: list[int] = []
+    in_one_pass = predictor.dense_with_adapter
+    monkeypatch.setattr(predictor, "dense_with_adapter", lambda *given: taken.append(1) or in_one_pass(*given))
+    given: dict[str, Any] = {}
+    if case == "none":
+        layer.enable_adapters(False)
+    elif case == "two":
+        adapted(both, LoraSettings(rank=2), 1, adapter_name="second")
+        noisy(both, 1).base_model.set_adapter(["default", "second"])
+    elif case == "learning base":
+        layer.base_layer.weight.requires_grad_(True)
+    elif case == "half":
+        layer.base_layer.bfloat16()
+    elif case == "named":
+        given = {"adapter_names": ["default"] * 3}
+    sides = []
+    for forward in (layer.forward, partial(usual.forward, layer)):
+        torch.manual_seed(1)
+        rows = torch.randn(3, 4, layer.in_features, requires_grad=True)
+        layer.zero_grad()
+        with torch.autocast("cpu", torch.bfloat16, enabled=case == "autocast"):
+            read = forward(rows.bfloat16() if case == "half" else rows, **given)
+            with torch.no_grad():
+                again = read if case == "dropout" else forward(rows.bfloat16() if case == "half" else rows, **given)
+        read.float().square().sum().backward()
+        sides.append([read, again, rows.grad, *(weight.grad for weight in layer.parameters() if weight.grad is not None)])
+    assert len(sides[0]) == (5, 4)[case == "none"] + (2 if case == "two" else case == "learning base") - (case == "none")
+    for ours, wanted in zip(*sides, strict=True):
+        torch.testing.assert_close(ours, wanted, rtol=1e-4, atol=1e-5)
+    assert bool(taken) == (case == "one")
 
 
 def test_a_merge_that_changes_what_the_model_says_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -477,6 +477,15 @@ def test_readings_are_forgotten_when_weights_change() -> None:
     assert readings.begin([ids("oh well how you")])[1] == [0]
 
 
+def test_readings_are_forgotten_when_their_room_is_needed() -> None:
+    model, other = (tiny_chat(positions=64)[0] for _ in range(2))
+    readings, stays = KeptReadings(model), KeptReadings(other)
+    read(readings, model, "hello there you fool")
+    read(stays, other, "hello there you fool")
+    KeptReadings.forget(model)
+    assert [kept.begin([ids("hello there you fool")])[1] for kept in (readings, stays)] == [[0], [3]]
+
+
 def test_readers_of_a_model_have_room_together_and_what_was_not_used_lately_goes() -> None:
     model, _ = tiny_chat(positions=64)
     first, second = (KeptReadings(model, most_bytes=1) for _ in range(2))
