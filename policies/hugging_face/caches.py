@@ -168,7 +168,7 @@ class TokenTree:
 @contextmanager
 def _ends_at(model: Any, kept: Tensor, num: int) -> Iterator[None]:
     """Let the last layer's feed-forward part read the tokens alone whose logits are asked for: others end there."""
-    block = getattr(getattr(model.get_decoder(), "layers", [None])[-1], "mlp", None)
+    block: Any = getattr(getattr(model.get_decoder(), "layers", [None])[-1], "mlp", None)
     if not hasattr(block, "down_proj"):
         yield
         return
