@@ -80,7 +80,6 @@ def measure(options: Options) -> Result:
             for row in range(options.rows_at_once)
         ]
         _ours(learner, algorithm.role, warm[:2], rule)
-        learn_padded(*rest, warm, options.rows_at_once)
         players, game = sides.players(num, decoding), secrets(num, rules)
         with play.running():
             play_secret(game, *players)
@@ -98,6 +97,7 @@ def measure(options: Options) -> Result:
         reference = secrets(num_plain, rules)
         with plain_play.running():
             play_turn_by_turn(sides, reference, num_plain, decoding)
+        learn_padded(*rest, warm, options.rows_at_once)
         with plain_learn.running():
             learn_padded(*rest, played, options.rows_at_once)
         for value in module.net.values():
