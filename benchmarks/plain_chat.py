@@ -28,6 +28,7 @@ from parley.policies.chat.predictor import require_peft
 from parley.policies.chat.secret import talk
 from parley.policies.chat.settings import ChatSeat, LoraSettings
 from parley.policies.chat.templates import write_prompt
+from parley.policies.core.decoding import drawn
 from parley.policies.hugging_face.tokens import ends_of
 
 SEED = 1
@@ -114,9 +115,8 @@ class Drawn:
 
     def __call__(self, ids_1P: Tensor, scores_1V: Tensor) -> Tensor:
         """Return logits that are finite at one token."""
-        probabilities_V = (scores_1V[0].double() / self._temperature).softmax(-1)
-        token = int(torch.multinomial(probabilities_V, 1, generator=self._generator))
-        return torch.full_like(scores_1V, -torch.inf).index_fill(1, torch.tensor([token]), 0.0)
+        draw_1 = torch.rand(1, generator=self._generator, dtype=torch.float64)
+        return torch.full_like(scores_1V, -torch.inf).index_fill(1, drawn(scores_1V.double() / self._temperature, draw_1), 0.0)
 
 
 @torch.inference_mode()

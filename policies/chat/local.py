@@ -50,12 +50,14 @@ from parley.policies.chat.model import (
 from parley.policies.chat.newest import answer_newest
 from parley.policies.chat.settings import MAX_REPLY_TOKENS, ChatModelSettings
 from parley.policies.chat.templates import options_of, prints_date, role_notes, write_prompt
+from parley.policies.core.decoding import drawn
 from parley.policies.core.responder import GREEDY, DecoderSettings, ModelReply, Responder, answer, require_known
 from parley.policies.hugging_face.caches import (
     KeptReadings,
     TokenTree,
     can_select_rows,
     continues_reading,
+    give_room,
     logits_of_last,
     padded_left,
     pads_left,
@@ -308,7 +310,7 @@ class LocalChatModel(ArrivingChatModel):
             ids_BP = ids_BP[:, -num_new:]
             given |= {"position_ids": given["position_ids"][:, -num_new:]} if "position_ids" in given else {}
         read = self.model(input_ids=ids_BP, past_key_values=cache, use_cache=True, **given)
-        return read.logits[:, -1], read.past_key_values
+        return read.logits[:, -1], give_room(read.past_key_values)
 
     def _answer(self, prompt: ChatPrompt, ids: Sequence[int], end: int | None) -> Answer:
         """Return the answer of tokens and the token that ended them, if one did; its reasoning is parted from its reply."""
@@ -382,17 +384,15 @@ class LocalChatModel(ArrivingChatModel):
 
 def _chosen(logits_BV: Tensor, temperature: float, generators: Sequence[torch.Generator]) -> list[int]:
     """Return the next token of each chat: the likeliest, or one drawn by its generator."""
-    if not logits_BV.isfinite().any(-1).all() or logits_BV.isnan().any():
+    if not logits_BV.amax(-1).isfinite().all():
         raise ConfigError("the model's logits are no numbers", fix="take another dtype; float16 holds no large numbers")
     if temperature == 0:
         likeliest: list[int] = logits_BV.argmax(-1).tolist()
         return likeliest
     # Drawn on the CPU in float64, so that a device changes no draw but by the logits' own rounding.
-    probabilities_BV = (logits_BV.double().cpu() / temperature).softmax(-1)
-    return [
-        int(torch.multinomial(probabilities_V, 1, generator=generator))
-        for probabilities_V, generator in zip(probabilities_BV, generators, strict=True)
-    ]
+    draws_B = torch.cat([torch.rand(1, generator=generator, dtype=torch.float64) for generator in generators])
+    chosen: list[int] = drawn(logits_BV.double().cpu() / temperature, draws_B).tolist()
+    return chosen
 
 
 def load_local(name: str, settings: ChatModelSettings) -> LocalChatModel:

@@ -33,6 +33,8 @@ _TOLERANCE, _TOLERANCE_HALF = 1e-2, 0.2
 """Largest difference of logits as a share of their spread, in float32 and in half precision."""
 _WORTH = 16
 """Tokens from which a beginning that several texts share is read by itself."""
+_ROOM = 32
+"""Tokens that a cache takes in between two copies of what it holds."""
 _MUCH = 2**28
 """Bytes of readings that are worth a second of pages to be asked for again."""
 _abilities: WeakKeyDictionary[Any, dict[str, bool]] = WeakKeyDictionary()
@@ -379,7 +381,42 @@ def _same(logits: Tensor, wanted: Tensor) -> bool:
 def can_select_rows(cache: Any) -> bool:
     """Return whether rows can be taken out of a cache: of plain attention, or None where nothing is kept."""
     layers = getattr(cache, "layers", [])
-    return cache is None or (bool(layers) and all(type(layer).__name__ == "DynamicLayer" for layer in layers))
+    return cache is None or (bool(layers) and all(type(layer).__name__ in ("DynamicLayer", "RoomyLayer") for layer in layers))
+
+
+def give_room(cache: Any) -> Any:
+    """Return a cache, which from now on copies what it holds once in many tokens, if it is of plain attention."""
+    if cache is not None and can_select_rows(cache):
+        for layer in cache.layers:
+            layer.__class__ = _roomy()
+    return cache
+
+
+@cache
+def _roomy() -> Any:
+    """Return transformers' layer of a cache with room for tokens to come."""
+    from transformers.cache_utils import DynamicLayer
+
+    class RoomyLayer(DynamicLayer):
+        def update(self, key_states: Tensor, value_states: Tensor, *_: Any, **__: Any) -> tuple[Tensor, Tensor]:
+            num, more = self.get_seq_length(), key_states.shape[-2]
+            if not num:
+                return super().update(key_states, value_states)
+            sides = []
+            for name, new in (("keys", key_states), ("values", value_states)):
+                held, room = getattr(self, name), getattr(self, f"room_of_{name}", None)
+                # Rows may have left, and places may have been cut off.
+                is_there = room is not None and (held.data_ptr(), held.stride()) == (room.data_ptr(), room.stride())
+                if not is_there or num + more > room.shape[-2]:
+                    room = held.new_empty((*held.shape[:-2], num + more + _ROOM, held.shape[-1]))
+                    room[..., :num, :] = held
+                    setattr(self, f"room_of_{name}", room)
+                room[..., num : num + more, :] = new
+                setattr(self, name, room[..., : num + more, :])
+                sides.append(getattr(self, name))
+            return sides[0], sides[1]
+
+    return RoomyLayer
 
 
 def select_rows(cache: Any, rows: Sequence[int]) -> None:

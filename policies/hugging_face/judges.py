@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from parley.envs.core.errors import CheckpointError, ConfigError
 from parley.envs.core.registry import nearest
 from parley.envs.core.seeds import stream
+from parley.policies.core.decoding import drawn
 from parley.policies.hugging_face.caches import continues_reading, next_logits
 from parley.policies.hugging_face.models import read_pretrained
 from parley.policies.hugging_face.tokens import ends_of, longest_input, searchable
@@ -258,10 +258,8 @@ class HuggingFaceInputModel:
                 past, next_V = read.past_key_values, read.logits[0, -1]
             else:
                 next_V = next_logits(self.model, torch.tensor([ids], device=searchable_V.device))[0]
-            logits_V = next_V.double().masked_fill(~searchable_V, -torch.inf)
-            cumulated_V = logits_V.softmax(-1).cumsum(-1).cpu().numpy()
-            word = int(np.searchsorted(cumulated_V, generator.random() * cumulated_V[-1], side="right"))
-            ids.append(min(word, int(searchable_V.nonzero()[-1, 0])))
+            logits_V = next_V.double().masked_fill(~searchable_V, -torch.inf).cpu()
+            ids.append(int(drawn(logits_V[None], torch.tensor([generator.random()], dtype=torch.float64))))
         return torch.tensor(ids[1:], device=searchable_V.device)
 
 

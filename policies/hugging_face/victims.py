@@ -25,6 +25,7 @@ from parley.envs.core.config import check
 from parley.envs.core.errors import ConfigError, DataError
 from parley.policies.chat.model import Chat
 from parley.policies.chat.templates import SLOT, SlottedPrompt, default_template
+from parley.policies.core.decoding import drawn
 from parley.policies.hugging_face.caches import continues_reading, next_logits
 from parley.policies.hugging_face.tokens import (
     ANY,
@@ -216,8 +217,8 @@ class HuggingFaceVictim:
                     logits_V[logits_V.log_softmax(-1) <= min_log_probability] = -torch.inf
                     if not bool(logits_V.isfinite().any()):
                         return reply, False
-                    probabilities_V = (logits_V / temperature).softmax(-1)
-                    word = int(torch.multinomial(probabilities_V, 1, generator=generator))
+                    draw_1 = torch.rand(1, generator=generator, dtype=torch.float64)
+                    word = int(drawn((logits_V / temperature)[None], draw_1))
                 if word in self.end_ids:
                     return reply, True
                 reply.append(word)

@@ -21,7 +21,15 @@ from parley.policies.chat.local import LocalChatModel
 from parley.policies.chat.model import ANSWERS, Access, Answer, Chat, ChatDecoding, Message, ReplyScore, require_access
 from parley.policies.chat.settings import ChatModelSettings
 from parley.policies.core.responders import load_responder
-from parley.policies.hugging_face.caches import KeptReadings, continues_reading, pads_left, reads_trees
+from parley.policies.hugging_face.caches import (
+    KeptReadings,
+    can_select_rows,
+    continues_reading,
+    give_room,
+    pads_left,
+    reads_trees,
+    select_rows,
+)
 from parley.policies.hugging_face.models import read_model
 from tests.policies.chat.tiny import saved, tiny_chat
 from tests.policies.small_hugging_face import EOS_ID, VOCABULARY
@@ -540,3 +548,31 @@ def test_chats_that_have_ended_are_read_no_longer_and_change_no_other() -> None:
     for chat, length in zip(chats, lengths, strict=True):
         prompt = tuple(model.prompts.ids(chat))
         assert any(key[: len(prompt)] == prompt and len(prompt) + length - 1 <= len(key) for key in known)
+
+
+def test_a_cache_with_room_holds_what_a_plain_one_holds() -> None:
+    from transformers import DynamicCache
+
+    torch.manual_seed(0)
+    caches = [DynamicCache() for _ in range(2)]
+
+    def told(num: int, rows: int) -> list[torch.Tensor]:
+        sides = torch.randn(2, rows, 2, num, 4)
+        # What it gives is compared at once: later tokens may be written into the same memory.
+        read = [[side.clone() for side in cache.update(*sides, 0)] for cache in caches]
+        for ours, plain in zip(*read, strict=True):
+            torch.testing.assert_close(ours, plain, rtol=0, atol=0)
+        return [cache.layers[0].keys for cache in caches]
+
+    told(5, 3)
+    give_room(caches[0])
+    places = {told(1, 3)[0].data_ptr() for _ in range(20)}
+    assert len(places) == 1, "nothing is copied while there is room"
+    for cache in caches:
+        select_rows(cache, [2, 0])
+    told(1, 2)
+    for cache in caches:
+        cache.crop(-3)
+    told(2, 2)
+    assert len({told(7, 2)[0].data_ptr() for _ in range(10)}) > 1
+    assert can_select_rows(caches[0]) and give_room(None) is None
