@@ -174,10 +174,10 @@ def _ends_at(model: Any, kept: Tensor, num: int) -> Iterator[None]:
     if not hasattr(block, "down_proj"):
         yield
         return
-    asked = kept.unique()
+    last = kept.unique()
     hooks = (
-        block.register_forward_pre_hook(lambda _, given: (given[0][:, asked], *given[1:])),
-        block.register_forward_hook(lambda _, given, read: read.new_zeros(1, num, read.shape[-1]).index_copy(1, asked, read)),
+        block.register_forward_pre_hook(lambda _, given: (given[0][:, last], *given[1:])),
+        block.register_forward_hook(lambda _, given, read: read.new_zeros(1, num, read.shape[-1]).index_copy(1, last, read)),
     )
     try:
         yield
@@ -404,7 +404,8 @@ def _roomy() -> Any:
                 return super().update(key_states, value_states)
             sides = []
             for name, new in (("keys", key_states), ("values", value_states)):
-                held, room = getattr(self, name), getattr(self, f"room_of_{name}", None)
+                held: Any = getattr(self, name)
+                room: Any = getattr(self, f"room_of_{name}", None)
                 # Rows may have left, and places may have been cut off.
                 is_there = room is not None and (held.data_ptr(), held.stride()) == (room.data_ptr(), room.stride())
                 if not is_there or num + more > room.shape[-2]:

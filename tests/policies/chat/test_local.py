@@ -556,7 +556,7 @@ def test_a_cache_with_room_holds_what_a_plain_one_holds() -> None:
     torch.manual_seed(0)
     caches = [DynamicCache() for _ in range(2)]
 
-    def told(num: int, rows: int) -> list[torch.Tensor]:
+    def grown(num: int, rows: int) -> list[torch.Tensor]:
         sides = torch.randn(2, rows, 2, num, 4)
         # What it gives is compared at once: later tokens may be written into the same memory.
         read = [[side.clone() for side in cache.update(*sides, 0)] for cache in caches]
@@ -564,15 +564,15 @@ def test_a_cache_with_room_holds_what_a_plain_one_holds() -> None:
             torch.testing.assert_close(ours, plain, rtol=0, atol=0)
         return [cache.layers[0].keys for cache in caches]
 
-    told(5, 3)
+    grown(5, 3)
     give_room(caches[0])
-    places = {told(1, 3)[0].data_ptr() for _ in range(20)}
+    places = {grown(1, 3)[0].data_ptr() for _ in range(20)}
     assert len(places) == 1, "nothing is copied while there is room"
     for cache in caches:
         select_rows(cache, [2, 0])
-    told(1, 2)
+    grown(1, 2)
     for cache in caches:
         cache.crop(-3)
-    told(2, 2)
-    assert len({told(7, 2)[0].data_ptr() for _ in range(10)}) > 1
-    assert can_select_rows(caches[0]) and give_room(None) is None
+    grown(2, 2)
+    assert len({grown(7, 2)[0].data_ptr() for _ in range(10)}) > 1
+    assert (can_select_rows(caches[0]), give_room(None)) == (True, None)
