@@ -132,11 +132,7 @@ def _metrics(rows: Sequence[Mapping[str, Any]], best: Mapping[str, Any], again: 
 
 
 def _write_best(path: Path, config: SweepConfig, plan: Plan, parameters: Mapping[str, Any]) -> None:
-    """Write the sweep's settings and the best ones as a YAML file for `--config`.
-
-    Raises:
-        RunError: the disk refuses.
-    """
+    """Write the sweep's settings and the best ones as a YAML file for `--config`."""
     values = flat(to_dict(plan.base(config.base, config.trial_workers, config.gpus_per_worker)))
     fixed = {key: values[key] for key in (setting.partition("=")[0] for setting in shlex.split(config.base))}
     document: dict[str, Any] = {}

@@ -416,11 +416,7 @@ def tabbed_line(context: Turns, reply: str) -> str:
 
 
 def _write(path: Path, replies: Iterable[tuple[str, str]]) -> None:
-    """Write one file of contexts and their replies, a line each.
-
-    Raises:
-        RunError: the disk refuses.
-    """
+    """Write one file of contexts and their replies, a line each."""
     lines = (tabbed_line(parse_turns(context), reply) for context, reply in replies)
     try:
         with whole_file(path) as file:

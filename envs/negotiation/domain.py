@@ -482,11 +482,7 @@ class Scenario:
 
 
 def _integers(numbers: Iterable[Any]) -> Numbers:
-    """Return numbers as Python integers.
-
-    Raises:
-        ScenarioError: a number is not whole.
-    """
+    """Return numbers as Python integers."""
     values = tuple(numbers)
     if not all(isinstance(number, int | float | np.integer | np.floating) and number % 1 == 0 for number in values):
         fix = "scale the values up until all are whole: halves by 2"

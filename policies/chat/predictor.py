@@ -138,18 +138,16 @@ def one_pass() -> Any:
     # peft knows linear layers by the name of their class.
     class OnePassLinear(Linear):
         def forward(self, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-            base, names = self.base_layer, self.active_adapters
-            name = names[0] if len(names) == 1 and names[0] in self.lora_A else ""
-            if not name or args or kwargs or self.disable_adapters or self.merged or name in self.lora_variant:
-                output: Tensor = super().forward(x, *args, **kwargs)
-                return output
-            down, up = self.lora_A[name], self.lora_B[name]
-            plain = type(base) in (nn.Linear, LinearOfNewSizes) and type(self.lora_dropout[name]) is nn.Identity
-            alike = x.dtype == base.weight.dtype == down.weight.dtype and not torch.is_autocast_enabled(x.device.type)
-            if base.weight.requires_grad or up.bias is not None or not (plain and alike):
-                output = super().forward(x)
-                return output
-            return dense_with_adapter(x, base, down.weight, up.weight, self.scaling[name])
+            base, names = self.base_layer, [*self.active_adapters]
+            is_one = len(names) == 1 and names[0] in self.lora_A and names[0] not in self.lora_variant
+            if is_one and not (args or kwargs or self.disable_adapters or self.merged or base.weight.requires_grad):
+                down, up, dropout = (part[names[0]] for part in (self.lora_A, self.lora_B, self.lora_dropout))
+                is_plain = type(base) in (nn.Linear, LinearOfNewSizes) and type(dropout) is nn.Identity and up.bias is None
+                is_alike = x.dtype == base.weight.dtype == down.weight.dtype
+                if is_plain and is_alike and not torch.is_autocast_enabled(x.device.type):
+                    return dense_with_adapter(x, base, down.weight, up.weight, self.scaling[names[0]])
+            output: Tensor = super().forward(x, *args, **kwargs)
+            return output
 
     return OnePassLinear
 

@@ -132,8 +132,8 @@ class TokenTree:
         """
         given = {"input_ids": self._ids, "position_ids": self._positions}
         ids = {name: torch.tensor([values], device=self._device) for name, values in given.items()}
-        kept = torch.tensor(places, device=self._device)
-        with attending(model, partial(self._attended, layers), plain=False), _ends_at(model, kept, len(self)):
+        with attending(model, partial(self._attended, layers), plain=False):
+            kept = torch.tensor(places, device=self._device)
             logits_MV: Tensor = model(**ids, use_cache=False, logits_to_keep=kept).logits[0]
         return logits_MV
 
@@ -165,25 +165,6 @@ class TokenTree:
             attended = kind.attend(query_1JRLD.flatten(2, 3), keys, values, mask)
             parts.append(attended.view_as(query_1JRLD).flatten(1, 2)[0].transpose(0, 1))
         return torch.cat(parts)
-
-
-@contextmanager
-def _ends_at(model: Any, kept: Tensor, num: int) -> Iterator[None]:
-    """Let the last layer's feed-forward part read the tokens alone whose logits are asked for: others end there."""
-    block: Any = getattr(getattr(model.get_decoder(), "layers", [None])[-1], "mlp", None)
-    if not hasattr(block, "down_proj"):
-        yield
-        return
-    last = kept.unique()
-    hooks = (
-        block.register_forward_pre_hook(lambda _, given: (given[0][:, last], *given[1:])),
-        block.register_forward_hook(lambda _, given, read: read.new_zeros(1, num, read.shape[-1]).index_copy(1, last, read)),
-    )
-    try:
-        yield
-    finally:
-        for hook in hooks:
-            hook.remove()
 
 
 _ATTENTION = "parley_packed"
@@ -399,25 +380,27 @@ def _roomy() -> Any:
 
     class RoomyLayer(DynamicLayer):
         def update(self, key_states: Tensor, value_states: Tensor, *_: Any, **__: Any) -> tuple[Tensor, Tensor]:
-            num, more = self.get_seq_length(), key_states.shape[-2]
-            if not num:
+            if not self.get_seq_length():
                 return super().update(key_states, value_states)
-            sides = []
-            for name, new in (("keys", key_states), ("values", value_states)):
-                held: Any = getattr(self, name)
-                room: Any = getattr(self, f"room_of_{name}", None)
-                # Rows may have left, and places may have been cut off.
-                is_there = room is not None and (held.data_ptr(), held.stride()) == (room.data_ptr(), room.stride())
-                if not is_there or num + more > room.shape[-2]:
-                    room = held.new_empty((*held.shape[:-2], num + more + _ROOM, held.shape[-1]))
-                    room[..., :num, :] = held
-                    setattr(self, f"room_of_{name}", room)
-                room[..., num : num + more, :] = new
-                setattr(self, name, room[..., : num + more, :])
-                sides.append(getattr(self, name))
-            return sides[0], sides[1]
+            held = self.keys, self.values
+            rooms = zip(held, getattr(self, "rooms", held), (key_states, value_states), strict=True)
+            self.rooms = [_written(*sides) for sides in rooms]
+            num = held[0].shape[-2] + key_states.shape[-2]
+            self.keys, self.values = (room[..., :num, :] for room in self.rooms)
+            return self.keys, self.values
 
     return RoomyLayer
+
+
+def _written(held: Tensor, room: Tensor, new: Tensor) -> Tensor:
+    """Return memory that holds what was held, and new tokens behind it: the same one if they fit there."""
+    num, end = held.shape[-2], held.shape[-2] + new.shape[-2]
+    # Rows may have left, and places may have been cut off.
+    if (held.data_ptr(), held.stride()) != (room.data_ptr(), room.stride()) or end > room.shape[-2]:
+        room = held.new_empty((*held.shape[:-2], end + _ROOM, held.shape[-1]))
+        room[..., :num, :] = held
+    room[..., num:end, :] = new
+    return room
 
 
 def select_rows(cache: Any, rows: Sequence[int]) -> None:

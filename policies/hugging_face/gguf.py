@@ -158,11 +158,7 @@ def _read(file: Path) -> Save:
 
 
 def _look_at(file: Path) -> None:
-    """Check that a file can be read, and log its pre-tokenizer if transformers does not know it.
-
-    Raises:
-        CheckpointError: it ends before its weights do, or some are of a type that cannot be read.
-    """
+    """Check that a file can be read, and log its pre-tokenizer if transformers does not know it."""
     import gguf
 
     try:

@@ -200,11 +200,7 @@ class ChatReinforce(DistributedAlgorithm):
         return {name: float(self.metrics.peek((LEARNER_RESULTS, self.role, name))) for name in names}
 
     def _watch(self) -> None:
-        """Double the weight of the KL, or end the training, where the language goes.
-
-        Raises:
-            DivergenceError: the learner has been silent for several updates.
-        """
+        """Double the weight of the KL, or end the training, where the language goes."""
         rule, self.told = self.config.reinforce, []
         if self.kl_weight > 0 and self.last.get("kl", 0.0) > rule.kl_limit:
             self.kl_weight *= 2

@@ -496,11 +496,7 @@ def _take_log(arguments: list[str]) -> tuple[list[str], bool]:
 
 
 def _answer_without_verb(arguments: list[str]) -> None:
-    """Write help or the version.
-
-    Raises:
-        ConfigError: the arguments ask for neither.
-    """
+    """Write help or the version."""
     if not arguments or arguments[0] in _HELP:
         sys.stdout.write(f"{help_text()}\n")
         return

@@ -232,11 +232,7 @@ class ActorPool(Generic[ItemT, ResultT]):
         worker.num_restarts, worker.machine, worker.machines = state.num_restarts, state.machine, machines_up()
 
     def _retry_starts(self) -> bool:
-        """Retry workers that failed to start a while ago; return whether there are any.
-
-        Raises:
-            ClusterError: all workers die while they start.
-        """
+        """Retry workers that failed to start a while ago; return whether there are any."""
         absent = [worker for worker in self._workers if worker.ask_at is not None]
         for worker in absent:
             if worker.ask_at is not None and worker.ask_at <= time.monotonic():
@@ -367,11 +363,7 @@ class ActorPool(Generic[ItemT, ResultT]):
         return None
 
     def _require_place(self, waited_s: float) -> None:
-        """Let workers with a place finish building, however long it takes: a large model does not load in minutes.
-
-        Raises:
-            ClusterError: no worker has a place.
-        """
+        """Let workers with a place finish building, however long it takes: a large model does not load in minutes."""
         import ray
 
         num = sum(ray_internals.actor_state(worker.actor).is_alive for worker in self._starting.values())

@@ -305,12 +305,7 @@ def keeper_of(path: Path) -> str | None:
 
 
 def _read(uri: str) -> dict[str, Any] | None:
-    """Return a lease; None if there is none.
-
-    Raises:
-        RunError: it is damaged.
-        StorageError: storage cannot be read.
-    """
+    """Return a lease; None if there is none."""
     content = read(uri)
     if content is None:
         return None

@@ -361,11 +361,7 @@ def _matching(name: str) -> list[str]:
 
 
 def _shared_rule(names: Sequence[str]) -> ItemMetrics:
-    """Return the rule of single items that all runs share.
-
-    Raises:
-        RunError: a run is missing, its verb has no such rule, or another run has another one.
-    """
+    """Return the rule of single items that all runs share."""
     jobs = {name: RunFolder.load(fetched_run(name)).job for name in names}
     rules = {name: find(job).load().item_metrics for name, job in jobs.items()}
     first = names[0]
@@ -469,12 +465,7 @@ def _stage_of(path: Path, metric: str) -> tuple[Path, str]:
 
 
 def _logged_run(name: str) -> MeasuredRun:
-    """Return a log of another tool, or a scan beside it, by prompts.
-
-    Raises:
-        DataError: the file is no log.
-        RunError: a run is no scan, or no answer has a verdict.
-    """
+    """Return a log of another tool, or a scan beside it, by prompts."""
     if is_log(name):
         tool, rows = read_log(Path(name))
         run = MeasuredRun(name, tool, {}, finished=True)
@@ -507,11 +498,7 @@ def _subjects(runs: Mapping[str, Sequence[MeasuredRun]]) -> list[str]:
 
 
 def _common_items(runs: Mapping[str, Sequence[MeasuredRun]]) -> tuple[list[str], list[RunItems]]:
-    """Return the keys of the common items, and the counts of each run.
-
-    Raises:
-        RunError: no item is common.
-    """
+    """Return the keys of the common items, and the counts of each run."""
     every = [run for group in runs.values() for run in group]
     shared = set.intersection(*(set(run.positions) for run in every))
     same = {key for key in shared if len({run.tasks[run.positions[key]] for run in every}) == 1}
@@ -541,12 +528,7 @@ def _common_items(runs: Mapping[str, Sequence[MeasuredRun]]) -> tuple[list[str],
 def _chosen(
     runs: Mapping[str, Sequence[MeasuredRun]], rule: ItemMetrics, patterns: Sequence[str], conditions: Sequence[FailCondition]
 ) -> list[str]:
-    """Return the names of the metrics to show, in the order of the first run.
-
-    Raises:
-        ConfigError: a name or pattern matches none.
-        RunError: the runs share no metric.
-    """
+    """Return the names of the metrics to show, in the order of the first run."""
     measured = {label: _metrics_of(group) for label, group in runs.items()}
     first, *others = measured.values()
     shared = [name for name in first if all(name in names for names in others)]

@@ -853,11 +853,7 @@ class _RecipeReader:
 
 
 def _overrides(text: str) -> dict[str, Any]:
-    """Return the settings of a text KEY=VALUE,KEY=VALUE; a value may hold commas.
-
-    Raises:
-        ConfigError: a part is no setting.
-    """
+    """Return the settings of a text KEY=VALUE,KEY=VALUE; a value may hold commas."""
     values: dict[str, Any] = {}
     for part in re.split(r",(?=\w+=)", text) if text else []:
         key, equals, value = part.partition("=")

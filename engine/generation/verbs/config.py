@@ -556,12 +556,7 @@ class TrainedTableConfig(ReplyTrainingConfig):
 
 
 def _require_row(name: str) -> None:
-    """Check that a row of this name exists.
-
-    Raises:
-        ConfigError: there is none.
-        OutOfRangeError: its temperature is none.
-    """
+    """Check that a row of this name exists."""
     if name in DECODED or name in TRAINED:
         return
     if name.startswith(AT):

@@ -448,11 +448,7 @@ class DialogueReinforce(DistributedAlgorithm):
         started: StartedSearch | None = None,
         results: tuple[str, ...] = (ENV_RUNNER_RESULTS,),
     ) -> dict[str, Any]:
-        """Play dialogues and return the finished ones in order of index; callbacks log to `results`.
-
-        Raises:
-            ConfigError: opponents failed in too many dialogues.
-        """
+        """Play dialogues and return the finished ones in order of index; callbacks log to `results`."""
         done = self.gather(items, started)
         opponents = {index: name for index, (_, _, name) in items.items()}
         lost = {index: (opponents[index], reason) for part in done for index, reason in part["lost"].items()}

@@ -88,11 +88,7 @@ class NegotiatorModule(TorchRLModule):
     _forward_exploration = _forward_inference
 
     def _forward_train(self, batch: dict[str, Any], **_: Any) -> dict[str, Any]:
-        """Return log-probabilities at the learner's words, and the loss on corpus rows.
-
-        Raises:
-            ConfigError: the batch is one of RLlib's own algorithms, whose rows are single turns.
-        """
+        """Return log-probabilities at the learner's words, and the loss on corpus rows."""
         if "supervised" not in batch:
             raise ConfigError(
                 "NegotiatorModule learns from whole dialogues",
@@ -177,9 +173,6 @@ class DialogueLearner(SeededLearner):
         """Raise an error if the weights of an update give no finite scores at the beginning of a dialogue.
 
         A few tokens suffice: nearly all weights enter the logits of a word.
-
-        Raises:
-            DivergenceError: a score of a word or choice is not finite.
         """
         net = self.module[module_id].unwrapped().net.eval()
         with torch.no_grad():

@@ -98,11 +98,7 @@ class Language:
 
 
 def _require_same_game(corpus: str, words: Vocabulary) -> None:
-    """Raise an error if a corpus, whose files may be absent, is of another game than the agents play.
-
-    Raises:
-        ConfigError: it is of another game, or no corpus has that name.
-    """
+    """Raise an error if a corpus, whose files may be absent, is of another game than the agents play."""
     game = find_negotiations(corpus).game
     if game != words.game:
         raise ConfigError(

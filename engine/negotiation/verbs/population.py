@@ -535,11 +535,7 @@ def _first_agents(path: Path) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
 
 
 def _earlier_rows(population: Population) -> list[dict[str, Any]]:
-    """Return the dialogues of earlier runs in which pairs of a population played.
-
-    Raises:
-        RunError: an earlier run is no matrix, or it has other dialogues or weights.
-    """
+    """Return the dialogues of earlier runs in which pairs of a population played."""
     config, rows = population.config, []
     pairs = {(target, adversary) for target in population.targets for adversary in population.adversaries}
     for name in split_names(config.known):

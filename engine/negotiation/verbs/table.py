@@ -497,11 +497,7 @@ def _announcement(config: TableConfig, num: int) -> str:
 
 
 def _baseline_metrics(config: TableConfig) -> dict[str, Estimate]:
-    """Return the metrics of the baseline table.
-
-    Raises:
-        RunError: the named run is no finished table.
-    """
+    """Return the metrics of the baseline table."""
     if not config.baseline:
         return {}
     other = RunFolder.load(fetched_run(config.baseline))

@@ -430,11 +430,7 @@ def _chosen(run: RunFolder) -> dict[str, int]:
 
 
 def _source(config: TacticConfig) -> RunFolder:
-    """Return the finished run whose tactics are played.
-
-    Raises:
-        RunError: it is no such run, or its tactics were chosen in other dialogues than this run leaves out.
-    """
+    """Return the finished run whose tactics are played."""
     run = RunFolder.load(fetched_run(config.source))
     alike = ("dialogues", "scenarios", "seed")
     finished = run.job == ATTACK_TACTIC.name and (run.path / SUMMARY).is_file()
@@ -494,11 +490,7 @@ def _histories(run: RunFolder, config: TacticConfig, streams: Sequence[Stream]) 
 
 
 def _require_held_out(trials: TacticTrials) -> None:
-    """Raise an error if a held-out dialogue has the scenario of a development dialogue; random scenarios differ.
-
-    Raises:
-        ConfigError: there are too few scenarios.
-    """
+    """Raise an error if a held-out dialogue has the scenario of a development dialogue; random scenarios differ."""
     if trials.match.scenarios.startswith(RANDOM):
         return
     # A file with too few scenarios is played in turn.

@@ -294,12 +294,7 @@ def _strategies(
     common: Sequence[str],
     examples: Sequence[Example],
 ) -> list[Strategy]:
-    """Build the strategies that perturb a split, limited to words that the model knows.
-
-    Raises:
-        ConfigError: no such strategy, or one lacks a setting.
-        DataError: data that one of them needs are missing.
-    """
+    """Build the strategies that perturb a split, limited to words that the model knows."""
     from parley.engine.perturb.catalogue import Resources, build
     from parley.engine.perturb.verbs.models import AsRecorded, RandomSource, perturbation_seed
 

@@ -447,11 +447,7 @@ def chosen_groups(config: RankersConfig, corpus: CandidateCorpus) -> IndexedItem
 
 
 def _with_pool(groups: Sequence[CandidateGroup], config: RankersConfig, corpus: CandidateCorpus) -> list[CandidateGroup]:
-    """Return groups whose candidates are all right replies of the corpus; right are those of any group of the same context.
-
-    Raises:
-        DataError: these are too many scores, or all replies are right.
-    """
+    """Return groups whose candidates are all right replies of the corpus; right are those of any group of the same context."""
     pool: dict[Utterance, None] = {}
     rights: dict[Context, set[Utterance]] = {group.context: set() for group in groups}
     for split in corpus.splits.values():

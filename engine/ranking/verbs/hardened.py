@@ -285,12 +285,7 @@ class TrainHardenedRanker(Job[TrainHardenedRankerConfig, EncoderTraining, Summar
 
 
 def _source(model: str) -> Path:
-    """Return the folder of the model.
-
-    Raises:
-        ConfigError: it is named otherwise, or it is no encoder.
-        CheckpointError: there is none.
-    """
+    """Return the folder of the model."""
     if not model.startswith(HUGGING_FACE) or model == HUGGING_FACE:
         fix = f"--model {HUGGING_FACE}FOLDER; parley train matcher --start RUN hardens Parley's own models"
         raise ConfigError("what is hardened is a Hugging Face encoder", where="--model", got=repr(model), fix=fix)

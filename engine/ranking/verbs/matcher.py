@@ -385,12 +385,7 @@ class TrainMatcher(Job[TrainMatcherConfig, MatcherTraining, Summary]):
 
 
 def _started(config: TrainMatcherConfig) -> tuple[Matcher, str]:
-    """Load the model of --start, and return it with the name of its corpus.
-
-    Raises:
-        CheckpointError: nothing is there, it is damaged, or no matching model.
-        ConfigError: the recipe is for another network, or no corpus is named.
-    """
+    """Load the model of --start, and return it with the name of its corpus."""
     from parley.policies.ranking.matching.fit import format_of, load_matcher
 
     folder = require_checkpoint(config.start, "--start", "parley train matcher")
@@ -406,12 +401,7 @@ def _started(config: TrainMatcherConfig) -> tuple[Matcher, str]:
 
 
 def _read_vectors(config: TrainMatcherConfig, model: Matcher) -> np.ndarray | None:
-    """Read word vectors from a file; None if the setting names no file.
-
-    Raises:
-        ConfigError: there is no such file.
-        DataError: the file cannot be read, a line is broken, or it has none of the model's words.
-    """
+    """Read word vectors from a file; None if the setting names no file."""
     from parley.policies.ranking.matching.matcher import read_vectors
 
     if config.vectors in (NO_VECTORS, SKIP_GRAM):
@@ -443,12 +433,7 @@ def _vectors(prepared: MatcherTraining, reporter: Reporter) -> np.ndarray | None
 def _against(
     config: TrainMatcherConfig, name: str, corpus: CandidateCorpus, group: CandidateGroup, model: Matcher
 ) -> tuple[list[Rule], list[Rule], RankAttack | None]:
-    """Build the rules of a training, those of its held-out splits, and its search; try each once.
-
-    Raises:
-        ConfigError: there is none of a name, or one does not suit.
-        DataError: a resource of a rule is missing.
-    """
+    """Build the rules of a training, those of its held-out splits, and its search; try each once."""
     if config.against in ("", NOTHING):
         return [], [], None
     shared = shared_resources(name, lexicon_of(name, config.lexicon), data_root(config.data_root))

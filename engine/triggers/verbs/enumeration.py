@@ -171,13 +171,7 @@ PreparedEnumeration = Prepared[EnumerationTask, str]
 
 
 def _task(config: EnumerationConfig) -> EnumerationTask:
-    """Return the task: the lists, and the model's description for the summary.
-
-    Raises:
-        ConfigError: the model is none of characters, does not know a letter, or cuts inputs of that length.
-        CheckpointError: there is no model.
-        DataError: the corpus is missing or broken.
-    """
+    """Return the task: the lists, and the model's description for the summary."""
     from parley.engine.triggers.victims import word_lists
     from parley.policies.seq2seq.scoring import SEQ2SEQ, load_seq2seq, threshold
 

@@ -342,12 +342,7 @@ class TrainHardened(Job[TrainHardenedConfig, HardenedBy, Summary]):
 
 
 def _strategies(config: TrainHardenedConfig, example: Example) -> list[Strategy]:
-    """Return the strategies of perturbation, each tried on an example.
-
-    Raises:
-        ConfigError: there is none of such a name.
-        DataError: what one of them leans on is not there.
-    """
+    """Return the strategies of perturbation, each tried on an example."""
     from parley.engine.perturb.catalogue import Resources, build
 
     if not config.strategy_names:
@@ -360,12 +355,7 @@ def _strategies(config: TrainHardenedConfig, example: Example) -> list[Strategy]
 
 
 def _read_model(config: TrainHardenedConfig) -> tuple[Any, Any]:
-    """Return the tokenizer and the causal model of a name, on its device and in the precision of its file.
-
-    Raises:
-        CheckpointError: there is none.
-        ConfigError: it is no causal model, nothing ends its replies, it is quantized, or a package is missing.
-    """
+    """Return the tokenizer and the causal model of a name, on its device and in the precision of its file."""
     from parley.policies.chat.local import load_local
     from parley.policies.chat.settings import ChatModelSettings
 

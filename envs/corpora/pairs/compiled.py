@@ -531,11 +531,7 @@ def _read_records(own_file: OwnFile, *, normalise: bool) -> list[RepliedPair]:
 
 
 def _whole(path: Path, pairs: list[RepliedPair], broken: Sequence[DataError]) -> list[RepliedPair]:
-    """Return the pairs of a file without errors.
-
-    Raises:
-        DataError: a line is broken, or the file is empty.
-    """
+    """Return the pairs of a file without errors."""
     if broken:
         first = broken[0]
         raise DataError(f"{first.what} ({len(broken):,} broken in all)", where=first.where, got=first.got, fix=first.fix)

@@ -150,23 +150,6 @@ def test_a_tree_is_read_as_its_texts_are_alone(kind: str) -> None:
     assert model.config._attn_implementation == usual
 
 
-def test_the_last_feed_forward_part_reads_asked_tokens_alone_with_equal_gradients() -> None:
-    model = drawn_model("llama")[0].double()
-    assert reads_trees(model)
-    rows: list[int] = []
-    model.model.layers[-1].mlp.down_proj.register_forward_hook(lambda _layer, inputs, _: rows.append(inputs[0].shape[1]))
-    tree = TokenTree([[5, 6, 7, 8, 9], [5, 6, 7, 10]])
-    weight = model.model.layers[0].self_attn.v_proj.weight
-    gradients = []
-    for places in ([4, 5, 4], list(range(6))):
-        logits_MV = tree.logits(model, places)
-        model.zero_grad()
-        (logits_MV if len(places) == 3 else logits_MV[[4, 5, 4]]).square().sum().backward()
-        gradients.append(weight.grad.clone())
-    assert (len(tree), rows) == (6, [2, 6])
-    torch.testing.assert_close(*gradients)
-
-
 @pytest.mark.parametrize("window", [3, 100])
 def test_a_tree_keeps_the_window_of_attention(window: int) -> None:
     torch.manual_seed(0)
