@@ -119,7 +119,7 @@ def python_page() -> list[str]:
     rows = []
     for name in dir(parley):
         thing = getattr(parley, name)
-        module = getattr(thing, "__module__", "") or ""
+        module = getattr(inspect.unwrap(thing) if inspect.isfunction(thing) else thing, "__module__", "") or ""
         signature = inspect.signature(thing).parameters.values() if inspect.isfunction(thing) else ()
         parameters = [f"{'**' * (each.kind is each.VAR_KEYWORD)}{each.name}" for each in signature]
         shown = f"`{name}({', '.join(parameters)})`" if inspect.isfunction(thing) else f"`{name}`"

@@ -129,7 +129,7 @@ def public(package: str, names: Mapping[str, str]) -> tuple[list[str], Callable[
         if isfunction(part) and getattr(part, "package", None) is None:
             part = _checked(part)
             # Pickle finds it there.
-            part.package = part.__module__ = package
+            vars(part)["package"] = part.__module__ = package
         setattr(sys.modules[package], name, part)
         return part
 

@@ -382,12 +382,12 @@ def _roomy() -> Any:
         def update(self, key_states: Tensor, value_states: Tensor, *_: Any, **__: Any) -> tuple[Tensor, Tensor]:
             if not self.get_seq_length():
                 return super().update(key_states, value_states)
-            held = self.keys, self.values
+            held = [getattr(self, side) for side in ("keys", "values")]
             rooms = zip(held, getattr(self, "rooms", held), (key_states, value_states), strict=True)
             self.rooms = [_written(*sides) for sides in rooms]
             num = held[0].shape[-2] + key_states.shape[-2]
-            self.keys, self.values = (room[..., :num, :] for room in self.rooms)
-            return self.keys, self.values
+            self.keys, self.values = keys, values = tuple(room[..., :num, :] for room in self.rooms)
+            return keys, values
 
     return RoomyLayer
 
