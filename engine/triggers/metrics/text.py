@@ -352,7 +352,7 @@ def text_table(metrics: Mapping[str, Estimate], clause: str) -> EstimateTable:
         clause: the description of a successful reply (`successful_reply`).
     """
     note = success_note(clause) + _NOTE_TEXT + bool(metrics[SAMPLED].n) * DRAWN_NOTE + no_reply_note(metrics, "success.tokens")
-    if lost := metrics[ATTACKER_NO_REPLY].value:
+    if (lost := metrics[ATTACKER_NO_REPLY].value) > 0:
         note += f" The attacker gave {lost:,.0f} answers that are no reply."
     note += shared_note(metrics[NUM_QUERIES].n, metrics[VERIFIED]) + unread_note(metrics)
     return metric_table(metrics, "input", _LINES, _COLUMNS_TEXT, note, n="{success}", n_heading="targets", unit="targets")

@@ -57,6 +57,11 @@ def test_searches_by_replies_alone_count_prompts() -> None:
     assert "n counts 2 prompts of 8 targets" in text_table(metrics, "that is the target").note
 
 
+def test_the_note_of_a_search_that_failed_everywhere_counts_no_answers() -> None:
+    metrics = text_metrics([{"status": "failed", "item_key": "0", "prompt": "a"}])
+    assert "nan" not in text_table(metrics, "that is the target").note
+
+
 def test_a_prompt_without_input_is_one_trial_however_many_triggers_share_it() -> None:
     row = {"status": "ok", "model": "m", "samples": 0, **JUDGED}
     empty = [{**row, "source": NO_INPUT, "item_key": f"e{p}", "trigger": p, "prompt": p, "verified": p == "a"} for p in "ab"]
