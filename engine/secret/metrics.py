@@ -55,8 +55,8 @@ def describe_secret(name: str) -> Metric:
     kind, _, players = name.partition(".")
     metric = _LEGEND[kind]
     defender, _, attacker = players.partition(".")
-    asker = f" to {attacker}" if attacker else ""
-    return metric._replace(title=f"{metric.title}{asker}, {defender}")
+    title = f"{metric.title} to {attacker}, {defender}" if attacker else f"{metric.title}, {defender}"
+    return metric._replace(title=title) if defender else metric
 
 
 def scenario_rows(rows: Sequence[Row]) -> list[dict[str, Any]]:

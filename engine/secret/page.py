@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from parley.engine.core.page.content import Chapter, Item, Run, Verdict
 from parley.engine.core.page.markup import facts, line
-from parley.engine.core.page.page import first_marks
+from parley.engine.core.page.page import first_marks, listed
 from parley.engine.core.stats.statistics import Metric, Row
 from parley.engine.secret.metrics import SCORE, describe_secret
 from parley.engine.secret.verbs.evaluate import EVALUATE_SECRET
@@ -26,18 +26,18 @@ class Secrets(Chapter):
     }
 
     def verdict_of(self, run: Run) -> Verdict | None:
-        scores = {
-            name.removeprefix(f"{SCORE}."): score
-            for name, score in run.metrics.items()
-            if score.n and name.startswith(f"{SCORE}.")
-        }
+        named = {name.removeprefix(f"{SCORE}."): score for name, score in run.metrics.items() if name.startswith(f"{SCORE}.")}
+        scores = {name: score for name, score in named.items() if score.n}
         if not scores:
             return None
-        best = max(scores, key=lambda name: scores[name].value)
+        number = max(scores.values(), key=lambda score: score.value)
+        best = [name for name, score in scores.items() if score.value == number.value]
+        who = listed(best) if len(best) < 4 else f"{len(best)} defenders"
+        says = "keeps its word and stays" if len(best) == 1 else "keep their word and stay"
         return Verdict(
-            sentence=f"{best} keeps its word and stays useful best, with a score of {scores[best].value:.2f} of 1.",
-            metric=describe_secret(f"{SCORE}.{best}"),
-            number=scores[best],
+            sentence=f"{who} {says} useful best: {number.value:.2f} of 1.",
+            metric=describe_secret(SCORE),
+            number=number,
             unit="scenarios",
             marks=first_marks(scores),
         )

@@ -156,7 +156,7 @@ def test_the_page_shows_who_said_the_word_first(tmp_path: Path, capsys: pytest.C
     capsys.readouterr()
     page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
     assert "The secret game" in page
-    assert "with a score of 0.50 of 1" in page
+    assert "naive and refusing keep their word and stay useful best: 0.50 of 1" in page
     assert "said (letters, plain)" in page
     assert page.index("said (letters, plain)") < page.index("0 of 6 right, kept")
 
