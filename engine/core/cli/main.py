@@ -234,7 +234,6 @@ OTHERS = (
         "show a run, or a folder of runs, as one page",
         "parley.engine.core.cli.runs:run_report",
         "parley report runs/demo",
-        "parley report runs/selfplay",
         "parley report runs   # all runs side by side",
         "parley report runs/selfplay page.html",
         usage="RUN [FILE]",
