@@ -219,7 +219,7 @@ def test_a_method_that_is_bound_leaves_the_one_it_came_from_alone() -> None:
 def test_every_public_name_is_there() -> None:
     assert {"GibbsEnum", "search", "TriggerSearch"} <= set(dir(parley.engine.triggers))
     for name in parley.engine.triggers.__all__:
-        assert getattr(parley.engine.triggers, name).__module__.startswith("parley.engine.triggers.")
+        assert getattr(parley.engine.triggers, name).__module__.startswith("parley.engine.triggers")
     with pytest.raises(AttributeError, match="Gibs"):
         _ = parley.engine.triggers.Gibs
 
