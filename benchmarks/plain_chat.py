@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -28,7 +29,7 @@ from parley.policies.chat.predictor import require_peft
 from parley.policies.chat.secret import talk
 from parley.policies.chat.settings import ChatSeat, LoraSettings
 from parley.policies.chat.templates import write_prompt
-from parley.policies.core.decoding import drawn
+from parley.policies.core.decoding import raced
 from parley.policies.hugging_face.tokens import ends_of
 
 SEED = 1
@@ -111,12 +112,12 @@ class Drawn:
     """
 
     def __init__(self, temperature: float, seed: int) -> None:
-        self._temperature, self._generator = temperature, torch.Generator().manual_seed(seed)
+        self._temperature, self._generator = temperature, np.random.default_rng(seed)
 
     def __call__(self, ids_1P: Tensor, scores_1V: Tensor) -> Tensor:
         """Return logits that are finite at one token."""
-        draw_1 = torch.rand(1, generator=self._generator, dtype=torch.float64)
-        return torch.full_like(scores_1V, -torch.inf).index_fill(1, drawn(scores_1V.double() / self._temperature, draw_1), 0.0)
+        word_1 = raced(scores_1V.double() / self._temperature, [self._generator])
+        return torch.full_like(scores_1V, -torch.inf).index_fill(1, word_1, 0.0)
 
 
 @torch.inference_mode()

@@ -27,6 +27,7 @@ from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -50,7 +51,7 @@ from parley.policies.chat.model import (
 from parley.policies.chat.newest import answer_newest
 from parley.policies.chat.settings import MAX_REPLY_TOKENS, ChatModelSettings
 from parley.policies.chat.templates import options_of, prints_date, role_notes, write_prompt
-from parley.policies.core.decoding import drawn
+from parley.policies.core.decoding import raced
 from parley.policies.core.responder import GREEDY, DecoderSettings, ModelReply, Responder, answer, require_known
 from parley.policies.hugging_face.caches import (
     KeptReadings,
@@ -255,7 +256,7 @@ class LocalChatModel(ArrivingChatModel):
             cache, known = self._readings.begin(prompts)
         padded = padded_left(prompts, known, pad[0])
         ids_BP, mask_BP, num_new = self._tensor(padded.ids), self._tensor(padded.mask), padded.num_new
-        generators = [torch.Generator().manual_seed(seed) for _, seed in questions]
+        generators = [np.random.default_rng(seed) for _, seed in questions]
         most = [int(min(decoding.max_tokens, self.prompts.longest - len(ids))) for ids in prompts]
         written: list[list[int]] = [[] for _ in questions]
         ends: list[int | None] = [None] * len(questions)
@@ -382,7 +383,7 @@ class LocalChatModel(ArrivingChatModel):
             logger.warning("out of memory: from here on %d chats at a time", self._at_once)
 
 
-def _chosen(logits_BV: Tensor, temperature: float, generators: Sequence[torch.Generator]) -> list[int]:
+def _chosen(logits_BV: Tensor, temperature: float, generators: Sequence[np.random.Generator]) -> list[int]:
     """Return the next token of each chat: the likeliest, or one drawn by its generator."""
     if not logits_BV.amax(-1).isfinite().all():
         raise ConfigError("the model's logits are no numbers", fix="take another dtype; float16 holds no large numbers")
@@ -390,8 +391,7 @@ def _chosen(logits_BV: Tensor, temperature: float, generators: Sequence[torch.Ge
         likeliest: list[int] = logits_BV.argmax(-1).tolist()
         return likeliest
     # Drawn on the CPU in float64, so that a device changes no draw but by the logits' own rounding.
-    draws_B = torch.cat([torch.rand(1, generator=generator, dtype=torch.float64) for generator in generators])
-    chosen: list[int] = drawn(logits_BV.double().cpu() / temperature, draws_B).tolist()
+    chosen: list[int] = raced(logits_BV.double().cpu() / temperature, generators).tolist()
     return chosen
 
 

@@ -459,8 +459,6 @@ class AskedChatModel(ArrivingChatModel, ABC):
     def _answers_others(self, body: dict[str, Any]) -> bool:
         """Return whether the server answers other texts, so that a refusal without a reason is about the text.
 
-        True if it has answered lately; if that is not known, it is asked a harmless text.
-
         It does where it has answered lately, and is asked a harmless text where that is not known.
         """
         if body["messages"] == _HARMLESS:

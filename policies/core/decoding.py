@@ -29,6 +29,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -71,6 +72,20 @@ def drawn(logits_nV: Tensor, draws_R: Tensor, rows_R: Tensor | None = None) -> T
     # The block's sum in float32 may be a little above that of its words.
     left_R1 = torch.minimum(bars_R1 - before_R1, within_RW[:, -1:] * _BELOW_ONE)
     return (blocks_R1 * _BLOCK + torch.searchsorted(within_RW, left_R1, right=True)).squeeze(1)
+
+
+def raced(logits_BV: Tensor, generators: Sequence[np.random.Generator]) -> Tensor:
+    """Return words (B,) int64 drawn from distributions: the first of all words, whose times are exponential.
+
+    What a logit is rounded to changes the time of its own word alone. In `drawn` it moves the sums of all words behind it,
+    which exchanges unlikely ones.
+
+    Args:
+        logits_BV: minus infinity for words that are never drawn.
+        generators: of each row.
+    """
+    times_BV = np.stack([generator.standard_exponential(logits_BV.shape[1]) for generator in generators])
+    return (logits_BV.double().softmax(1) / torch.from_numpy(times_BV)).argmax(1)
 
 
 MemoryT_contra = TypeVar("MemoryT_contra", bound=tuple[Any, ...], contravariant=True)

@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from itertools import chain, pairwise
 from typing import Any, Self
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -25,7 +26,7 @@ from parley.envs.core.config import check
 from parley.envs.core.errors import ConfigError, DataError
 from parley.policies.chat.model import Chat
 from parley.policies.chat.templates import SLOT, SlottedPrompt, default_template
-from parley.policies.core.decoding import drawn
+from parley.policies.core.decoding import raced
 from parley.policies.hugging_face.caches import continues_reading, next_logits
 from parley.policies.hugging_face.tokens import (
     ANY,
@@ -205,7 +206,7 @@ class HuggingFaceVictim:
         Returns:
             The reply's tokens without its end, and whether it ended.
         """
-        generator, reply = torch.Generator().manual_seed(seed), list[int]()
+        generator, reply = np.random.default_rng(seed), list[int]()
         step, most = self.steps(read), min(num_tokens, self.room(read))
         with torch.inference_mode():
             while len(reply) < most:
@@ -217,8 +218,7 @@ class HuggingFaceVictim:
                     logits_V[logits_V.log_softmax(-1) <= min_log_probability] = -torch.inf
                     if not bool(logits_V.isfinite().any()):
                         return reply, False
-                    draw_1 = torch.rand(1, generator=generator, dtype=torch.float64)
-                    word = int(drawn((logits_V / temperature)[None], draw_1))
+                    word = int(raced((logits_V / temperature)[None], [generator]))
                 if word in self.end_ids:
                     return reply, True
                 reply.append(word)

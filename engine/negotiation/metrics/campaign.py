@@ -229,12 +229,7 @@ def _scores(gains_GTA: np.ndarray) -> np.ndarray:
 
 
 def _strengths(wins_RTA: np.ndarray, num: int) -> np.ndarray:
-    """Fit the strengths (R, K) of the model P(a beats t) = sigmoid(x_a - x_t), sum 0, by Newton's method; targets first.
-
-    Args:
-        wins_RTA: wins of each adversary, out of `num`.
-        num: number of dialogues of each pair.
-    """
+    """Fit the strengths (R, K) of the model P(a beats t) = sigmoid(x_a - x_t), sum 0, by Newton's method; targets first."""
     num_targets, num_adversaries = wins_RTA.shape[1:]
     strengths_RK = np.zeros((len(wins_RTA), num_targets + num_adversaries))
     for _ in range(_STEPS):

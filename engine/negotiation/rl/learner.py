@@ -170,10 +170,7 @@ class DialogueLearner(SeededLearner):
         return results
 
     def _require_finite(self, module_id: str, row: dict[str, Tensor]) -> None:
-        """Raise an error if the weights of an update give no finite scores at the beginning of a dialogue.
-
-        A few tokens suffice: nearly all weights enter the logits of a word.
-        """
+        """Raise an error if new weights give no finite scores; a few tokens suffice, for nearly all weights enter a logit."""
         net = self.module[module_id].unwrapped().net.eval()
         with torch.no_grad():
             lengths = row["lengths"].clamp(max=CHECKED_TOKENS)

@@ -175,12 +175,7 @@ def _is_misspelling(right: str, wrong: str, corrections: Corrections) -> bool:
 
 
 def _drawn(fitting: Sequence[Slip], share: float) -> Slip | None:
-    """Draw one slip by weight; None is likely where all together weigh less than 1.
-
-    Args:
-        fitting: what may be.
-        share: drawn from [0, 1).
-    """
+    """Draw one slip by weight and a share from [0, 1); None is likely where all together weigh less than 1."""
     left = share * max(1.0, sum(slip.weight for slip in fitting))
     for slip in fitting:
         left -= slip.weight

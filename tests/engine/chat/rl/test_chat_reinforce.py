@@ -242,7 +242,7 @@ def test_what_earns_a_reward_is_said_more_often(base: str, ray_session: RaySessi
     rule = replace(RULE, scenarios=6, tries=4, at_once=24, kl_weight=0.0, supervised_weight=0.0, learning_rate=3e-2)
     _, figures = trained(settings(base, ATTACKER, rule, Even, seed=6), 16)
     rewards = [figure["reward"] for figure in figures]
-    # Seeds 3 to 8 gain .03 to .14: an update of few dialogues is mostly noise.
+    # Seeds 3 to 8 gain -.01 to .16: an update of few dialogues is mostly noise.
     assert np.mean(rewards[-4:]) > np.mean(rewards[:4]) + 0.05
 
 

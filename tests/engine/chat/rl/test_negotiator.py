@@ -60,8 +60,9 @@ def test_a_learner_negotiates_and_its_words_are_those_that_were_drawn(base: str,
             assert len(tokens) == len(own)
             assert own[-1]
     assert max(row["texts"] for row in rows) > 1
-    # A scripted target does not deal with who speaks no sense; the learner itself takes something.
-    assert any(row["reward"] for dealt, row in zip(DEALT, rows, strict=True) if dealt.opponent) == (side == DEFENDER)
+    # A scripted target seldom deals with who speaks no sense; the learner itself takes something.
+    earned = [row["reward"] != 0 for dealt, row in zip(DEALT, rows, strict=True) if dealt.opponent]
+    assert any(earned) if side == DEFENDER else not all(earned)
 
 
 @pytest.mark.parametrize("opponent", ["scripted", USER])
