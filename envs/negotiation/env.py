@@ -320,20 +320,28 @@ class NegotiationTextEnv(OneSide[str, str]):
     text the end is shown.
 
     ## Starting State
-    As `parley/Negotiation-v1`.
+    A scenario, drawn afresh, and a fair coin that decides who speaks first. If it is the partner, its first utterance
+    has already been said. `reset(options={"scenario": Scenario(...)})` sets the scenario. One seed gives one episode.
+
     ## Reward
-    As `parley/Negotiation-v1`.
+    0 until the end. Then `"points"`: your points, 0..10; or `"advantage"`: yours less the partner's, -10..10.
+
     ## Episode End
-    As `parley/Negotiation-v1`.
+    Termination: both have chosen; under `Rules(complementary=True)`, side 1 has (side 0 gets the rest). Truncation:
+    never, because the limits of `Rules` belong to the game. Should the partner end a complementary dialogue before your
+    first word, your first action only collects the reward.
+
     ## Information
-    As `parley/Negotiation-v1`; `num_illegal` counts dropped words.
+    Empty until the end. Then `agreed`, `points`, `forced` (a limit ended the dialogue), `num_illegal` (dropped words)
+    and `transcript` (turns of side and words); pairs are by side.
 
     ## Arguments
     * `vocabulary`: names the game by its words; the partner's when not given.
     * `partner`, `scenarios`, `reward`, `rules`, `side`, `render_mode`: as in `parley/Negotiation-v1`.
 
     ## References
-    As `parley/Negotiation-v1`.
+    * Lewis, Yarats, Dauphin, Parikh, Batra (2017). Deal or No Deal? End-to-End Learning for Negotiation Dialogues.
+
     ## Version History
     * v1: first version.
     """

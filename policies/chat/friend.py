@@ -189,6 +189,7 @@ def _move_form(view: FriendsView, row: int) -> str:
 
 
 def _written(event: ChatEvent, is_own: bool) -> str:
+    """Return an event as text; `SILENCE` stands for one without words, because messages must not be empty."""
     if event.selected is None:
         return " ".join(event.words) or SILENCE
     return f"{SELECT} {event.selected + 1}" if is_own else f"(Your partner selects the friend: {', '.join(event.item)})"

@@ -412,7 +412,13 @@ class AskedChatModel(ArrivingChatModel, ABC):
 
     @abstractmethod
     def _exchange(self, body: dict[str, Any]) -> bytes | Answer:
-        """Return the response to a body, or the answer of a refusal."""
+        """Return the response to a body, or the answer of a refusal.
+
+        Raises:
+            AgainError: another attempt may succeed.
+            UnsuitedError: another request may.
+            ParleyError: none will.
+        """
 
     def _attempt(self, body: dict[str, Any], max_tokens: int | None) -> Answer:
         return self._read(self._exchange(body), body, max_tokens)

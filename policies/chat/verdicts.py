@@ -186,6 +186,7 @@ class ChatGrades:
 
 
 def _filled(question: str, reply: str, target: str, prompt: str) -> Message:
+    """Return a question with its parts filled in at once, so that braces in a text stay as they are."""
     parts = {"prompt": prompt, "target": target, "reply": reply}
     return Message("user", _PARTS.sub(lambda part: parts[part[1]], question))
 

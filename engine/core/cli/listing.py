@@ -131,6 +131,7 @@ def run_list(verb: Verb, arguments: Sequence[str]) -> int:
 
 
 def _part(target: str) -> Any:
+    """Return a part of a system by "module:name", which no core module imports at its top."""
     module, _, name = target.partition(":")
     return getattr(importlib.import_module(module), name)
 

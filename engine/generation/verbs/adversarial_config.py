@@ -252,6 +252,7 @@ def pooled(config: AdversarialConfig) -> Pooled:
 
 
 def _longest_note(name: str, pairs: Sequence[RepliedPair]) -> str:
+    """Return a note if many replies are as long as the longest: a limit may have cut them."""
     lengths = [len(pair.reply) for pair in pairs]
     share = lengths.count(max(lengths)) / len(lengths)
     return f"{name}: {share:.0%} of the replies have {max(lengths):,} words, as the longest one." if share >= _OFTEN else ""
