@@ -82,7 +82,9 @@ def test_normal_targets_are_what_the_model_generates(tmp_path: Path, folder: Pat
     assert set(targets) <= {text.strip() for text in said}
 
 
-def test_sampled_targets_are_drawn_of_tokens_above_t_out(tmp_path: Path, folder: Path, corpus: Path) -> None:
+def test_sampled_targets_are_drawn_of_tokens_above_t_out(tmp_path: Path, folder: Path) -> None:
+    corpus = tmp_path / "many.tsv"  # of which many end, whatever is drawn
+    corpus.write_text("".join(f"hello number {number}\tgood bye\n" for number in range(800)))
     victim, lists = load_hugging_face(folder, 3), {}
     for name, seed in {"one": 1, "again": 1, "two": 2}.items():
         config = asked(folder, corpus, "normal-sampled", hit="o-sample-min-k1", limit=2, seed=seed)
