@@ -64,12 +64,12 @@ class Segment(NamedTuple):
     """Tokens that some texts share, or that one has alone.
 
     Args:
-        spans: where the S tokens that these texts begin with lie among all keys, these L tokens last.
-        sees_LS: which of them each token sees.
+        parts: the segments whose S tokens these texts begin with, this one's L tokens last.
+        bias_LS: what is added to products: 0 for those that a token sees, minus infinity for those behind it.
     """
 
-    spans: tuple[tuple[int, int], ...]
-    sees_LS: Tensor
+    parts: tuple[int, ...]
+    bias_LS: Tensor
 
 
 Layers = Sequence[tuple[Tensor, Tensor]]
@@ -95,32 +95,33 @@ class TokenTree:
         self._num_known = known[0][0].shape[2] if known else 0
         self._ids, self._positions = list[int](), list[int]()
         self._segments: list[Segment] = []
+        self._lengths = [self._num_known] if known else []
         self.places: list[list[int]] = [[] for _ in texts]
-        self._grow(range(len(texts)), self._num_known, ((0, self._num_known),) if known else ())
+        self._grow(range(len(texts)), self._num_known, (0,) if known else ())
 
     def __len__(self) -> int:
         return len(self._ids)
 
-    def _grow(self, rows: Iterable[int], depth: int, before: tuple[tuple[int, int], ...]) -> None:
+    def _grow(self, rows: Iterable[int], depth: int, before: tuple[int, ...]) -> None:
         """Add the tokens from a depth on of texts that are alike up to there."""
         branches: dict[int, list[int]] = {}
         for row in rows:
             if len(self._texts[row]) > depth:
                 branches.setdefault(self._texts[row][depth], []).append(row)
         for branch in branches.values():
-            texts = [self._texts[row] for row in branch]
             # Of texts in order, the first and the last are the least alike.
-            first, last = min(texts), max(texts)
+            first, last = (choose(self._texts[row] for row in branch) for choose in (min, max))
             end = next((at for at in range(depth, len(first)) if first[at] != last[at]), len(first))
             start, stop = len(self._ids), len(self._ids) + end - depth
             self._ids += first[depth:end]
             self._positions += range(depth, end)
-            spans = (*before, (self._num_known + start, self._num_known + stop))
-            sees_LS = torch.ones(end - depth, end, dtype=torch.bool, device=self._device).tril(depth)
-            self._segments.append(Segment(spans, sees_LS))
+            parts = (*before, len(self._lengths))
+            self._lengths.append(end - depth)
+            bias_LS = torch.full((end - depth, end), -torch.inf, device=self._device).triu_(depth + 1)
+            self._segments.append(Segment(parts, bias_LS))
             for row in branch:
                 self.places[row] += range(start, stop)
-            self._grow(branch, end, spans)
+            self._grow(branch, end, parts)
 
     def logits(self, model: Any, places: Sequence[int], layers: list[tuple[Tensor, Tensor]] | None = None) -> Tensor:
         """Return what a model that `reads_trees` gives at places of the sequence: logits (M, V).
@@ -153,18 +154,18 @@ class TokenTree:
             )
         if layers is not None:
             layers.append((key_1JSD, value_1JSD))
-        parts, num = [], key_1JSD.shape[1]
-        for spans, sees_LS in self._segments:
-            start, stop = (place - self._num_known for place in spans[-1])
-            keys, values = (torch.cat([side[:, :, first:end] for first, end in spans], 2) for side in (key_1JSD, value_1JSD))
+        # Queries of one head of keys stand below one another, so that keys are not laid out for each.
+        queries_1JRAD = query_1HAD.unflatten(1, (key_1JSD.shape[1], -1)).split(self._lengths[bool(self._known) :], 3)
+        keys, values = (side.split(self._lengths, 2) for side in (key_1JSD, value_1JSD))
+        attended = []
+        for (parts, bias_LS), query_1JRLD in zip(self._segments, queries_1JRAD, strict=True):
+            key, value = (torch.cat([side[part] for part in parts], 2) for side in (keys, values))
             if kind.window:
-                sees_LS = sees_LS.triu(sees_LS.shape[1] - len(sees_LS) - kind.window + 1)
-            # Queries of one head of keys stand below one another, so that keys are not laid out for each.
-            query_1JRLD = query_1HAD[:, :, start:stop].unflatten(1, (num, -1))
-            mask = sees_LS.repeat(query_1JRLD.shape[2], 1)
-            attended = kind.attend(query_1JRLD.flatten(2, 3), keys, values, mask)
-            parts.append(attended.view_as(query_1JRLD).flatten(1, 2)[0].transpose(0, 1))
-        return torch.cat(parts)
+                bias_LS = bias_LS + torch.full_like(bias_LS, -torch.inf).tril(bias_LS.shape[1] - len(bias_LS) - kind.window)
+            bias_NS = bias_LS.to(query_1HAD.dtype).repeat(query_1JRLD.shape[2], 1)
+            found_1JND = kind.attend(query_1JRLD.flatten(2, 3), key, value, bias_NS)
+            attended.append(found_1JND.view_as(query_1JRLD).flatten(1, 2)[0].transpose(0, 1))
+        return torch.cat(attended)
 
 
 _ATTENTION = "parley_packed"
@@ -190,20 +191,20 @@ class AttentionKind(NamedTuple):
         """True if products and scale are all."""
         return self.window is None and self.softcap is None and self.sinks_H is None
 
-    def attend(self, query_1JND: Tensor, key_1JSD: Tensor, value_1JSD: Tensor, sees_NS: Tensor) -> Tensor:
+    def attend(self, query_1JND: Tensor, key_1JSD: Tensor, value_1JSD: Tensor, bias_NS: Tensor) -> Tensor:
         """Return attention (1, J, N, D) of queries, those of the heads that share keys below one another."""
         if self.softcap is None and self.sinks_H is None:
-            return F.scaled_dot_product_attention(query_1JND, key_1JSD, value_1JSD, sees_NS, scale=self.scale)
+            return F.scaled_dot_product_attention(query_1JND, key_1JSD, value_1JSD, bias_NS, scale=self.scale)
         products_1JNS = query_1JND @ key_1JSD.mT * (self.scale or query_1JND.shape[-1] ** -0.5)
         if self.softcap is not None:
             products_1JNS = self.softcap * (products_1JNS / self.softcap).tanh()
-        products_1JNS = products_1JNS.masked_fill(~sees_NS, -torch.inf)
+        products_1JNS = products_1JNS + bias_NS
         if self.sinks_H is not None:
             num, rows = query_1JND.shape[1:3]
             sinks_JR = self.sinks_H.view(num, -1)
             sinks_1JN1 = sinks_JR.repeat_interleave(rows // sinks_JR.shape[1], 1)[None, ..., None]
             products_1JNS = torch.cat([products_1JNS, sinks_1JN1.to(products_1JNS)], -1)
-        return products_1JNS.softmax(-1, dtype=torch.float32)[..., : sees_NS.shape[1]].to(value_1JSD) @ value_1JSD
+        return products_1JNS.softmax(-1, dtype=torch.float32)[..., : bias_NS.shape[1]].to(value_1JSD) @ value_1JSD
 
 
 Attend = Callable[[int, Tensor, Tensor, Tensor, AttentionKind], Tensor]

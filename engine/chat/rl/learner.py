@@ -129,10 +129,8 @@ class ChatLearner(SeededLearner):
         with base.using(module.adapter), torch.enable_grad():
             logits_MV, targets_M, row_M = own_logits(base.model, *columns)
             if is_scripted:
-                factors_M, temperature = (
-                    torch.full_like(row_M, self._rule.supervised_weight / num_own, dtype=torch.float32),
-                    1.0,
-                )
+                factors_M = torch.full_like(row_M, self._rule.supervised_weight / num_own, dtype=torch.float32)
+                temperature = 1.0
             else:
                 factors_M = batch["advantage"][rows].to(row_M.device)[row_M] / num_own
                 temperature = self._rule.temperature
