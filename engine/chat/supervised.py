@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from parley.engine.core.stats.statistics import Estimate, ratio_of_sums
+from parley.engine.core.stats.statistics import Estimate, mean_count, perplexity
 from parley.envs.core.errors import ConfigError
 from parley.policies.chat.addresses import is_local, weights_of
 from parley.policies.chat.model import Chat, ChatModel
@@ -162,6 +162,6 @@ def perplexities(predictor: ChatPredictor, lessons: ChatLessons, num_words: int)
     fitness = evaluate(predictor, lessons)
     words = num_words * fitness.num_targets / fitness.num_targets.sum()
     return {
-        "ppl_word": ratio_of_sums(fitness.nll_sums, words, fitness.units, np.exp),
-        "nll": ratio_of_sums(fitness.nll_sums, fitness.num_targets, fitness.units),
+        "ppl_word": perplexity("the texts", fitness.nll_sums, words, fitness.units),
+        "nll": mean_count(fitness.nll_sums, fitness.units, fitness.num_targets),
     }

@@ -136,7 +136,9 @@ class Rankings(_OfContexts):
                     details.append(f"It still puts first in {text} what {worst} leaves of the right reply.")
                 if worst in set(known_rules):
                     details.append(f"{worst}: {known_rules.summary(worst)}.")
-        controls = {label: share for label in _controls(run) if (share := _first_place(run, label, CLEAN)).n}
+        specs = run.summary.get(RANKERS, {}).items()
+        shares = {label: _first_place(run, label, CLEAN) for label, spec in specs if spec["is_control"]}
+        controls = {label: share for label, share in shares.items() if share.n}
         if controls:
             control = max(controls, key=lambda label: controls[label].value)
             marks[f"{control}, {CLEAN}"] = controls[control]
@@ -214,10 +216,6 @@ def _first_shown(drafts: Sequence[AttackedContext]) -> list[AttackedContext]:
 
 def _named(run: Run) -> list[str]:
     return [label for label, spec in run.summary.get(RANKERS, {}).items() if not spec["is_control"]]
-
-
-def _controls(run: Run) -> list[str]:
-    return [label for label, spec in run.summary.get(RANKERS, {}).items() if spec["is_control"]]
 
 
 def _first_place(run: Run, ranker: str, rule: str, ending: str = "") -> Estimate:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parley.engine.core.stats.known import DIVERGENCES, PREDICTION, READING, TEXT
-from parley.engine.core.stats.statistics import Estimate, mean
+from parley.engine.core.stats.statistics import Estimate, mean_count
 from parley.engine.core.verbs.job import Reporter
 from parley.engine.core.verbs.supervised import FitJob, Fitting, context_gain
 from parley.engine.responders.seq2seq import PairTrainingConfig, Units, open_units
@@ -78,8 +78,8 @@ class TrainVhred(FitJob[TrainVhredConfig]):
         def finish(test: Fitness) -> dict[str, Estimate]:
             return {
                 "context_gain": context_gain(test, evaluate(model, splits["test"].exchanged())),
-                "test_kl": mean(divergences(model, splits["test"]), test.units),
-                "validation_kl": mean(divergences(model, splits["val"]), units_of(splits["val"])),
+                "test_kl": mean_count(divergences(model, splits["test"]), test.units),
+                "validation_kl": mean_count(divergences(model, splits["val"]), units_of(splits["val"])),
             }
 
         return Fitting(

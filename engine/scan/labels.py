@@ -30,7 +30,7 @@ from parley.engine.core.stats.statistics import Estimate, Row, finished
 from parley.engine.core.verbs.catalogue import find
 from parley.engine.core.verbs.foreign_logs import SCAN
 from parley.engine.perturb.verbs.sheet import read_labels, write_sheet
-from parley.engine.scan.metrics import AGREEMENT_OF_LABELLERS, BREACH, CORRECTED, NO_REPEATS, AnswerColumns
+from parley.engine.scan.metrics import AGREEMENT_OF_LABELLERS, BREACH, CORRECTED, NO_REPEATS, AnswerColumns, reply_text
 from parley.envs.core.config import Configuration, NonNegativeInt, NumItems
 from parley.envs.core.errors import DataError, RunError
 from parley.envs.core.seeds import stable_hash
@@ -71,7 +71,7 @@ def drawn_answers(rows: Sequence[Row], num: int, seed: int) -> dict[str, tuple[s
 
 def texts_of(row: Row) -> tuple[str, ...]:
     """Return the texts of an answer on a sheet."""
-    return "; ".join(verdict["rule"] for verdict in row["rules"]), row["asked"], row["reply"] or f"(no reply: {row['kind']})"
+    return "; ".join(verdict["rule"] for verdict in row["rules"]), row["asked"], reply_text(row)
 
 
 def read_sheet(path: Path, rows: Sequence[Row]) -> Mapping[str, bool]:

@@ -513,7 +513,7 @@ def breaches_table(rows: Iterable[Row], num: int = NUM_SHOWN) -> EstimateTable:
     # One of each attack first, so that a short list shows different ones.
     ordered.sort(key=lambda row: first_of[row["attack"]] is not row)
     lines = tuple(
-        (row["prompt"], attack_title(row["attack"]), brief(row["asked"]), brief(row["reply"]), "; ".join(broken_rules(row)))
+        (row["prompt"], attack_title(row["attack"]), brief(row["asked"]), brief(reply_text(row)), "; ".join(broken_rules(row)))
         for row in ordered[:num]
     )
     note = f"{len(lines)} of {len(np.unique(pairs)):,} broken pairs of prompt and attack; all are on the page."
@@ -524,6 +524,11 @@ def breaches_table(rows: Iterable[Row], num: int = NUM_SHOWN) -> EstimateTable:
 def number_order(key: str) -> list[str | int]:
     """Return what a key of a prompt sorts by, numbers in it by their size."""
     return [int(part) if number % 2 else part for number, part in enumerate(re.split(r"(\d+)", key))]
+
+
+def reply_text(row: Row) -> str:
+    """Return the reply of an answer or turn, or the kind of the answer that is none."""
+    return row["reply"] or f"(no reply: {row['kind'] or 'nothing was asked'})"
 
 
 def broken_rules(row: Row) -> list[str]:

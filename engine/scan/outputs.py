@@ -17,7 +17,7 @@ import numpy as np
 
 from parley.engine.core.stats.rows import selected
 from parley.engine.core.stats.statistics import Row
-from parley.engine.scan.metrics import AnswerColumns, LimitVerdict, brief, broken_rules
+from parley.engine.scan.metrics import AnswerColumns, LimitVerdict, brief, broken_rules, reply_text
 from parley.engine.scan.policy import Policy
 from parley.envs.core.visible import visible
 
@@ -52,7 +52,7 @@ class _Cases:
         if not self.breaches[prompt] and not (is_lost and self.lost[prompt]):
             self._starts[prompt] = self._texts.seek(0, os.SEEK_END)
             reason = row["error"] or f"no verdict: {row['kind']}"
-            broken = "" if is_lost else f"{', '.join(broken_rules(row))}\nasked: {row['asked']}\nreply: {row['reply']}"
+            broken = "" if is_lost else f"{', '.join(broken_rules(row))}\nasked: {row['asked']}\nreply: {reply_text(row)}"
             self._texts.write(json.dumps(reason if is_lost else broken).encode() + b"\n")
         (self.lost if is_lost else self.breaches)[prompt] += 1
 
@@ -171,12 +171,12 @@ def write_sarif(
     document = {"$schema": _SCHEMA, "version": "2.1.0", "runs": [{"tool": {"driver": driver}, "results": []}]}
     before, _, after = json.dumps(document, ensure_ascii=False, indent=1).rpartition("[]")
     file.write(f"{before}[".encode("utf-8", "backslashreplace"))
-    joint, names, shown = "\n", list(answers.rules), selected(rows, "attack", "defence", "prompt", "asked", "reply")
+    joint, names, shown = "\n", list(answers.rules), selected(rows, "attack", "defence", "prompt", "asked", "reply", "kind")
     for number, rule, num in zip(*answers.breaches(), strict=True):
         name, row = names[rule], shown[number]
         prompt, behind = row["prompt"], row.get("defence") or ""
         attack = f"{row['attack']} behind {behind}" if behind else row["attack"]
-        text = f"Prompt {prompt} under {attack}: {num} answers break the rule. Asked: {row['asked']} Reply: {row['reply']}"
+        text = f"Prompt {prompt} under {attack}: {num} answers break the rule. Asked: {row['asked']} Reply: {reply_text(row)}"
         result = {
             "ruleId": visible(name),
             "level": "error",

@@ -24,6 +24,7 @@ from parley.engine.scan.metrics import (
     broken_rules,
     describe_scan,
     number_order,
+    reply_text,
     row_tags,
     success_curves,
 )
@@ -107,7 +108,7 @@ def _marks(run: Run) -> dict[str, Estimate]:
 
 def _item(row: Row, tags: Sequence[str]) -> Item:
     state, attack = _STATES[row["breach"]], CONTROLS.get(row["attack"], row["attack"])
-    reply = row["reply"] or f"(no reply: {row['kind'] or 'nothing was asked'})"
+    reply = reply_text(row)
     behind = f" behind {row['defence']}{', made behind it' * bool(row['adaptive'])}" if row.get("defence") else ""
     outcome = f"{state}, {attack}{behind} on {row['prompt']}: "
     texts = [("asked", row["asked"], "adversary"), ("reply, a breach" if row["breach"] else "reply", reply, "target")]
@@ -116,7 +117,7 @@ def _item(row: Row, tags: Sequence[str]) -> Item:
         texts += [(f"attacker's answer {index + 1}", turn["thought"], "")] * bool(turn["thought"])
         texts.append((f"message {index + 1}{after}", turn["asked"], "adversary"))
         mark = f", score {turn['score']:.2f}{', a breach' if turn['breach'] else ''}"
-        texts.append((f"reply {index + 1}{mark}", turn["reply"] or f"(no reply: {turn['kind']})", "target"))
+        texts.append((f"reply {index + 1}{mark}", reply_text(turn), "target"))
     texts += [("refused to attack", text, "") for text in row.get("refusals") or []]
     texts += [("thought before it", row["reasoning"], "")] * bool(row["reasoning"])
     texts += [("beside it, and no reply", row["withheld"], "")] * bool(row["withheld"])

@@ -904,7 +904,7 @@ class Scan(Job[ScanConfig, ScanPlan, ScanPlan]):
             return {}
         rows = finished(run.rows())
         answers = AnswerColumns.of(rows, repeated_of_run(run.summary() or {}))
-        shown = selected(rows, "breach", "defence", "prompt", "attack", "asked", "reply", "rules")
+        shown = selected(rows, "breach", "defence", "prompt", "attack", "asked", "reply", "kind", "rules")
         counted = answers.plain & ~answers.untouched
         breaches = breaches_table(row for row, counts in zip(shown, counted.tolist(), strict=True) if counts)
         tables = ({"Breaches": breaches} if breaches.rows else {}) | scan_tables(metrics) | defence_tables(metrics)

@@ -39,6 +39,7 @@ from parley.envs.core.errors import CheckpointError
 from parley.envs.corpora.pairs.turns import Utterance, detokenise, written
 from parley.envs.ranking.groups import Context
 from parley.policies.core.responder import model_inside, reading
+from parley.policies.hugging_face.gguf import base_of
 from parley.policies.hugging_face.models import read_config, read_pretrained
 from parley.policies.hugging_face.tokens import longest_input, reply_room
 from parley.policies.ranking.ranker import LimitedRanker, Pair, Unread, first_read
@@ -574,11 +575,14 @@ def transformer_folder(folder: Path) -> Path:
 
 def is_causal(folder: Path) -> bool:
     """Return whether a folder holds a causal language model, which ranks replies by likelihood."""
-    folder = model_inside(folder)
+    folder = base_of(model_inside(folder))
     if (folder / _MODULES).is_file() or not (folder / "config.json").is_file():
         return False
     with reading(folder):
-        return any(name.endswith(_CAUSAL) for name in read_settings(folder / "config.json").get("architectures") or [])
+        settings = read_settings(folder / "config.json")
+    # Models that see or hear, too, are called as those with an encoder are.
+    ends = _CAUSAL if settings.get("is_encoder_decoder") else (*_CAUSAL, "ForConditionalGeneration")
+    return any(name.endswith(ends) for name in settings.get("architectures") or [])
 
 
 def _cross_encoder(

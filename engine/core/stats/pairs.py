@@ -282,7 +282,7 @@ def group_estimate(samples: Sequence[Sample]) -> Estimate:
     measured = [sample for sample in samples if sample.is_measured]
     if not measured:
         return NOTHING
-    estimate = crossed_mean(_parts(measured))
+    estimate = crossed_mean(_parts(measured), measured[0].spread)
     if measured[0].form == "share":
         if math.isnan(estimate.low):
             # Neither trainings nor clusters differ, as where every dialogue agrees.
@@ -312,15 +312,16 @@ def contrast(first: Sequence[Sample], second: Sequence[Sample]) -> Contrast:
         return Contrast(PairedTest(NOTHING, math.nan), None)
     parts = _parts([*before, *after])
     earlier, later = parts[: len(before)], parts[len(before) :]
+    spread = max(sample.spread for sample in (*before, *after))
     if len(parts) > 2:
-        test = crossed_test(later, earlier)
+        test = crossed_test(later, earlier, spread)
         if math.isnan(test.difference.low) and before[0].form == "share":
             test = replace(test, difference=_paired(_pooled(before), _pooled(after), later[0], earlier[0]))
         fixed = sum(float(group.mean(axis=1).var(ddof=1)) / len(group) for group in (earlier, later) if len(group) > 1)
     else:
         difference = _paired(before[0], after[0], later[0], earlier[0])
-        test, fixed = PairedTest(difference, paired_bootstrap(later[0], earlier[0]).p_value), 0.0
-    return Contrast(test, items_needed(later.mean(axis=0) - earlier.mean(axis=0), fixed))
+        test, fixed = PairedTest(difference, paired_bootstrap(later[0], earlier[0], spread=spread).p_value), 0.0
+    return Contrast(test, items_needed(later.mean(axis=0) - earlier.mean(axis=0), fixed, spread))
 
 
 def _parts(samples: Sequence[Sample]) -> np.ndarray:
@@ -353,12 +354,13 @@ def _paired(before: Sample, after: Sample, later_G: np.ndarray, earlier_G: np.nd
     return paired_difference(later_G, earlier_G)
 
 
-def items_needed(differences: np.ndarray, fixed: float = 0.0) -> int | None:
+def items_needed(differences: np.ndarray, fixed: float = 0.0, spread: float = 1.0) -> int | None:
     """Return the number of items at which a paired t-test tells the mean difference with a power of 80 %.
 
     Args:
         differences: the difference of each item (G,).
         fixed: variance of the mean that more items do not lower, such as that of trainings.
+        spread: as in `clustered_rate`.
 
     Returns:
         The number, at least 2; None without a difference, from fewer than two items, or if no number of items suffices.
@@ -367,7 +369,7 @@ def items_needed(differences: np.ndarray, fixed: float = 0.0) -> int | None:
 
     if len(differences) < 2:
         return None
-    distance, variance = abs(float(differences.mean())), float(differences.var(ddof=1))
+    distance, variance = abs(float(differences.mean())), float(differences.var(ddof=1)) * spread**2
 
     def suffices(num: int) -> bool:
         wanted = float(stdtrit(num - 1, 0.975) + stdtrit(num - 1, POWER))

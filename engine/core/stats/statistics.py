@@ -56,7 +56,7 @@ INTERVAL_Z = 1.959963984540054
 """Standard errors on either side of a 95 % interval."""
 _DRAWS_PER_CHUNK = 1 << 18
 _DRAWS_PER_TEST_CHUNK = 1 << 16
-_ROUNDING = 1e-9
+_ROUNDING, _ROUNDING_OF_NATS = 1e-9, 1e-3
 
 
 @dataclass(frozen=True)
@@ -293,17 +293,17 @@ def mean(values: ArrayLike, clusters: ArrayLike | None = None) -> Estimate:
 
 
 def mean_count(values: ArrayLike, clusters: ArrayLike | None = None, trials: ArrayLike | None = None) -> Estimate:
-    """Estimate a mean of numbers that cannot be negative, such as words or queries; its interval stays in that range.
+    """Estimate a mean of numbers that cannot be negative, such as words, queries or nats; its interval stays in that range.
 
     Args:
-        values: (V,) finite numbers, at least 0; sums over trials if there are several.
+        values: (V,) finite numbers, at least 0 but for rounding; sums over trials if there are several.
         clusters: (V,) as in `mean`.
         trials: (V,) number of trials behind each value; one if not given.
     """
     numbers = np.asarray(values, dtype=np.float64)
-    assert (numbers >= 0).all(), "counts are not below 0"
+    assert (numbers > -_ROUNDING_OF_NATS).all(), "counts are not below 0"
     estimate = ratio_of_sums(numbers, np.broadcast_to(1.0, numbers.shape) if trials is None else trials, clusters)
-    return replace(estimate, low=max(0.0, estimate.low)) if estimate.low < 0 else estimate
+    return replace(estimate, low=0.0) if estimate.low < 0 <= estimate.value else estimate
 
 
 def paired_difference(a: ArrayLike, b: ArrayLike, clusters: ArrayLike | None = None) -> Estimate:
@@ -339,6 +339,7 @@ def paired_bootstrap(
     num_resamples: int = NUM_TEST_RESAMPLES,
     seed: int = 0,
     clusters: ArrayLike | None = None,
+    spread: float = 1.0,
 ) -> PairedTest:
     """Return the studentised paired bootstrap test of a mean difference, two-sided.
 
@@ -353,6 +354,7 @@ def paired_bootstrap(
         num_resamples: draws of V items with replacement.
         seed: names the resampling stream; equal seeds give equal tests.
         clusters: (V,) as in `clustered_rate`; they are drawn whole.
+        spread: as in `clustered_rate`.
     """
     first, second = np.asarray(after, dtype=np.float64), np.asarray(before, dtype=np.float64)
     assert first.shape == second.shape == (len(first),), f"pairs are wanted, got {first.shape} and {second.shape}"
@@ -383,7 +385,7 @@ def paired_bootstrap(
         variance = float(off @ off) / size
         variances = np.maximum(totals.imag - np.square(totals.real), variance / size)
         # Both distances are squared. Equal distances count as far, whichever way a sum was rounded.
-        far = np.square(totals.real) * variance >= shift * shift * (variances - _ROUNDING * variance)
+        far = np.square(totals.real) * variance >= (shift / spread) ** 2 * (variances - _ROUNDING * variance)
         num_far = int(np.count_nonzero(far))
     return PairedTest(proven(mean(differences), changed), max(least, (1 + num_far) / (1 + num_resamples)))
 

@@ -41,7 +41,7 @@ _NOTE = (
 )
 
 
-def crossed_mean(values_AG: ArrayLike) -> Estimate:
+def crossed_mean(values_AG: ArrayLike, spread: float = 1.0) -> Estimate:
     """Return the mean over several trainings measured in the same dialogues, with an interval over both.
 
     A training and a dialogue each move the mean. Its variance is taken as s_A^2 / A + s_G^2 / G, from the means by training and
@@ -51,15 +51,16 @@ def crossed_mean(values_AG: ArrayLike) -> Estimate:
 
     Args:
         values_AG: (A, G) finite numbers, by training and dialogue.
+        spread: factor by which the standard error over dialogues exceeds that of their spread (`refit_spread`).
 
     Returns:
         The estimate; n is the number of dialogues. A single training has the interval of `mean`, over dialogues alone.
     """
     values = np.asarray(values_AG, dtype=np.float64)
-    return mean(values[0]) if len(values) == 1 else _crossed([values], values.mean(axis=0))
+    return mean(values[0]) if len(values) == 1 else _crossed([values], values.mean(axis=0), spread)
 
 
-def crossed_difference(a_AG: ArrayLike, b_AG: ArrayLike) -> Estimate:
+def crossed_difference(a_AG: ArrayLike, b_AG: ArrayLike, spread: float = 1.0) -> Estimate:
     """Return the mean of `a - b`, where both are means over trainings measured in the same dialogues.
 
     Dialogues are paired. Trainings are independent groups, even if they share seeds: equal seeds of different models do not
@@ -68,21 +69,22 @@ def crossed_difference(a_AG: ArrayLike, b_AG: ArrayLike) -> Estimate:
     Args:
         a_AG: (A, G) numbers of the first system, as in `crossed_mean`.
         b_AG: (B, G) numbers of the second system, with dialogues in the same order.
+        spread: as in `crossed_mean`.
     """
     first, second = np.asarray(a_AG, dtype=np.float64), np.asarray(b_AG, dtype=np.float64)
     assert first.shape[1:] == second.shape[1:], f"the same dialogues are wanted, got {first.shape} and {second.shape}"
     if len(first) == len(second) == 1:
         return paired_difference(first[0], second[0])
-    return _crossed([first, second], first.mean(axis=0) - second.mean(axis=0))
+    return _crossed([first, second], first.mean(axis=0) - second.mean(axis=0), spread)
 
 
-def crossed_test(after_AG: ArrayLike, before_AG: ArrayLike) -> PairedTest:
+def crossed_test(after_AG: ArrayLike, before_AG: ArrayLike, spread: float = 1.0) -> PairedTest:
     """Return `crossed_difference` of after and before with the two-sided p-value of its t-test; NaN without a spread."""
     from scipy.stats import t as student
 
     after, before = np.asarray(after_AG, dtype=np.float64), np.asarray(before_AG, dtype=np.float64)
-    difference = crossed_difference(after, before)
-    parts = _variances([after, before], after.mean(axis=0) - before.mean(axis=0))
+    difference = crossed_difference(after, before, spread)
+    parts = _variances([after, before], (after.mean(axis=0) - before.mean(axis=0)) * spread)
     variance = sum(part for part, _ in parts)
     if not variance:
         return PairedTest(difference, math.nan)
@@ -185,11 +187,11 @@ def _mapped(estimate: Estimate, function: Callable[[float], float]) -> Estimate:
     return Estimate(function(estimate.value), function(estimate.low), function(estimate.high), estimate.n)
 
 
-def _crossed(groups_AG: Sequence[np.ndarray], means_G: np.ndarray) -> Estimate:
+def _crossed(groups_AG: Sequence[np.ndarray], means_G: np.ndarray, spread: float) -> Estimate:
     """Return the mean of `means_G` with the interval of `crossed_mean`; each group has its own variance over trainings."""
     assert all(np.isfinite(group).all() for group in groups_AG), "every number must be finite"
     size = len(means_G)
-    return _with_parts(float(means_G.mean()), _variances(groups_AG, means_G), size) if size else NOTHING
+    return _with_parts(float(means_G.mean()), _variances(groups_AG, means_G * spread), size) if size else NOTHING
 
 
 def _variances(groups_AG: Sequence[np.ndarray], means_G: np.ndarray) -> list[tuple[float, int]]:

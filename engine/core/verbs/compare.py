@@ -303,8 +303,8 @@ def compare_runs(
     unit, clusters = rule.units([every[0].links[every[0].positions[key]] for key in keys])
     if unfinished := [entry.run for entry in items if not entry.finished]:
         warnings.append(f"not finished, compared as far as there are rows: {', '.join(unfinished)}")
-    if items[0].common < FEW:
-        warnings.append(f"few: {items[0].common} common items; do not lean on the numbers")
+    if (num_units := len(set(clusters.tolist()))) < FEW:
+        warnings.append(f"few: {num_units} {unit} of common items; do not lean on the numbers")
     warnings += _not_shared(runs, rule)
     shown = _chosen(runs, rule, metrics, conditions)
     reporter.stage("computing differences, their intervals and significances", len(shown), "metrics")
@@ -328,7 +328,7 @@ def compare_runs(
         unit=unit,
         groups={label: [run.name for run in group] for label, group in runs.items()},
         items=items,
-        num_units=len(set(clusters.tolist())),
+        num_units=num_units,
         metrics=estimates,
         differences=differences,
         legend={name: rule.describe(name) for name in shown},

@@ -18,7 +18,7 @@ import numpy as np
 
 from parley.engine.core.runs.documents import SUMMARY
 from parley.engine.core.runs.run_folder import RunFolder
-from parley.engine.core.stats.statistics import NOTHING, Estimate, clustered_rate, ratio_of_sums
+from parley.engine.core.stats.statistics import NOTHING, Estimate, clustered_rate, mean_count, perplexity, ratio_of_sums
 from parley.engine.core.verbs.checkpoints import require_device, threads
 from parley.engine.core.verbs.job import UNCHANGED, ConfigT, Job, PreparedT, Reporter, Steps, Summary
 from parley.engine.core.verbs.trainings import Scalars
@@ -272,16 +272,16 @@ def require_splits(corpus: str, splits: Mapping[str, Sized]) -> None:
 def estimates(split: str, fitness: Fitness) -> dict[str, Estimate]:
     """Return loss and perplexity of a split."""
     return {
-        f"{split}_nll": ratio_of_sums(fitness.nll_sums, fitness.num_targets, fitness.units),
-        f"{split}_ppl": ratio_of_sums(fitness.nll_sums, fitness.num_targets, fitness.units, np.exp),
+        f"{split}_nll": mean_count(fitness.nll_sums, fitness.units, fitness.num_targets),
+        f"{split}_ppl": perplexity(f"the {split} split", fitness.nll_sums, fitness.num_targets, fitness.units),
     }
 
 
 def text_estimates(fitness: Fitness, sizes: TextSizes) -> dict[str, Estimate]:
     """Return perplexity of the test split per word and per character, and the share of `<unk>`."""
     return {
-        "test_ppl_word": ratio_of_sums(fitness.nll_sums, sizes.num_words, fitness.units, np.exp),
-        "test_ppl_char": ratio_of_sums(fitness.nll_sums, sizes.num_characters, fitness.units, np.exp),
+        "test_ppl_word": perplexity("the test split", fitness.nll_sums, sizes.num_words, fitness.units),
+        "test_ppl_char": perplexity("the test split", fitness.nll_sums, sizes.num_characters, fitness.units),
         "test_unknown": clustered_rate(sizes.num_unknown, fitness.units, sizes.num_words),
     }
 

@@ -5,9 +5,9 @@
     METHOD less ROW.FIGURE-JUDGE   AdverSuc, and machine-vs-random, of a training less that of a control, on the same sources
     ROW.ere-JUDGE                  how far a judge, or the constant one, is from gold where the answer is known (table 2)
 
-A row has one system for each training, or for each generator that was started from. Intervals are over these and over sources
-(`crossed_mean`), every source with equal weight; of the replies themselves over these alone, where there are several. A source
-that a system answers without a word counts as recognised, by every judge.
+A row has one system for each training, or for each generator that was started from. Intervals are over these, over sources
+(`crossed_mean`, every source with equal weight) and over fits of the judges; of the replies themselves over systems alone,
+where there are several. A source that a system answers without a word counts as recognised, by every judge.
 
 The start, greedy and sampled at several temperatures, is a curve of quality by diversity. `ABOVE` is how far a row lies above
 it: nats a word by which its replies are likelier, under the language model, than those of the start at equal distinct-2, along
@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 
 from parley.engine.core.stats.known import BEFORE, EXPLOITABILITY, HIGHER, LOWER, LanguageWatch
-from parley.engine.core.stats.pairs import ItemFigures, ItemMetrics
+from parley.engine.core.stats.pairs import ItemFigures, ItemMetrics, Sample, group_estimate, paired_estimate
 from parley.engine.core.stats.statistics import (
     NEITHER,
     NOTHING,
@@ -42,10 +42,11 @@ from parley.engine.core.stats.statistics import (
     distinct,
     mean,
     mean_count,
-    ratio_of_sums,
+    perplexity,
+    refit_spread,
     repeated,
 )
-from parley.engine.core.stats.trainings import crossed_difference, crossed_mean, over_runs
+from parley.engine.core.stats.trainings import crossed_difference, over_runs
 from parley.engine.core.tables.table import (
     ABSENT,
     BETWEEN,
@@ -62,7 +63,7 @@ from parley.engine.core.tables.table import (
     metric_table,
     published_cell,
 )
-from parley.engine.generation.metrics.adversarial import ADVERSUC, ERE, MATCHED, RANDOM
+from parley.engine.generation.metrics.adversarial import ADVERSUC, ERE, MATCHED, NUM_FOLDS, RANDOM
 from parley.engine.generation.metrics.adversarial import CONSTANT as CONSTANT_JUDGE
 from parley.engine.generation.metrics.tables import INLINE, RELIABILITY, overlap, printed_figures, self_bleu
 
@@ -250,6 +251,8 @@ _PUBLISHED_AS = {
     "regs-mc": "Adver-REGS",
 }
 """Rows of the paper's table."""
+_SPREAD = refit_spread(NUM_FOLDS)
+"""Of the judges' figures: evaluations of rows fit judges in as many folds."""
 _VALUE = Form(places=3, bounded=False)
 _FORMS = {WORDS: Form(bounded=False), PERPLEXITY: Form(places=1, bounded=False), ROUND: Form(places=1, bounded=False)}
 
@@ -323,7 +326,9 @@ def describe(name: str) -> Metric:
 
 
 def _judged_figures(rows: Sequence[Row], config: Mapping[str, Any]) -> dict[str, ItemFigures]:
-    return ItemFigures.by_name([{name: (share, 1.0) for name, share in row["shares"].items()} for row in rows], "mean")
+    return ItemFigures.by_name(
+        [{name: (share, 1.0) for name, share in row["shares"].items()} for row in rows], "share", _SPREAD
+    )
 
 
 JUDGED_ITEMS = ItemMetrics("sources", _judged_figures, lambda name: describe(name)._replace(main=f".{ADVERSUC}-" in name))
@@ -342,7 +347,7 @@ def reply_figures(replies: ReadReplies, recorded: ReadReplies, seed: int) -> dic
     lengths = [len(words) for words in replies.words]
     return {
         WORDS: mean_count(lengths, replies.sources),
-        PERPLEXITY: ratio_of_sums(replies.nats, [length + 1 for length in lengths], replies.sources, np.exp),
+        PERPLEXITY: perplexity("replies", replies.nats, np.add(lengths, 1), replies.sources),
         DISTINCT: distinct(replies.words, 1),
         DISTINCT_2: distinct(replies.words, 2),
         SELF_BLEU: count(float(self_bleu(replies.words).mean()), num),
@@ -474,7 +479,13 @@ def _reliability(metrics: Metrics, rows: Sequence[str], judge: str) -> tuple[str
 
 def _over_sources(shares: Sequence[Shares]) -> Estimate:
     both = sorted(set.intersection(*(set(by_source) for by_source in shares)))
-    return crossed_mean([[by_source[source] for source in both] for by_source in shares]) if both else NOTHING
+    return group_estimate(_samples(shares, both)) if both else NOTHING
+
+
+def _samples(shares: Sequence[Shares], sources: Sequence[str]) -> list[Sample]:
+    ones, units = np.ones(len(sources)), np.arange(len(sources))
+    values = (np.array([by_source[source] for source in sources]) for by_source in shares)
+    return [Sample(tops, ones, ones > 0, units, "share", _SPREAD) for tops in values]
 
 
 def _over_trainings(estimates: Sequence[Estimate]) -> Estimate:
@@ -493,9 +504,10 @@ def _difference(pairs: Sequence[tuple[Shares, Shares]]) -> Estimate:
     both = sorted(set.intersection(*(set(by_source) for pair in pairs for by_source in pair)))
     if not both:
         return NOTHING
-    return crossed_difference(
-        *([[by_source[source] for source in both] for by_source in side] for side in zip(*pairs, strict=True))
-    )
+    left, right = (_samples(side, both) for side in zip(*pairs, strict=True))
+    if len(pairs) == 1:
+        return paired_estimate(left[0], right[0]) or NOTHING
+    return crossed_difference([sample.tops for sample in left], [sample.tops for sample in right], _SPREAD)
 
 
 def _compared(control: str, judge: str, metrics: Metrics, row: TableRow) -> str:

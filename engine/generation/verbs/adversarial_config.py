@@ -17,6 +17,7 @@ from parley.engine.generation.metrics.adversarial import (
     HUMAN_RANDOM,
     MACHINE_MACHINE,
     MATCHED,
+    NUM_FOLDS,
     PER_FOLD,
     RANDOM,
     BySource,
@@ -81,7 +82,7 @@ class AdversarialConfig(ShardedConfig):
     next_utterances: str = ""
     """File, read as --human is, of sources and the utterance that followed the human reply (next.tsv of parley reply); when
     empty those that the next line of a dialogue shows."""
-    folds: AtLeastTwo = 5
+    folds: AtLeastTwo = NUM_FOLDS
     """Parts of the sources, those of one last turn in one; each pair is judged by a judge fitted on the other parts."""
     most: PositiveInt = 10
     """Replies of a source and file that are judged, the seed's choice."""

@@ -23,6 +23,7 @@ from parley.engine.core.verbs.supervised import require_splits
 from parley.engine.generation import settings as settings_of_rewards
 from parley.engine.generation.metrics.adversarial import (
     ADVERSUC,
+    NUM_FOLDS,
     RANDOM,
     JudgedScenario,
     JudgedScores,
@@ -116,7 +117,6 @@ def word_rewards(
     ]
 
 
-NUM_FOLDS = 5
 _JUDGE = "svm-unigram"
 
 

@@ -47,9 +47,9 @@ from parley.engine.core.stats.statistics import (
     clustered_rate,
     count,
     mean,
+    mean_count,
     paired_difference,
     rate_difference,
-    ratio_of_sums,
     refit_spread,
     reply_metrics,
 )
@@ -650,7 +650,7 @@ class _ReplyTraining:
             metrics[f"test_{ADVERSUC}{suffix}"] = judged[suffix].adversuc()
             metrics[f"test_{RANDOM}{suffix}"] = scores[RANDOM].accuracy()
             fitness = evaluate(model, PairExamples(prepared.pairs["val"], model.sizes))
-            metrics[f"{NATS}{suffix}"] = ratio_of_sums(fitness.nll_sums, fitness.num_targets, fitness.units)
+            metrics[f"{NATS}{suffix}"] = mean_count(fitness.nll_sums, fitness.units, fitness.num_targets)
             words = [list(map(model.vocabulary.decode, replies)) for replies in (replies, self._held["test"].recorded)]
             figures = reply_metrics(zip(self._held["test"].source_names, *words, strict=True), config.longest)
             metrics |= {f"{name}{suffix}": figure for name, figure in figures.items()}

@@ -289,7 +289,7 @@ class EvaluateGeneration(SettingsRecipe):
         reader = _ReplyReader(WordScores(load_language_model(model)), start.vocabulary)
         people = reader.read(path / done[0].replies / HUMAN_FILE)
         judges = list(labels_of(config.judge_names).values())
-        rows: dict[str, list[AnsweredRow]] = {}
+        rows, unreliable = dict[str, list[AnsweredRow]](), set[str]()
         for system in done:
             replies = reader.read(path / system.replies / MACHINE_FILE)
             figures = reply_figures(replies, people, config.seed)
@@ -299,6 +299,7 @@ class EvaluateGeneration(SettingsRecipe):
                 of_training = RunFolder.load(trained).metrics()
                 figures |= {NATS: of_training[NATS], ROUND: count(of_training[PICKED].value, 1)}
             judged_metrics = RunFolder.load(path / system.judged).metrics()
+            unreliable |= set() if is_reliable(judged_metrics, judges[0]) else {system.row}
             names = {judge: f"{ERE}.{judge}" for judge in (*judges, CONSTANT)}
             errors = {judge: judged_metrics[name] for judge, name in names.items() if name in judged_metrics}
             begun = (system.number - 1) % len(starts(config)) + 1
@@ -318,7 +319,7 @@ class EvaluateGeneration(SettingsRecipe):
             ),
             metrics,
             {
-                CONCLUDED: conclusions(metrics, judges[0], _unreliable(done, path, judges[0])),
+                CONCLUDED: conclusions(metrics, judges[0], unreliable),
                 PLACED: placements(metrics),
                 FAILED: failed,
             },
@@ -415,10 +416,6 @@ def replies_side_by_side(path: Path) -> list[dict[str, Any]]:
             if reply_row["item_key"] in contexts or len(contexts) < NUM_SHOWN:
                 contexts.setdefault(reply_row["item_key"], entry)["replies"][row] = reply_row["reply"]
     return list(contexts.values())
-
-
-def _unreliable(done: Sequence[System], path: Path, judge: str) -> set[str]:
-    return {system.row for system in done if not is_reliable(RunFolder.load(path / system.judged).metrics(), judge)}
 
 
 EVALUATE_GENERATION = EvaluateGeneration()

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast
 
 import numpy as np
 
-from parley.engine.core.stats.statistics import Estimate, clustered_rate, mean_count, rate, ratio_of_sums
+from parley.engine.core.stats.statistics import Estimate, clustered_rate, mean_count, perplexity, rate
 from parley.engine.core.verbs.checkpoints import require_checkpoint, require_device, threads
 from parley.engine.core.verbs.job import Reporter, command_line
 from parley.engine.core.verbs.supervised import FitJob, Fitting, SupervisedConfig, estimates, require_splits
@@ -200,9 +200,7 @@ def recorded_metrics(config: MutualFriendsConfig) -> dict[str, Estimate]:
                 ENTITY_PERPLEXITY: fitness.entities,
                 ITEM_PERPLEXITY: fitness.items,
             }
-            of_model = {
-                name: ratio_of_sums(tokens.nll_sums, tokens.num_targets, of_chats, np.exp) for name, tokens in kinds.items()
-            }
+            of_model = {name: perplexity(name, tokens.nll_sums, tokens.num_targets, of_chats) for name, tokens in kinds.items()}
             num_unknown = fitness.tokens.num_targets - fitness.known_tokens.num_targets
             of_model[UNKNOWN] = clustered_rate(num_unknown, of_chats, fitness.tokens.num_targets)
             num_linked, num_meant = linked(chats, corpus.linker)

@@ -170,7 +170,7 @@ def _is_reached(attempt: Row) -> bool:
 
 _ATTEMPT_METRICS: Mapping[str, RowMetric] = {
     "ended_share": RowMetric(itemgetter("ended"), "share", among=_is_reached),
-    "end_probability": RowMetric(itemgetter("end_probability"), "mean", among=_is_reached),
+    "end_probability": RowMetric(itemgetter("end_probability"), "share", among=_is_reached),
     **{
         name: RowMetric(
             itemgetter(f"nll{suffix}"),
@@ -183,7 +183,7 @@ _ATTEMPT_METRICS: Mapping[str, RowMetric] = {
     "unusual_share": RowMetric(
         lambda attempt: _is_unusual(attempt), "share", among=lambda attempt: attempt["lowest_probability"] is not None
     ),
-    "replaced_words": RowMetric(lambda attempt: len(attempt["replaced"]), "mean"),
+    "replaced_words": RowMetric(lambda attempt: len(attempt["replaced"]), "count"),
 }
 """Metrics of attacks by what each attempt adds to them; those of one dialogue belong together."""
 
@@ -197,11 +197,11 @@ _ROW_METRICS: Mapping[str, RowMetric] = {
     "accepted": RowMetric(lambda row: any(attempt["accepted"] for attempt in row["attempts"]), "share"),
     "replaced_words": RowMetric(
         lambda row: sum(len(attempt["replaced"]) for attempt in row["attempts"]),
-        "mean",
+        "count",
         bottom=lambda row: len(row["attempts"]),
         among=lambda row: bool(row["attempts"]),
     ),
-    **{name: RowMetric(itemgetter(name), "mean") for name in ("reads", "decisions")},
+    **{name: RowMetric(itemgetter(name), "count") for name in ("reads", "decisions")},
 }
 """Metrics of attacks by what each dialogue adds to them."""
 

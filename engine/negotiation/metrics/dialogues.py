@@ -335,7 +335,7 @@ ROW_METRICS: Mapping[str, RowMetric] = {
     "turns": RowMetric(itemgetter("num_turns"), "count"),
     "words_per_utterance": RowMetric(
         lambda row: row["num_words_adversary"] + row["num_words_target"],
-        "mean",
+        "count",
         bottom=lambda row: row["num_turns"] - row["forced"],
     ),
     "ended_by_adversary": RowMetric(lambda row: row["ended_by"] == 0, "share"),

@@ -311,7 +311,9 @@ class ChangedQuestion:
     def apply(self, groups: Sequence[CandidateGroup], seeds: Sequence[int]) -> list[Attacked]:
         """Return the groups with changed contexts; no candidate counts as changed."""
         after = self._strategy.perturb([_turns(group.context) for group in groups], seeds)
-        return [_asked(group, tuple(words for (words,) in turns)) for group, turns in zip(groups, after, strict=True)]
+        contexts = (tuple(words for (words,) in turns) for turns in after)
+        pairs = zip(groups, contexts, strict=True)
+        return [Attacked(replace(group, context=context), (0,) * len(group.candidates)) for group, context in pairs]
 
 
 def words_changed(before: Context, after: Context) -> int:
@@ -321,10 +323,6 @@ def words_changed(before: Context, after: Context) -> int:
 
 def _turns(context: Context) -> Turns:
     return tuple((words,) for words in context)
-
-
-def _asked(group: CandidateGroup, context: Context) -> Attacked:
-    return Attacked(replace(group, context=context), (0,) * len(group.candidates))
 
 
 def build_questions(name: str, resources: RuleResources) -> list[ChangedQuestion]:

@@ -24,7 +24,7 @@ know of the word (`engine/perturb/lexicon/corrections.py`), drawn uniformly; a w
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from string import ascii_lowercase
 
@@ -138,28 +138,14 @@ class _Long(dict[str, bool]):
         return self[word]
 
 
-def _transpositions(word: str) -> Iterator[str]:
-    return (word[:i] + word[i + 1] + word[i] + word[i + 2 :] for i in range(1, len(word) - 2))
-
-
-def _keys(word: str) -> Iterator[str]:
-    return (word[:i] + key + word[i + 1 :] for i in range(1, len(word) - 1) for key in KEYS[word[i]])
-
-
-def _omissions(word: str) -> Iterator[str]:
-    return (word[:i] + word[i + 1 :] for i in range(1, len(word) - 1))
-
-
-def _repetitions(word: str) -> Iterator[str]:
-    return (word[:i] + word[i] + word[i:] for i in range(1, len(word) - 1))
-
-
-def _homoglyphs(word: str) -> Iterator[str]:
-    positions = (i for i in range(1, len(word) - 1) if word[i] in HOMOGLYPHS)
-    return (word[:i] + HOMOGLYPHS[word[i]] + word[i + 1 :] for i in positions)
-
-
-_KINDS = (_transpositions, _keys, _omissions, _repetitions, _homoglyphs)
+_KINDS: tuple[Callable[[str], Iterable[str]], ...] = (
+    lambda word: (word[:i] + word[i + 1] + word[i] + word[i + 2 :] for i in range(1, len(word) - 2)),
+    lambda word: (word[:i] + key + word[i + 1 :] for i in range(1, len(word) - 1) for key in KEYS[word[i]]),
+    lambda word: (word[:i] + word[i + 1 :] for i in range(1, len(word) - 1)),
+    lambda word: (word[:i] + word[i] + word[i:] for i in range(1, len(word) - 1)),
+    lambda word: (word[:i] + HOMOGLYPHS[word[i]] + word[i + 1 :] for i in range(1, len(word) - 1) if word[i] in HOMOGLYPHS),
+)
+"""Slips of a word but for its ends: letters exchanged, a key beside, a letter left out, said twice, or one that looks alike."""
 
 
 def build(settings: PerturbSettings, resources: Resources) -> CharacterNoise:

@@ -25,7 +25,7 @@ import numpy as np
 from parley.engine.core.runs.documents import SUMMARY
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.stats.known import AGAINST, BEFORE
-from parley.engine.core.stats.statistics import Estimate, clustered_rate, mean, ratio_of_sums
+from parley.engine.core.stats.statistics import Estimate, clustered_rate, mean, mean_count
 from parley.engine.core.verbs.checkpoints import checkpoint_folder, require_checkpoint, require_device, threads
 from parley.engine.core.verbs.job import Job, Reporter, Summary, command_line, drawn
 from parley.engine.core.verbs.supervised import (
@@ -330,7 +330,7 @@ def _figures(
                 examples: Any = responder.examples([example.context for example in read], [example.reply for example in read])
                 examples.units = np.array(units)
                 fitness = evaluate(responder.model, examples)
-                estimates[f"{split}_nll{kind}"] = ratio_of_sums(fitness.nll_sums, fitness.num_targets, fitness.units)
+                estimates[f"{split}_nll{kind}"] = mean_count(fitness.nll_sums, fitness.units, fitness.num_targets)
     gaps = objective.gaps(made["test"].should_change)
     if len(gaps):
         dialogues, is_met = made["test"].contrasted, gaps >= objective.margin

@@ -27,7 +27,7 @@ import numpy as np
 
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.stats.known import RECORDED, RERANKING
-from parley.engine.core.stats.statistics import Estimate, clustered_rate, distinct, mean_count, ratio_of_sums
+from parley.engine.core.stats.statistics import Estimate, clustered_rate, distinct, mean_count, perplexity, ratio_of_sums
 from parley.engine.core.verbs.job import Reporter
 from parley.engine.core.verbs.supervised import EPOCHS
 from parley.engine.perturb.lexicon.tagger import NGrams
@@ -106,6 +106,7 @@ class ReplyFigures:
         words = [turn_words(reply) for reply in replies]
         utterances = [utterance for reply in replies for utterance in reply]
         nats = self._likelihood.log_probabilities(utterances)
+        lost, num_read = np.array([(-scores.sum(), len(scores)) for scores in nats]).reshape(-1, 2).T
         sizes = [sum(map(len, reply)) for reply in replies]
         unknown = [sum(utterance.count(UNK) for utterance in reply) for reply in replies]
         rare = [sum(word not in self._common for utterance in reply for word in utterance) for reply in replies]
@@ -115,9 +116,7 @@ class ReplyFigures:
             "unknown_words": clustered_rate(unknown, units, sizes),
             "distinct_1": distinct(words, 1),
             "distinct_2": distinct(words, 2),
-            "reply_ppl": ratio_of_sums(
-                [-scores.sum() for scores in nats], [*map(len, nats)], np.repeat(units, [*map(len, replies)]), np.exp
-            ),
+            "reply_ppl": perplexity("replies", lost, num_read, np.repeat(units, [*map(len, replies)])),
         }
 
 
@@ -131,7 +130,7 @@ def figures(watched: Watched, vocabulary: PairVocabulary, judge: ReplyFigures) -
     """
     fitness, greedy = watched.fitness, watched.greedy
     return {
-        "nll": ratio_of_sums(fitness.nll_sums, fitness.num_targets, fitness.units),
+        "nll": mean_count(fitness.nll_sums, fitness.units, fitness.num_targets),
         "specificity": ratio_of_sums(greedy.others - greedy.own, greedy.num_words, watched.units),
         "reward": ratio_of_sums(watched.sampled.others, watched.sampled.num_words, watched.units),
         "greedy_reward": ratio_of_sums(greedy.others, greedy.num_words, watched.units),

@@ -402,8 +402,10 @@ def success_table(metrics: Metrics) -> EstimateTable:
     """Return success against queries, a row for each method or rule on each ranker."""
     points = points_in(metrics)
     columns = [
-        Column(f"{queries:,} queries", f"{SUCCESS}{queries}.{_METHOD}", below=_ahead(f"{queries}.{_METHOD}"))
-        for queries in points
+        Column(
+            f"{queries:,} queries", f"{SUCCESS}{at}", below=Column("", f"{AHEAD}{at}", p_value=f"{AHEAD_P}{at}", signed=True)
+        )
+        for queries, at in ((queries, f"{queries}.{_METHOD}") for queries in points)
     ]
     note = f"{_NOTE_SUCCESS} Baseline: {BASELINE}."
     return metric_table(metrics, "ranker, method", _methods(metrics), columns, note, n=f"{SUCCESS}{points[-1]}.{_METHOD}")
@@ -447,10 +449,6 @@ _CONTEXTS = {TRIED: "attacked", REACHED: "reached before", SKIPPED: "nothing to 
 
 def _methods(metrics: Metrics) -> list[TableRow]:
     return [TableRow(f"{model}, {method}", {"model": model, "method": method}) for model, method in attacks_of(metrics)]
-
-
-def _ahead(name: str) -> Column:
-    return Column("", f"{AHEAD}{name}", p_value=f"{AHEAD_P}{name}", signed=True)
 
 
 def _transfer(other: str, metrics: Metrics, row: TableRow) -> str:

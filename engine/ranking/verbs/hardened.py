@@ -70,7 +70,6 @@ from parley.policies.ranking.rankers import is_chat_ranker
 
 if TYPE_CHECKING:
     from parley.policies.ranking.encoders import BiEncoder, CrossEncoder
-    from parley.policies.ranking.matching.fit import MatcherEpoch
 
 CONTROL, RANKING, POOL, ATTACK = "control", "ranking", "pool", "attack"
 """Folders of a run: the control, and the runs that measure."""
@@ -341,18 +340,13 @@ def _train(
         validation += AttackedGroups(prepared.rules, 1.0, derive_seed(config.seed, "validation")).of_epoch(0)(validation)
     reporter.say(f"{'control' if folder == CONTROL else 'hardened'}: {len(prepared.splits['train']):,} training contexts")
     fit = EncoderFit(learner, prepared.splits["train"], validation, config.fit, config.seed, run.path / state, attacked)
-    run_fit(fit, run, reporter, say=_epoch_line, kind=kind)
+    run_fit(fit, run, reporter, say=str, kind=kind)
     learner.merge()
     from parley.policies.hugging_face.models import write_aside
 
     write_aside(run.path / folder, partial(learner.save, prepared.source))
     # The state is several times as large as the model.
     (run.path / state).unlink()
-
-
-def _epoch_line(epoch: MatcherEpoch) -> str:
-    figures = f"validation {epoch.validation.loss:.4f}, R@1 {epoch.validation.recall_at_1:.3f}"
-    return f"training loss {epoch.train_loss:.4f}, {figures}{', best' if epoch.best else ''}"
 
 
 def _stages(prepared: EncoderTraining, path: Path) -> dict[str, Stage]:

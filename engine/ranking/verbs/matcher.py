@@ -27,7 +27,7 @@ import numpy as np
 from parley.engine.core.runs.documents import SUMMARY
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.stats.known import BEFORE
-from parley.engine.core.stats.statistics import Estimate, mean
+from parley.engine.core.stats.statistics import Estimate, mean_count
 from parley.engine.core.verbs.checkpoints import require_checkpoint, require_device, threads
 from parley.engine.core.verbs.job import Job, Reporter, Summary, command_line
 from parley.engine.core.verbs.supervised import EPOCHS, RESUME_SAFE, STATE, SupervisedConfig, run_fit
@@ -80,7 +80,6 @@ from parley.policies.ranking.matching.settings import DamSizes, MatcherFitConfig
 if TYPE_CHECKING:
     from parley.engine.perturb.replies.shapes import Rule
     from parley.engine.ranking.attacks.attack import RankAttack
-    from parley.policies.ranking.matching.fit import MatcherEpoch
     from parley.policies.ranking.matching.matcher import Matcher
 
 
@@ -342,7 +341,7 @@ class TrainMatcher(Job[TrainMatcherConfig, MatcherTraining, Summary]):
                 # A training that goes on has its vectors.
                 vectors=None if config.start or state.exists() else _vectors(prepared, reporter),
             )
-            run_fit(fit, run, reporter, say=_epoch_line)
+            run_fit(fit, run, reporter, say=str)
             after = _figures(prepared, held)
             if search is not None:
                 test = prepared.splits["test"]
@@ -486,13 +485,8 @@ def _figures(prepared: MatcherTraining, held: Mapping[str, Sequence[CandidateGro
         suffix = f"_{attacked}" if attacked else ""
         metrics |= {f"{name}_{metric}{suffix}": measured[metric] for metric in wanted}
         if not attacked:
-            metrics[f"{name}_loss"] = mean(pair_losses(values, labels), np.repeat(clusters, sizes))
+            metrics[f"{name}_loss"] = mean_count(pair_losses(values, labels), np.repeat(clusters, sizes))
     return metrics
-
-
-def _epoch_line(epoch: MatcherEpoch) -> str:
-    figures = f"validation {epoch.validation.loss:.4f}, R@1 {epoch.validation.recall_at_1:.3f}"
-    return f"training loss {epoch.train_loss:.4f}, {figures}{', best' if epoch.best else ''}"
 
 
 def _provenance(prepared: MatcherTraining) -> dict[str, Any]:

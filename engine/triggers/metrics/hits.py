@@ -43,8 +43,8 @@ from parley.engine.core.stats.statistics import (
     finished,
     is_no_reply,
     kinds_of_rows,
+    mean_count,
     no_reply_metrics,
-    ratio_of_sums,
 )
 from parley.engine.core.tables.table import Form, read_published
 from parley.engine.triggers.budget import BUDGET
@@ -364,7 +364,7 @@ def _target_metrics() -> dict[str, RowMetric]:
         SAMPLED: RowMetric(
             itemgetter("sampled"), "share", itemgetter("samples"), lambda row: _is_typed(row) and bool(row["samples"])
         ),
-        "loss": RowMetric(itemgetter("loss"), "mean"),
+        "loss": RowMetric(itemgetter("loss"), "count"),
         **{
             part: RowMetric(
                 lambda row, part=part: _spent(row, part) or 0.0,  # type: ignore[misc]
@@ -451,7 +451,7 @@ def loss_by_sweep(rows: Sequence[Row]) -> Points:
             counts[unit] += 1
             for sweep, of_sweep in enumerate(sums):
                 of_sweep[unit] += losses[min(sweep, len(losses) - 1)]
-    return [(sweep, ratio_of_sums(of_sweep, counts)) for sweep, of_sweep in enumerate(sums)]
+    return [(sweep, mean_count(of_sweep, trials=counts)) for sweep, of_sweep in enumerate(sums)]
 
 
 LISTS = (NORMAL, MAL, MAL_IO, RANDOM)

@@ -45,6 +45,7 @@ from parley.engine.core.stats.statistics import (
     count,
     finished,
     kinds_of_rows,
+    lost,
     no_reply_metrics,
     no_reply_note,
     rate_difference,
@@ -295,7 +296,7 @@ class KnownInputs:
 
     @classmethod
     def of(cls, rows: Sequence[Row], models: Mapping[str, str], attacks: Mapping[str, str]) -> KnownInputs:
-        """Read the rows of a transfer.
+        """Read the rows of a transfer; a target is left out if a row with one of its inputs failed.
 
         Args:
             rows: of all searches, typed to all models.
@@ -303,12 +304,15 @@ class KnownInputs:
             attacks: the names of the models whose searches found what is typed, by what the rows call the searches.
         """
         done, sources = finished(rows), {**attacks, NO_INPUT: NO_INPUT}
-        targets = {target: i for i, target in enumerate(dict.fromkeys((row["prompt"], row["target"]) for row in done))}
+        tasks = {row["item_key"].removeprefix(f"{row['model']}/"): (row["prompt"], row["target"]) for row in done}
+        # What any input reaches is unknown where a model gave no answer to one.
+        unknown = {tasks.get(row["item_key"].removeprefix(f"{label}/")) for row in lost(rows) for label in models}
+        targets = {task: i for i, task in enumerate(task for task in dict.fromkeys(tasks.values()) if task not in unknown)}
         indexes = {label: i for i, label in enumerate(models)}, {label: i for i, label in enumerate(sources)}
         reached_MAT = np.zeros((len(models), len(sources), len(targets)), dtype=bool)
         for row in done:
-            cell = indexes[0][row["model"]], indexes[1][row["source"]], targets[row["prompt"], row["target"]]
-            reached_MAT[cell] |= bool(row[VERIFIED])
+            if (target := targets.get((row["prompt"], row["target"]))) is not None:
+                reached_MAT[indexes[0][row["model"]], indexes[1][row["source"]], target] |= bool(row[VERIFIED])
         prompts = linked_units([stable_hash(str(prompt)) for prompt, _ in targets])
         return cls(list(models.values()), list(sources.values()), reached_MAT, units_of(prompts))
 

@@ -588,7 +588,7 @@ def _clean(
     }
     perturbed = []
     for number, strategy in enumerate(strategies):
-        rows = [row for row in usable if _strategy(config.seed, examples[row].key, len(strategies)) == number]
+        rows = [row for row in usable if stream(config.seed, "strategy", examples[row].key).integers(len(strategies)) == number]
         seeds = [derive_seed(config.seed, "perturb", strategy.name, examples[row].key) for row in rows]
         changed = strategy.perturb([examples[row].context for row in rows], seeds) if rows else []
         for row, context in zip(rows, changed, strict=True):
@@ -601,10 +601,6 @@ def _clean(
             else:
                 perturbed.append(HardeningExample(PERTURBED, key, prompt, *replies[row], text, group=groups[row]))
     return [*lessons.values(), *perturbed]
-
-
-def _strategy(seed: int, key: str, num: int) -> int:
-    return int(stream(seed, "strategy", key).integers(num))
 
 
 def _text(turns: Turns) -> str:

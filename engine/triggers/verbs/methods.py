@@ -227,9 +227,11 @@ class SearchMethods(SearchRecipe):
             rows.append(row | {"key": f"random-{key}", "label": label, "of": of, "columns": [*_TYPED, *columns]})
             of = {"verified": EMPTY, "no_reply": EMPTY_NO_REPLY}
             controls = [row | {"key": "no-input", "label": "no input (text)", "of": of, "columns": [*_TYPED[:2]]}]
+        parts = ((most, "inputs" if part == "queries" else part) for part, most in vars(config.limits).items() if most)
+        budget = " and ".join(f"{most:,} {part}" for most, part in parts)
         return {
             "model": config.model,
-            "about": f"{_told(config.limits)} for each target of {config.targets}, {config.method}, seed {config.seed}.",
+            "about": f"{budget} for each target of {config.targets}, {config.method}, seed {config.seed}.",
             "success": successful_reply(to_dict(config.success), end=config.hugging_face.end),
             "searches": searches,
             "rows": [*rows, *controls],
@@ -251,10 +253,6 @@ class SearchMethods(SearchRecipe):
     def prepare(self, config: MethodsConfig, path: Path, reporter: Reporter) -> PlannedRecipe:
         _require_fit(config)
         return super().prepare(config, path, reporter)
-
-
-def _told(limits: Spending) -> str:
-    return " and ".join(f"{most:,} {'inputs' if part == 'queries' else part}" for part, most in vars(limits).items() if most)
 
 
 def _search(config: MethodsConfig) -> Stage:

@@ -16,6 +16,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import dropwhile, takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -89,15 +90,15 @@ _DIGITS = 4
 
 
 def test_texts(config: TriggerConfig) -> Iterator[tuple[str, str]]:
-    """Yield source and reply of each test pair, as people write them.
+    """Yield source and reply of each test pair, as people write them, in an order that is drawn: a corpus may be sorted.
 
     Raises:
         DataError: the corpus is missing or broken.
     """
     corpus = load_pairs(config.corpus, config.data_root, every_word=True)
     test = corpus.splits["test"]
-    for pair in test.pairs:
-        source, reply = (detokenise(corpus.vocabulary.decode(test.utterances[int(index)])) for index in pair)
+    for number in stream(0, "test pairs", corpus.name).permutation(len(test.pairs)).tolist():
+        source, reply = (detokenise(corpus.vocabulary.decode(test.utterances[int(index)])) for index in test.pairs[number])
         if source and reply:
             yield source, reply
 
@@ -546,9 +547,13 @@ def _written(targets: TargetList) -> Iterator[str]:
 
 
 def num_targets(path: Path) -> int:
-    """Return the number of targets of a run; -1 if it is not known yet."""
-    stored = kept_targets(path)
-    return -1 if stored is None else len(stored.targets)
+    """Return the number of targets of a run; -1 if it is not known yet. No list is held: there may be a million."""
+    if not (path / FILE).is_file():
+        return -1
+    with (path / FILE).open("rb") as file:
+        # As `_written` lays them out: a line, or some, begin with the key of each.
+        lines = dropwhile(lambda line: line != b'  "targets": {\n', file)
+        return sum(line.startswith(b'    "') for line in takewhile(lambda line: not line.startswith(b"  }"), lines))
 
 
 def _make(config: TriggerConfig, models: Models) -> TargetList:

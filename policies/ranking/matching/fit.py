@@ -180,6 +180,10 @@ class MatcherEpoch:
     best: bool
     """True if it is the best model so far by the criterion."""
 
+    def __str__(self) -> str:
+        figures = f"validation {self.validation.loss:.4f}, R@1 {self.validation.recall_at_1:.3f}"
+        return f"training loss {self.train_loss:.4f}, {figures}{', best' if self.best else ''}"
+
     def as_row(self) -> dict[str, Any]:
         """Return flat JSON types for event logs and plots."""
         row = asdict(self)

@@ -92,6 +92,8 @@ def test_breaches_are_shown_with_their_texts_one_of_each_attack_first() -> None:
     assert table.rows[0][2:] == ("ask a", "say a", "r")
     assert "5 of 6 broken pairs" in table.note
     assert all(len(cell) <= 70 for line in table.rows for cell in line)
+    refused = breaches_table([row("a", "none", True, reply="", kind="refused")])
+    assert refused.rows[0][3] == "(no reply: refused)", "an answer that breaks a rule by being none"
 
 
 @pytest.mark.parametrize(

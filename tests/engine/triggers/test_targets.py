@@ -26,7 +26,7 @@ from parley.engine.triggers.targets import (
     random_targets,
     random_words,
 )
-from parley.engine.triggers.verbs.models import _plain, kept_targets, save_targets
+from parley.engine.triggers.verbs.models import _plain, kept_targets, num_targets, save_targets
 from parley.engine.triggers.victims import Seq2SeqVictim
 from parley.envs.core.errors import DataError
 from parley.envs.corpora.pairs.tokens import tokenise
@@ -116,6 +116,7 @@ def test_many_targets_take_little_memory_and_are_written_as_a_whole_document_is(
         write_document(tmp_path / "whole.json", _plain(targets))
         assert text == (tmp_path / "whole.json").read_text(encoding="utf-8")
         assert kept_targets(tmp_path) == targets
+        assert num_targets(tmp_path) == len(targets.targets)
 
     def peak(made: Callable[[TargetList], object]) -> int:
         gc.collect()

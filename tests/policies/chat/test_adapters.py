@@ -24,6 +24,7 @@ from parley.policies.chat.predictor import adapted, merged
 from parley.policies.chat.settings import DEFAULT, ChatModelSettings, ChatSeat, LoraSettings
 from parley.policies.hugging_face import gguf as adapter_folders
 from parley.policies.hugging_face.models import read_model
+from parley.policies.ranking.rankers import is_chat_ranker
 from tests.policies.chat.architectures import drawn_model
 
 peft = pytest.importorskip("peft", reason="the extra lora is not installed")
@@ -153,6 +154,7 @@ def test_a_folder_of_an_adapter_is_its_base_with_it(relative: bool, tmp_path: Pa
     alone = LocalChatModel("base", *reversed(read_model(base)))
     assert chat_model.answer([CHAT], decoding=decoding) == again.answer([CHAT], decoding=decoding)
     assert chat_model.score([CHAT], ["oh well"]) != alone.score([CHAT], ["oh well"])
+    assert is_chat_ranker(f"hf:{folder}")
     half = load_local(f"hf:{folder}", ChatModelSettings(dtype="bfloat16"))
     assert half.model.dtype is torch.bfloat16
 

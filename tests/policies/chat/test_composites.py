@@ -18,6 +18,7 @@ from parley.policies.chat.model import ChatDecoding, Message
 from parley.policies.chat.settings import ChatModelSettings
 from parley.policies.hugging_face.models import load_hugging_face
 from parley.policies.hugging_face.victims import HuggingFaceCausal
+from parley.policies.ranking.rankers import is_chat_ranker
 from tests.policies.byte_pairs import END_ID, byte_tokenizer
 from tests.policies.small_hugging_face import transformers
 
@@ -117,6 +118,7 @@ def test_a_composite_answers_and_is_searched_by_its_language_part(build: Callabl
         reply = "oh well" if chat is CHATS[0] else "a fool"
         wanted = plain_nats(model, chat_model.prompts.ids(chat), chat_model.prompts.reply_ids(reply))
         assert score.nats == pytest.approx(wanted, rel=1e-4)
+    assert is_chat_ranker(f"hf:{tmp_path}"), "it ranks replies as it answers"
     victim = load_hugging_face(f"hf:{tmp_path}", 4, end=False)
     assert isinstance(victim, HuggingFaceCausal)
     target, words_RN = victim.target("Sure, here"), victim.searchable_V.nonzero()[:8, 0].view(2, 4)

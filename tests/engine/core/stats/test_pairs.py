@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from operator import itemgetter
 
 import numpy as np
@@ -32,6 +33,7 @@ from parley.engine.core.stats.statistics import (
     perplexity,
     rate_difference,
     ratio_of_sums,
+    refit_spread,
 )
 from parley.engine.core.stats.trainings import crossed_difference, crossed_mean, crossed_test, over_runs
 
@@ -69,6 +71,21 @@ def test_an_interval_holds_0_where_no_test_of_so_few_units_that_differ_can_tell(
         assert test.difference.value == pytest.approx(num / 30)
         assert test.difference.high > num / 30
     assert (paired_difference(gained, zeros).low > 0) == (paired_bootstrap(gained, zeros).difference.low > 0) == (num == 6)
+
+
+def test_p_values_and_needed_items_count_that_judges_were_fitted() -> None:
+    rng = np.random.default_rng(1)
+    before, after = rng.integers(0, 2, 200) / 2, rng.integers(0, 2, 200) / 2 + (rng.random(200) < 0.13) / 2
+    plain, fitted = (
+        contrast([replace(sample(before, "share"), spread=spread)], [replace(sample(after, "share"), spread=spread)])
+        for spread in (1.0, refit_spread(5))
+    )
+    for result in (plain, fitted):
+        low, high = result.test.difference.low, result.test.difference.high
+        assert (result.test.p_value < 0.05) == (low > 0 or high < 0)
+    assert plain.test.p_value < 0.05 < fitted.test.p_value
+    assert plain.num_needed is not None
+    assert fitted.num_needed == pytest.approx(2.25 * plain.num_needed, rel=0.02)
 
 
 def test_a_difference_of_shares_is_that_of_paired_rates() -> None:
@@ -172,7 +189,7 @@ def test_the_p_value_of_trainings_fits_their_interval() -> None:
 def test_the_interval_covers_the_true_difference(form: Form, monkeypatch: pytest.MonkeyPatch) -> None:
     """40 dialogues of three items each, the same in both runs; metrics of the items that each run happens to have."""
     # The p-value is not looked at, and takes most of the time.
-    monkeypatch.setattr(pairs, "paired_bootstrap", lambda after, before: PairedTest(NOTHING, math.nan))
+    monkeypatch.setattr(pairs, "paired_bootstrap", lambda after, before, **settings: PairedTest(NOTHING, math.nan))
     rng, num_trials, covered = np.random.default_rng(1), 400, 0
     clusters = np.repeat(np.arange(40), 3)
     for _ in range(num_trials):

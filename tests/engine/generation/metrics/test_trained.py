@@ -6,7 +6,16 @@ import math
 
 import pytest
 
-from parley.engine.core.stats.statistics import NOTHING, Estimate, count
+from parley.engine.core.stats.statistics import (
+    NOTHING,
+    Estimate,
+    clustered_rate,
+    count,
+    mean,
+    rate_difference,
+    refit_spread,
+)
+from parley.engine.core.stats.trainings import crossed_difference
 from parley.engine.generation.metrics.tables import RELIABILITY
 from parley.engine.generation.metrics.trained import (
     ABOVE,
@@ -77,6 +86,22 @@ def test_machine_vs_random_is_compared_too_where_it_was_judged() -> None:
     assert "regs-mc less constant.random-svm" not in metrics
     told = describe("regs-mc less forced.random-svm")
     assert (told.form, told.main) == ("number", True)
+
+
+def test_intervals_of_judged_rows_count_that_judges_were_fitted() -> None:
+    def row(*shares: float) -> AnsweredRow:
+        return AnsweredRow({("adversuc", "svm"): {str(n): share for n, share in enumerate(shares)}}, {})
+
+    trained, control = [0.5, 0.5, 0.0, 0.5] * 20, [0.5, 0.0, 0.0, 0.0] * 20
+    metrics = table_metrics({"regs-mc": [row(*trained)], "forced": [row(*control)], "greedy": [row(*[0.0] * 80)]}, ["svm"], {})
+    assert metrics["regs-mc.adversuc-svm"] == clustered_rate(trained, spread=refit_spread(5)), "as of evaluate adversarial"
+    assert metrics["greedy.adversuc-svm"].high > 0, "width at 0"
+    less = metrics["regs-mc less forced.adversuc-svm"]
+    assert less == rate_difference(trained, control, spread=refit_spread(5))
+    several = table_metrics({"regs-mc": [row(*trained)] * 2, "forced": [row(*control), row(*control[::-1])]}, ["svm"], {})
+    sources = several["regs-mc.adversuc-svm"]
+    assert sources.high - sources.low == pytest.approx(1.5 * (mean(trained).high - mean(trained).low), rel=0.02)
+    assert several["regs-mc less forced.adversuc-svm"].low < crossed_difference([trained] * 2, [control, control[::-1]]).low
 
 
 def figures(distinct: float, nats: float, width: float = 0.1) -> dict[str, Estimate]:

@@ -17,16 +17,25 @@ REACHED = {
 }
 
 
-def known_inputs() -> KnownInputs:
+def known_inputs(failed: str = "") -> KnownInputs:
     rows = [
-        {"status": "ok", "source": source, "model": model, "prompt": None, "target": f"t{i}", "verified": i in reached}
+        {
+            "item_key": f"{model}/{source}/{i}",
+            "status": "ok",
+            "source": source,
+            "model": model,
+            "prompt": None,
+            "target": f"t{i}",
+            "verified": i in reached,
+        }
         for model, sources in REACHED.items()
         for source, reached in sources.items()
         for i in range(4)
         # This search found nothing that can be typed for target 3.
         if (source, i) != ("search-round-1", 3)
     ]
-    return KnownInputs.of([*rows, {**rows[0], "status": "error", "error": "x"}], MODELS, ATTACKS)
+    lost = {"status": "error", "error": "x", "source": None, "model": None, "prompt": None, "target": None, "verified": None}
+    return KnownInputs.of([row | lost if row["item_key"] == failed else row for row in rows], MODELS, ATTACKS)
 
 
 def test_a_model_is_measured_by_what_any_known_input_reaches() -> None:
@@ -39,6 +48,12 @@ def test_a_model_is_measured_by_what_any_known_input_reaches() -> None:
         "round-1.gain_over_control": 0.5,
     }
     assert figures["round-1.exploitability"].n == 4
+
+
+def test_a_target_of_which_an_answer_failed_is_no_target_that_a_model_resists() -> None:
+    figures = known_inputs(failed="hardened-round-1/search-start/0").figures()
+    assert (figures["round-1.exploitability"].value, figures["round-1.exploitability"].n) == (pytest.approx(1 / 3), 3)
+    assert figures["start.exploitability"].value == pytest.approx(2 / 3)
 
 
 def test_the_best_search_is_named_and_one_that_found_nothing_has_learned_nothing() -> None:

@@ -20,6 +20,8 @@ from tests.engine.triggers.verbs.searches import search
 
 pytest.importorskip("transformers", reason="the extra hugging-face is not installed")
 
+from parley.envs.corpora.pairs.compiled import load_pairs
+from parley.envs.corpora.pairs.turns import detokenise
 from parley.policies.hugging_face.judges import HuggingFaceInputModel, frequent_words, reply_nats
 from parley.policies.hugging_face.models import load_hugging_face
 from tests.policies.byte_pairs import END_ID, TURN_ID, byte_model
@@ -62,6 +64,14 @@ def test_thresholds_are_the_models_own_loss_on_test_pairs(folder: Path, corpus: 
             log_NV = victim.model(input_ids=torch.tensor([own])).logits[0, :-1].log_softmax(-1)
         replies += log_TV.gather(1, torch.tensor(said)[:, None])[:, 0].tolist()
         sources += log_NV.gather(1, torch.tensor(own[1:])[:, None])[:, 0].tolist()
+    words = load_pairs(config.corpus, config.data_root, every_word=True)
+    filed = [
+        detokenise(words.vocabulary.decode(words.splits["test"].utterances[int(pair[1])]))
+        for pair in words.splits["test"].pairs
+    ]
+    drawn = [reply for _, reply in test_texts(config)]
+    assert drawn != filed, "a corpus may be sorted"
+    assert sorted(drawn) == sorted(filed)
     found = open_models(config).thresholds
     assert (found.t_out, found.t_in) == (pytest.approx(np.mean(replies), abs=2e-3), pytest.approx(np.mean(sources), abs=2e-3))
 
