@@ -50,6 +50,10 @@ def test_every_public_name_is_there_and_says_what_it_is(name: str) -> None:
         (lambda: parley.negotiation_metrics(iter([])), "rows has the wrong type"),
         (lambda: parley.RankGoal("nosuch"), "kind is out of range"),
         (lambda: parley.RankGoal(rank=0), "rank is out of range"),
+        (lambda: parley.Thresholds(t_out=float("nan")), "t_out has the wrong type"),
+        (lambda: parley.Thresholds(t_out=1.0), "t_out is out of range"),
+        (lambda: parley.EditBeam(beams=0), "beams is out of range"),
+        (lambda: parley.SlopeGreedy(width=0), "width is out of range"),
         *((lambda name=name: getattr(parley, name)(None), "has the wrong type") for name in NAMES if name.startswith("load_")),
     ],
 )

@@ -20,6 +20,7 @@ from typing import Literal
 import numpy as np
 
 from parley.engine.triggers.methods.objective import TriggerObjective
+from parley.envs.core.config import Configuration, NonPositiveFloat
 from parley.envs.core.errors import ConfigError
 from parley.envs.core.registry import nearest
 
@@ -27,7 +28,7 @@ _NAME = re.compile(r"(?P<io>io|o)-sample-(?P<statistic>avg|min)-k(?P<k>[1-9][0-9
 
 
 @dataclass(frozen=True, kw_only=True)
-class Thresholds:
+class Thresholds(Configuration):
     """The log probabilities of usual words, in nats per word; both at most 0.
 
     Args:
@@ -35,8 +36,8 @@ class Thresholds:
         t_in: mean log probability of a word of the test utterances under the language model; None without one.
     """
 
-    t_out: float | None = None
-    t_in: float | None = None
+    t_out: NonPositiveFloat | None = None
+    t_in: NonPositiveFloat | None = None
 
 
 @dataclass(frozen=True)

@@ -94,7 +94,7 @@ from parley.engine.ranking.attacks.cases import (
 )
 from parley.engine.ranking.attacks.settings import MOVES
 from parley.engine.ranking.metrics.searched import REACHED_REASON
-from parley.envs.core.config import check
+from parley.envs.core.config import Configuration, NumItems, check
 from parley.envs.core.errors import ConfigError, RankerError
 from parley.envs.core.seeds import stream
 from parley.envs.corpora.pairs.turns import Utterance
@@ -160,14 +160,14 @@ class ImportanceGreedy:
 
 
 @dataclass(frozen=True)
-class EditBeam:
+class EditBeam(Configuration):
     """All edits of a few drafts, of which the best few go on, closer to the goal or not.
 
     Args:
         beams: how many go on.
     """
 
-    beams: int = 4
+    beams: NumItems = 4
 
     def steps(self, case: Case) -> Steps:
         """See `AttackMethod`; edits of words that matter come first, for small budgets end within a step."""
@@ -218,7 +218,7 @@ class RandomEdits:
 
 
 @dataclass(frozen=True)
-class SlopeGreedy:
+class SlopeGreedy(Configuration):
     """One replaced word after the other: of the few that the ranker's slopes promise most, the best by its scores.
 
     White-box: slopes are no queries, and are counted beside them. Edits that replace no word have no slope and are left out.
@@ -229,7 +229,7 @@ class SlopeGreedy:
 
     needs: ClassVar[Requirement] = SLOPES
 
-    width: int = 8
+    width: NumItems = 8
 
     def steps(self, case: Case) -> Steps:
         """See `AttackMethod`."""

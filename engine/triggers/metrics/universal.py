@@ -7,7 +7,6 @@ the units, because they are what is held out: pairs of one prompt, and random in
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Literal
@@ -110,12 +109,11 @@ def universal_metrics(rows: Sequence[Row], num_skipped: int) -> dict[str, Estima
     for split in SPLITS if best is not None and inputs[RANDOM] else ():
         metrics[f"{FOUND}.{split}.{OVER}"] = _over_random(inputs[FOUND], inputs[RANDOM], split)
     num_pairs = len(done[0]["pairs"]) if done else 0
+    answered = [pair for row in done for pair in row["pairs"]]
     return (
         metrics
-        | judge_counts([pair for row in done for pair in row["pairs"]], len(done))
-        | no_reply_metrics(
-            [sum(kinds_of_rows(row["pairs"]), Counter[str]()) for row in done], [len(row["pairs"]) for row in done]
-        )
+        | judge_counts(answered, len(done))
+        | no_reply_metrics(kinds_of_rows(answered), [1] * len(answered), [pair["prompt"] for pair in answered])
         | {
             "candidates": count(sum(row["candidates"] for row in searches), len(searches)),
             "refused": count(sum(row["refused"] for row in searches), len(searches)),

@@ -79,7 +79,15 @@ def test_a_prompt_without_input_is_one_trial_however_many_triggers_share_it() ->
 
 def test_known_inputs_are_clustered_by_prompt() -> None:
     rows = [
-        {"status": "ok", "source": source, "model": model, "prompt": prompt, "target": str(i), "verified": hit}
+        {
+            "item_key": f"{model}/{source}/{i}",
+            "status": "ok",
+            "source": source,
+            "model": model,
+            "prompt": prompt,
+            "target": str(i),
+            "verified": hit,
+        }
         for model in ("m", "c")
         for source in ("search", NO_INPUT)
         for i, (prompt, hit) in enumerate(zip(PROMPTS, HITS, strict=True))

@@ -247,6 +247,7 @@ def test_pairs_of_one_prompt_are_one_unit() -> None:
     for name in ("found.held_out.verified", "found.held_out.nats", "found.held_out.over_random"):
         assert metrics[name].n == 2
     assert metrics["found.held_out.over_random"].value == 0.5
+    assert metrics["no_reply"].n == 2, "prompts, of which each input was typed behind all"
     assert metrics["found.held_out.verified"].low < 0.1, "two prompts that end otherwise say next to nothing"
 
 
