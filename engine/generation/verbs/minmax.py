@@ -46,9 +46,7 @@ from parley.engine.core.stats.statistics import (
     Estimate,
     clustered_rate,
     count,
-    mean,
     mean_count,
-    paired_difference,
     rate_difference,
     refit_spread,
     reply_metrics,
@@ -269,11 +267,17 @@ class DiscriminatorShares:
     @property
     def measured(self) -> Estimate:
         """The share that the best tells right on the test split."""
-        return clustered_rate(self.measured_G, self.sources["test"])
+        return self.told_right(self.names[self.best], "test")
 
-    def of_name(self, name: str) -> np.ndarray:
-        """Return the share that a discriminator tells right, by context of the test split."""
-        return np.asarray(self.by_split["test"][:, list(self.names).index(name)])
+    def told_right(self, name: str, split: str) -> Estimate:
+        """Return the share that a discriminator tells right in a split."""
+        right_G = self.by_split[split][:, list(self.names).index(name)]
+        return clustered_rate(right_G, self.sources[split], spread=_spread(name))
+
+
+def _spread(name: str) -> float:
+    # The linear judge is fitted to what it judges, in folds.
+    return refit_spread(NUM_FOLDS) if name == LINEAR else 1.0
 
 
 def known_discriminators(judged: Mapping[str, DiscriminatorShares], made_for: Mapping[str, str]) -> KnownAdversaries:
@@ -284,14 +288,12 @@ def known_discriminators(judged: Mapping[str, DiscriminatorShares], made_for: Ma
         made_for: the generator that a discriminator was trained against, by its name.
     """
     first = next(iter(judged.values()))
-    val, test = (first.sources[split] for split in ("val", "test"))
-    beyond = {
-        name: mean(judged[generator].of_name(name) - COIN, test) for name, generator in made_for.items() if generator in judged
-    }
+    told = {name: judged[generator].told_right(name, "test") for name, generator in made_for.items() if generator in judged}
+    beyond = {name: Estimate(of.value - COIN, of.low - COIN, of.high - COIN, of.n) for name, of in told.items()}
     return KnownAdversaries(
         targets=list(judged),
         adversaries=first.names,
-        gains_TA=[[clustered_rate(right_G, val) for right_G in of.by_split["val"].T] for of in judged.values()],
+        gains_TA=[[of.told_right(name, "val") for name in of.names] for of in judged.values()],
         best=[of.best for of in judged.values()],
         measured=[of.measured for of in judged.values()],
         learned=beyond,
@@ -302,7 +304,8 @@ def known_discriminators(judged: Mapping[str, DiscriminatorShares], made_for: Ma
 
 def lost(before: DiscriminatorShares, after: DiscriminatorShares) -> Estimate:
     """Return by how much less the best discriminator of one generator tells right than that of another, same contexts."""
-    return paired_difference(before.measured_G, after.measured_G, before.sources["test"])
+    spread = max(_spread(of.names[of.best]) for of in (before, after))
+    return rate_difference(before.measured_G, after.measured_G, before.sources["test"], spread=spread)
 
 
 class MinMaxReplies(Composite[MinMaxRepliesConfig, MinMaxRepliesConfig, Summary]):

@@ -31,7 +31,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from parley.engine.core.stats.statistics import Estimate, clustered_rate, ratio_of_sums
+from parley.engine.core.stats.statistics import Estimate, clustered_rate, mean_count
 from parley.engine.ranking.metrics.ranks import GroupMetrics, group_metrics
 from parley.envs.corpora.pairs.turns import Utterance
 from parley.envs.ranking.groups import CandidateGroup
@@ -245,7 +245,7 @@ def kept_points(
             for given, of in zip(scores, readings, strict=True)
         ]
         accuracy, _ = _accuracies(labels, shortened)
-        relative = ratio_of_sums(accuracy, whole, drawn_with)
+        relative = mean_count(accuracy, drawn_with, whole)
         points.append(KeptPoint(k, clustered_rate(accuracy, drawn_with), relative))
     return points
 

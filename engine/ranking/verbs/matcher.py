@@ -69,7 +69,6 @@ from parley.envs.core.registry import nearest
 from parley.envs.core.storage.copies import CHECKPOINT
 from parley.envs.core.storage.uris import display_path
 from parley.envs.corpora.arrow import data_root
-from parley.envs.corpora.pairs.turns import Utterance
 from parley.envs.corpora.pairs.vocabulary import SPECIALS, PairVocabulary
 from parley.envs.ranking.compiled import CandidateCorpus, load_candidates
 from parley.envs.ranking.groups import CandidateGroup, CandidateOptions, CandidateSplit, ReplyPool
@@ -318,7 +317,7 @@ class TrainMatcher(Job[TrainMatcherConfig, MatcherTraining, Summary]):
                 held |= {f"{split}{ATTACKED}": _attacked(run, prepared, split, search, reporter) for split in SPLITS}
             before = _figures(prepared, held) if config.start else {}
             recipe = replace(config.fit, patience=config.fit.max_epochs) if config.start else config.fit
-            again = math.ceil(config.adversary_share) - 1
+            replies, again = prepared.replies, math.ceil(config.adversary_share) - 1
             pool = drawn_pool(train, config.adversary_share - again, config.seed) if prepared.rules else frozenset()
             if prepared.rules:
                 num = f"{again * len(train) + len(pool):,} adversaries of" if again else f"{len(pool):,} of"
@@ -335,7 +334,9 @@ class TrainMatcher(Job[TrainMatcherConfig, MatcherTraining, Summary]):
                 config.seed,
                 state,
                 fresh=not config.start,
-                wrong=None if prepared.replies is None else partial(_wrong_replies, train, prepared.replies),
+                wrong=None
+                if replies is None
+                else lambda groups, seed: [*map(train.utterance_of, replies.fresh(groups, seed).tolist())],
                 rewrite=adversaries if search is None else lambda groups: search(adversaries(groups)),
                 begin=None if search is None else search.begin,
                 # A training that goes on has its vectors.
@@ -444,10 +445,6 @@ def _against(
             return rules, judged, None
         search = composed_search(model, resources.language, config.search, corpus.splits["train"], config.seed)
         return rules, judged, search
-
-
-def _wrong_replies(split: CandidateSplit, replies: ReplyPool, groups: np.ndarray, seed: int) -> list[Utterance]:
-    return [split.utterance_of(row) for row in replies.fresh(groups, seed).tolist()]
 
 
 def _attacked(

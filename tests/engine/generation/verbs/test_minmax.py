@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import pytest
 import torch
 
@@ -20,7 +21,7 @@ from parley.engine.core.rllib.reproducible import DivergenceError
 from parley.engine.core.runs.documents import EVENTS
 from parley.engine.core.runs.run_folder import RunFolder, append_event, read_events
 from parley.engine.core.stats.known import Round, known_of
-from parley.engine.core.stats.statistics import count, has_lost
+from parley.engine.core.stats.statistics import clustered_rate, count, has_lost, rate_difference
 from parley.engine.core.verbs.export import tables_of_run
 from parley.engine.core.verbs.job import Silent
 from parley.engine.core.verbs.trainings import FOLDER
@@ -41,7 +42,9 @@ from parley.engine.generation.verbs.minmax import (
     MINMAX_REPLIES,
     Alarm,
     CollapseError,
+    DiscriminatorShares,
     Watcher,
+    lost,
 )
 from parley.envs.core.errors import CheckpointError, ConfigError
 from parley.envs.corpora.pairs.compiled import load_pairs
@@ -136,6 +139,20 @@ def test_it_leaves_the_best_generator_and_goes_on_exactly(
         first, second = (load_seq2seq(path / name).state_dict() for path in (whole, parts))
         assert all(torch.equal(value, second[name]) for name, value in first.items())
     assert RunFolder.load(whole).metrics() == RunFolder.load(parts).metrics()
+
+
+def test_shares_told_right_are_shares_and_count_that_the_linear_judge_is_fitted_anew() -> None:
+    def shares(*columns: list[float]) -> DiscriminatorShares:
+        sources = {split: [f"s{n}" for n in range(40)] for split in ("val", "test")}
+        return DiscriminatorShares(dict.fromkeys(sources, np.stack(columns, axis=1)), ["d", "svm-unigram"], sources)
+
+    always, mostly, coin = [1.0] * 40, [1.0, 1.0, 0.5, 0.0] * 10, [0.5] * 40
+    assert lost(shares(always, coin), shares(mostly, coin)) == rate_difference(always, mostly)
+    assert lost(shares(always, coin), shares(always, coin)).high > 0, "two shares of 1 are known as far as 40 contexts say"
+    linear, other = shares(coin, mostly), shares(mostly, coin)
+    assert linear.measured == clustered_rate(mostly, spread=1.5)
+    assert other.measured == clustered_rate(mostly)
+    assert lost(linear, other).high > lost(other, other).high
 
 
 @pytest.mark.ray
