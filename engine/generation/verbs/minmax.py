@@ -288,8 +288,8 @@ def known_discriminators(judged: Mapping[str, DiscriminatorShares], made_for: Ma
         made_for: the generator that a discriminator was trained against, by its name.
     """
     first = next(iter(judged.values()))
-    told = {name: judged[generator].told_right(name, "test") for name, generator in made_for.items() if generator in judged}
-    beyond = {name: Estimate(of.value - COIN, of.low - COIN, of.high - COIN, of.n) for name, of in told.items()}
+    shares = {name: judged[generator].told_right(name, "test") for name, generator in made_for.items() if generator in judged}
+    beyond = {name: Estimate(of.value - COIN, of.low - COIN, of.high - COIN, of.n) for name, of in shares.items()}
     return KnownAdversaries(
         targets=list(judged),
         adversaries=first.names,
