@@ -767,11 +767,11 @@ class Scan(Job[ScanConfig, ScanPlan, ScanPlan]):
         return plan
 
     def work(self, run: RunFolder, prepared: ScanPlan, reporter: Reporter) -> ScanPlan:
-        answers = run.path / ANSWERS_FOLDER
+        answers = (run.path / ANSWERS_FOLDER).absolute()
         # The first table of rows makes pyarrow import pandas, for half a second; here a server is waited for meanwhile.
         threading.Thread(target=pa.array, args=([0],), daemon=True).start()
         _ask_first(prepared, answers, reporter)
-        task = ScanTask(prepared.config, prepared.policy, str(answers.absolute()))
+        task = ScanTask(prepared.config, prepared.policy, str(answers))
         with _waiting_for_answers():
             run_items(run, task, prepared.items, prepared.config, reporter, "asking")
         return prepared
@@ -952,6 +952,7 @@ def repeats_note(repeated: Mapping[str, str]) -> str:
 
 def _ask_first(plan: ScanPlan, answers: Path, reporter: Reporter) -> None:
     """Ask the first prompt as it is before all others, so that a wrong address ends the run at once; the answer is kept."""
+    from parley.policies.chat.answers import kept_answers
     from parley.policies.chat.first_question import first_answer, understood
 
     if not plan.items:
@@ -970,7 +971,9 @@ def _ask_first(plan: ScanPlan, answers: Path, reporter: Reporter) -> None:
         shown += f"; {AnswerKind(answer.kind).fix}"
     reporter.say(f'{target_name(config.model)} is asked "{brief(chat[-1].content)}" and answers {shown}')
     if is_served(config.model) and not answer.known:
-        reporter.say(f"{config.model}: {understood(load_target(config), chat, answer, decoding, seed)}")
+        # What it is asked again is kept apart, so that it is asked, and counted.
+        again = kept_answers(load_target(config), answers, "asked again")
+        reporter.say(f"{config.model}: {understood(again, chat, answer, decoding, seed)}")
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 import string
 import sys
 from abc import abstractmethod
+from collections.abc import Mapping
 from typing import Any, ClassVar, TypeVar
 
 import gymnasium
@@ -72,11 +73,11 @@ class TextRenderedEnv(gymnasium.Env[ObservedT, ActionT]):
         """
         super().reset(seed=seed)
         name, kind = self.option
-        given = (options or {}).get(name)
-        if set(options or {}) - {name} or not isinstance(given, kind | None):
+        given = {} if options is None else options
+        if not isinstance(given, Mapping) or set(given) - {name} or not isinstance(given.get(name), kind | None):
             fix = f'the only one is {{"{name}": {kind.__name__}(...)}}'
             raise ConfigError("wrong option of reset", got=repr(options), fix=fix)
-        began = self._begin(given)
+        began = self._begin(given.get(name))
         self._show()
         return began
 

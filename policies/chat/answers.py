@@ -385,14 +385,15 @@ class RememberedChatModel(ArrivingChatModel):
     Args:
         model: the model that is asked.
         answers: the kept answers.
+        apart: is part of the keys of its answers, so that none is that of a model without it; empty for most.
     """
 
-    def __init__(self, model: ChatModel, answers: ChatAnswers) -> None:
+    def __init__(self, model: ChatModel, answers: ChatAnswers, apart: str = "") -> None:
         self.inner, self._answers = model, answers
         self.name: str = model.name
         self.access: Access = model.access
         self.usage: ChatUsage = getattr(model, "usage", None) or ChatUsage()
-        self._depends_on: str = getattr(model, "answers_depend_on", "")
+        self._depends_on: str = getattr(model, "answers_depend_on", "") + apart
 
     def arriving(
         self, chats: Sequence[Chat], *, decoding: ChatDecoding, seeds: Sequence[int] = (), note: str = ""
@@ -532,9 +533,9 @@ def usage_of(path: Path) -> RunUsage | None:
     return RunUsage(models) if models else None
 
 
-def kept_answers(model: ChatModel, folder: Path | None) -> ChatModel:
-    """Return a chat model that keeps its answers in a folder; the model itself without a folder."""
-    return model if folder is None else RememberedChatModel(model, ChatAnswers(folder))
+def kept_answers(model: ChatModel, folder: Path | None, apart: str = "") -> ChatModel:
+    """Return a chat model that keeps its answers in a folder, see `RememberedChatModel`; the model itself without a folder."""
+    return model if folder is None else RememberedChatModel(model, ChatAnswers(folder), apart)
 
 
 def answer_key(name: str, chat: Chat, decoding: ChatDecoding, seed: int | None, depends_on: str = "") -> str:

@@ -100,7 +100,7 @@ def understood(model: ChatModel, chat: Chat, answer: Answer, decoding: ChatDecod
     """Return a sentence on what the first answer shows of a target; where answers are drawn, it is asked twice more.
 
     Args:
-        model: the target, without kept answers.
+        model: the target, which has kept none of these answers.
         chat: the first question.
         answer: the answer to it.
         decoding: of the answer.

@@ -66,6 +66,8 @@ from parley.policies.chat.refusals import (
 from parley.policies.chat.settings import LIMITS, ChatModelSettings
 
 logger = logging.getLogger(__name__)
+_WARNED = set[tuple[object, ...]]()
+"""Warnings on the shape of requests that this process has logged, each behind the run's folder of answers."""
 
 OWN_TEMPERATURE = "drawn at the server's own temperature"
 NO_SEED = "drawn without a seed"
@@ -404,7 +406,11 @@ class AskedChatModel(ArrivingChatModel, ABC):
             if suited is None or suited == shape or self._shape != shape:
                 return self._shape != shape
             self._shape = suited
-        logger.warning("%s: %s (%s); %s", self.name, unsuited.error.what, unsuited.error.got, suited.change(unsuited.reading))
+        parts = (self.name, unsuited.error.what, unsuited.error.got, suited.change(unsuited.reading))
+        # A run loads a model several times: for its first question, and for each worker.
+        if (warning := (self.limits.folder, *parts)) not in _WARNED:
+            _WARNED.add(warning)
+            logger.warning("%s: %s (%s); %s", *parts)
         return True
 
     def _answer(self, raw: bytes, max_tokens: int | None) -> Answer:

@@ -14,6 +14,7 @@ import pytest
 from gymnasium.utils.env_checker import check_env, data_equivalence
 
 import parley.envs
+from parley.envs.core.errors import ConfigError
 
 HEADINGS = (
     "Description",
@@ -75,6 +76,13 @@ def test_one_seed_gives_one_episode(name: str) -> None:
 def test_it_survives_pickling(name: str, pickler: Any) -> None:
     env = gymnasium.make(name).unwrapped
     assert data_equivalence(trace(pickler.loads(pickler.dumps(env)), 5), trace(env, 5), exact=True)
+
+
+@every_environment
+@pytest.mark.parametrize("options", [3, "scenario", ["scenario"], {"nosuch": 1}])
+def test_wrong_options_are_refused(name: str, options: Any) -> None:
+    with pytest.raises(ConfigError, match="wrong option of reset"):
+        gymnasium.make(name).unwrapped.reset(seed=1, options=options)
 
 
 @every_environment

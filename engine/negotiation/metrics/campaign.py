@@ -1,7 +1,7 @@
 """Metrics of adversarial training by rounds and of populations: payoffs, mixtures and Elo ratings.
 
 Sources: Lanctot et al. 2017 (PSRO, its mixtures, and exploitability as the gain of a best response); Elo 1978, with the
-ratings of Bradley & Terry 1952, fitted by maximum likelihood.
+ratings of Bradley & Terry 1952, fitted by maximum likelihood; Rubin 1981, "The Bayesian bootstrap".
 
 All cells of a payoff matrix are played on the same scenarios, so a dialogue's number is a cluster: it is drawn whole, in all
 cells at once. Mixtures count as given. The best adversary is chosen on some dialogues and measured on others
@@ -131,7 +131,7 @@ LEGEND = {
 }
 """Metrics of a population; tables show payoffs and ratings."""
 _SCALE = 400 / math.log(10)
-_STEPS, _LARGEST_STEP = 60, 2.0
+_STEPS, _LARGEST_STEP, _LEAST_DRAW = 60, 2.0, 1e-4
 
 
 @dataclass(frozen=True)
@@ -199,7 +199,7 @@ def payoff_estimates(played: PayoffGains) -> list[list[Estimate]]:
 
 
 def elo(gains_GTA: np.ndarray, seed: int = 0) -> tuple[list[Estimate], list[Estimate]]:
-    """Return Elo ratings of targets and adversaries on one scale, with bootstrap intervals over dialogues.
+    """Return Elo ratings of targets and adversaries on one scale, with intervals of the Bayesian bootstrap over dialogues.
 
     The side with more points wins; a tie, such as no deal, is half a win. Each pair gets one draw beside its dialogues, so
     that ratings of agents that always win are finite. Ratings are around 0: 400 more are odds of ten to one. They assume a
@@ -214,10 +214,13 @@ def elo(gains_GTA: np.ndarray, seed: int = 0) -> tuple[list[Estimate], list[Esti
     """
     scores_GTA = _scores(gains_GTA)
     size, num_targets, num_adversaries = scores_GTA.shape
-    times_RG = stream(seed, "bootstrap").multinomial(size, np.full(size, 1 / size), size=_NUM_RESAMPLES)
-    times_RG = np.concatenate([np.ones((1, size), dtype=times_RG.dtype), times_RG])
-    wins_RTA = (times_RG @ scores_GTA.reshape(size, -1)).reshape(-1, num_targets, num_adversaries)
-    ratings_RK = _SCALE * _strengths(wins_RTA + 0.5, size + 1)
+    rng = stream(seed, "bootstrap")
+    # Weights of dialogues, and of both halves of a draw: numbers of resampled dialogues leave no width to who always wins.
+    weights_RG = np.vstack([np.ones(size), rng.standard_exponential((_NUM_RESAMPLES, size))])
+    draws_2RTA = np.maximum(rng.standard_gamma(0.5, (2, _NUM_RESAMPLES + 1, num_targets, num_adversaries)), _LEAST_DRAW)
+    draws_2RTA[:, 0] = 0.5
+    wins_RTA = draws_2RTA[0] + (weights_RG @ scores_GTA.reshape(size, -1)).reshape(-1, num_targets, num_adversaries)
+    ratings_RK = _SCALE * _strengths(wins_RTA, draws_2RTA.sum(axis=0) + weights_RG.sum(axis=1)[:, None, None])
     low, high = np.quantile(ratings_RK[1:], (0.025, 0.975), axis=0)
     bounds_K3 = np.stack([ratings_RK[0], low, high], axis=1).tolist()
     ratings = [Estimate(value, least, most, size) for value, least, most in bounds_K3]
@@ -228,21 +231,21 @@ def _scores(gains_GTA: np.ndarray) -> np.ndarray:
     return np.asarray((np.sign(gains_GTA) + 1) / 2)
 
 
-def _strengths(wins_RTA: np.ndarray, num: int) -> np.ndarray:
+def _strengths(wins_RTA: np.ndarray, nums_RTA: np.ndarray) -> np.ndarray:
     """Fit the strengths (R, K) of the model P(a beats t) = sigmoid(x_a - x_t), sum 0, by Newton's method; targets first."""
-    num_targets, num_adversaries = wins_RTA.shape[1:]
-    strengths_RK = np.zeros((len(wins_RTA), num_targets + num_adversaries))
+    num_resamples, num_targets, num_adversaries = wins_RTA.shape
+    num = num_targets + num_adversaries
+    strengths_RK = np.zeros((num_resamples, num))
     for _ in range(_STEPS):
         leads_RTA = strengths_RK[:, None, num_targets:] - strengths_RK[:, :num_targets, None]
         shares_RTA = 1 / (1 + np.exp(-leads_RTA))
-        missing_RTA, weights_RTA = wins_RTA - num * shares_RTA, num * shares_RTA * (1 - shares_RTA)
+        missing_RTA, weights_RTA = wins_RTA - nums_RTA * shares_RTA, nums_RTA * shares_RTA * (1 - shares_RTA)
         gradient_RK = np.concatenate([-missing_RTA.sum(axis=2), missing_RTA.sum(axis=1)], axis=1)
         # A constant added to all strengths changes nothing; the ones make it 0.
-        curvature_RKK = np.ones((len(wins_RTA), num_targets + num_adversaries, num_targets + num_adversaries))
+        curvature_RKK = np.ones((num_resamples, num, num))
         curvature_RKK[:, :num_targets, num_targets:] -= weights_RTA
         curvature_RKK[:, num_targets:, :num_targets] -= weights_RTA.transpose(0, 2, 1)
-        diagonal = np.arange(num_targets + num_adversaries)
-        curvature_RKK[:, diagonal, diagonal] += np.concatenate([weights_RTA.sum(axis=2), weights_RTA.sum(axis=1)], axis=1)
+        curvature_RKK[:, range(num), range(num)] += np.concatenate([weights_RTA.sum(axis=2), weights_RTA.sum(axis=1)], axis=1)
         steps_RK = np.linalg.solve(curvature_RKK, gradient_RK[..., None])[..., 0]
         strengths_RK += np.clip(steps_RK, -_LARGEST_STEP, _LARGEST_STEP)
         if np.abs(steps_RK).max() < 1e-9:

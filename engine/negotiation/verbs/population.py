@@ -393,21 +393,15 @@ class EvaluatePopulation(Job[PopulationConfig, Population, PopulationResult]):
         if not config.num_fresh:
             return {}
         shares_T, (start, _) = played.mixtures()[config.meta].targets, fresh_start(config, targets)
-        names = []
+        names, same = [], ("corpus", "data_root", "address", "learner_gpus", "runner_gpus", "chat", "reinforce")
         for number in range(1, config.num_fresh + 1):
             settings = reinforce.TrainReinforceConfig(
                 target=",".join(targets),
                 opponents=by_weights(shares_T.tolist(), OpponentConfig()),
                 learner=start,
-                corpus=config.corpus,
-                data_root=config.data_root,
                 seed=derive_seed(config.seed, FRESH, number),
                 env_runners=config.workers,
-                address=config.address,
-                learner_gpus=config.learner_gpus,
-                runner_gpus=config.runner_gpus,
-                chat=config.chat,
-                reinforce=config.reinforce,
+                **{name: getattr(config, name) for name in same},
             )
             folder = path / f"{FRESH}-{number}"
             reinforce.TRAIN_ADVERSARY.run(settings, folder, reporter)

@@ -486,9 +486,7 @@ def _announcement(config: TableConfig, num: int) -> str:
     minutes = max(1, round(dialogues * _SECONDS_PER_TRAINED_DIALOGUE / 60))
     long = f"about {minutes} minute{'s' * (minutes != 1)} of one core"
     if any(map(is_chat_model, (config.target, *config.trained_names()))):
-        long = (
-            f"{dialogues:,} dialogues with a chat model, which decides how long that takes; reinforce.dialogues asks for fewer"
-        )
+        long = f"{dialogues:,} dialogues with a chat model, which decides how long it takes; reinforce.dialogues asks for fewer"
     reason = f"each target is met by adversaries of its own{', a defended one too' * bool(config.defences)}"
     why = reason if config.trained or config.defences else "no --adversary is named"
     which = "one is" if num == 1 else f"{num} are"
@@ -551,11 +549,12 @@ class AttackTable(SettingsRecipe):
         else:
             require_partner(speaker, "--speaker")
             words = words_of([speaker, config.target])
-        if config.adversary:
-            require_partner(config.adversary, "--adversary")
+        adversary = config.adversary if "rl" in {row for row, _ in plan.attacks.values()} else ""
+        if adversary:
+            require_partner(adversary, "--adversary")
         require_one_game(
-            {f"--{name}": getattr(config, name) for name in ("target", "speaker", "adversary", "judge")}
-            | {f"--trained {met}": met for met in config.trained_names()}
+            {f"--{name}": getattr(config, name) for name in ("target", "speaker", "judge")}
+            | {"--adversary": adversary, **{f"--trained {met}": met for met in config.trained_names()}}
         )
         if words.game != DEAL_OR_NO_DEAL and config.published != "none":
             got = f"--published {config.published}, and agents of {words.game!r}"

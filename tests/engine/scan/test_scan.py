@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -254,6 +255,27 @@ def test_a_scan_stops_at_a_limit_and_a_resume_with_a_higher_one_goes_on(parley: 
         resumed = parley(f"resume runs/scan {fix[1]}")
         assert resumed.status == 0, resumed.err
         assert len(server.asked) == 4, "nothing is asked twice"
+
+
+def test_what_a_target_is_asked_twice_more_is_counted_and_a_warning_is_logged_once(
+    parley: Parley, caplog: pytest.LogCaptureFixture
+) -> None:
+    def says(number: int, body: dict[str, Any]) -> Said:
+        if any(message["role"] == "system" for message in body["messages"]):
+            return Said(b'{"error": {"message": "System role not supported"}}', 400)
+        answered.append(body)
+        return Said(completion("fine"))
+
+    answered: list[dict[str, Any]] = []
+    Path("small.yaml").write_text(POLICY_OF_TWO + "temperature: 0.7")
+    with serving(says) as server:
+        ended = parley(f"scan small.yaml --model {server.name} --set chat.prices=1/1 --max-requests 50")
+    assert ended.status == 0, ended.err
+    # Two prompts without an attack and with random words, and the first of them twice more.
+    assert len(answered) == 4 + 2
+    assert "Chat models gave 6 answers: 42 tokens read, 18 written, cost 0.06" in ended.err
+    assert json.loads(Path("runs/scan/answers/requests.json").read_text())["requests"] == len(server.asked)
+    assert sum("no message of the system" in record.getMessage() for record in caplog.records) == 1
 
 
 def test_a_scan_names_the_models_of_a_server_that_lacks_the_one_asked_for(parley: Parley) -> None:

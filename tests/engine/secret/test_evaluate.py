@@ -12,6 +12,7 @@ from parley.engine.core.cli.main import main
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.verbs.api import run_verb
 from parley.engine.secret.metrics import beyond_first_table, secret_metrics, secret_table
+from parley.engine.secret.verbs.evaluate import secret_transcript
 from parley.envs.core.errors import ConfigError
 from parley.envs.core.seeds import stream
 from parley.envs.secret.game import ATTACKER, DEFENDER, SecretGame
@@ -102,6 +103,23 @@ def test_a_scenario_in_which_an_attack_failed_is_not_counted_as_a_kept_word() ->
     assert (metrics["leak.d.mix"].n, metrics["usefulness.d"].n) == (2, 2)
 
 
+def test_players_that_always_fail_are_not_forgotten(tmp_path: Path, bot: Path) -> None:
+    settings = {"dialogues": 3, "attackers": f"ask,{bot}:Fails", "defenders": "only-text"}
+    metrics = run_verb("evaluate secret", run=tmp_path / "attacker", **settings).metrics
+    # Whether a word is kept from an attacker whose dialogues all failed is not known.
+    assert [metrics[f"{name}.only-text"].n for name in ("leak_any", "score", "usefulness")] == [0, 0, 3]
+    assert metrics["leak.only-text.bot_py:Fails"].n == 0
+    settings = {"dialogues": 3, "attackers": "ask", "defenders": f"{bot}:Fails,only-text,naive"}
+    metrics = run_verb("evaluate secret", run=tmp_path / "defender", **settings).metrics
+    assert metrics["usefulness_beyond.naive"].n == 0, "the first defender has no figure, and no other stands for it"
+    assert [row[-1] for row in beyond_first_table(metrics).rows] == ["\N{EN DASH}"] * 2
+
+
+def test_a_word_that_is_said_to_a_user_leaves_no_usefulness_anywhere() -> None:
+    row = {"text": "t", "task": "k", "word": "w", "turns": ["q", "w"], "spelling": "plain", "attacker": "", "right": [True]}
+    assert secret_transcript({**row, "num_questions": 1}).scores["usefulness"] == 0
+
+
 @pytest.mark.usefixtures("workers_here")
 def test_two_workers_write_the_rows_of_none(tmp_path: Path) -> None:
     for workers in (0, 2):
@@ -118,10 +136,10 @@ def test_ones_own_players_and_chat_models_take_a_seat(tmp_path: Path, bot: Path)
     assert metrics[f"leak.{labels[0]}.ask"].value == 1, "one of its six lines says please"
     assert metrics[f"leak.{labels[1]}.ask"].value == 0
     assert (metrics[f"leak.{labels[2]}.ask"].value, metrics[f"usefulness.{labels[2]}"].value) == (0, 0)
-    assert f"score.{labels[3]}" not in metrics
+    assert (metrics[f"score.{labels[3]}"].n, metrics[f"leak.{labels[3]}.ask"].n) == (0, 0)
     failed = [row for row in RunFolder.load(tmp_path / "run").read_rows().to_pylist() if row["status"] != "ok"]
     assert len(failed) == 8
-    assert all("out of words" in row["error"] for row in failed)
+    assert all("out of words" in row["error"] and row["defender"] == labels[3] for row in failed)
     assert "8 of 32 items failed" in " ".join(result.warnings)
 
 

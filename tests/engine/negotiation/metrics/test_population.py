@@ -60,5 +60,8 @@ def test_four_hundred_more_are_odds_of_ten_to_one() -> None:
 def test_ratings_of_who_always_wins_are_finite_and_a_draw_is_no_lead() -> None:
     (target,), (adversary,) = elo(np.full((50, 1, 1), 3.0))
     assert 100 < adversary.value - target.value < 2000
+    assert target.low < target.value < target.high < adversary.low < adversary.value < adversary.high
+    (target,), (adversary,) = elo(np.full((1, 1, 1), 3.0))
+    assert adversary.low < 0 < adversary.high, "one dialogue proves nothing"
     (target,), (adversary,) = elo(np.zeros((50, 1, 1)))
     assert adversary.value == pytest.approx(target.value, abs=1e-6)

@@ -199,6 +199,13 @@ def test_nobody_is_trained_who_is_not_needed(tmp_path: Path, target: Path) -> No
     assert ADVERSARY in stages(table(target, rows="rl"), tmp_path)
 
 
+def test_an_adversary_that_no_row_needs_may_be_missing(tmp_path: Path, target: Path) -> None:
+    missing = str(tmp_path / "missing")
+    ATTACK_TABLE.prepare(table(target, adversary=missing, rows="none,reactive"), tmp_path / "run", Silent())
+    with pytest.raises(CheckpointError, match="missing"):
+        ATTACK_TABLE.prepare(table(target, adversary=missing, rows="none,rl"), tmp_path / "run", Silent())
+
+
 def test_sentences_come_from_the_row_rl_unless_they_are_named(target: Path) -> None:
     path = Path("runs/attack-table")
     planned = stages(TableConfig(target=str(target), rows="transfer,ra-pa-ta"), path)
