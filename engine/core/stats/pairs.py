@@ -40,6 +40,7 @@ from parley.engine.core.stats.statistics import (
     rate,
     rate_difference,
     ratio_of_sums,
+    unlike,
 )
 from parley.envs.core.seeds import stable_hash
 
@@ -350,7 +351,7 @@ def _paired(before: Sample, after: Sample, later_G: np.ndarray, earlier_G: np.nd
     if same and after.form != "perplexity":
         kept = after.present
         less = ratio_of_sums((after.tops - before.tops)[kept], after.bottoms[kept], after.clusters[kept])
-        return proven(less, ~np.isclose(later_G, earlier_G))
+        return proven(unlike(less, later_G, earlier_G), ~np.isclose(later_G, earlier_G))
     return paired_difference(later_G, earlier_G)
 
 

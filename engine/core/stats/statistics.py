@@ -307,7 +307,7 @@ def mean_count(values: ArrayLike, clusters: ArrayLike | None = None, trials: Arr
 
 
 def paired_difference(a: ArrayLike, b: ArrayLike, clusters: ArrayLike | None = None) -> Estimate:
-    """Estimate the mean of `a - b` over pairs; shares have `rate_difference`.
+    """Estimate the mean of `a - b` over pairs, with an interval by `unlike` where all are alike; shares have `rate_difference`.
 
     Args:
         a: (V,) numbers of the first system.
@@ -316,7 +316,17 @@ def paired_difference(a: ArrayLike, b: ArrayLike, clusters: ArrayLike | None = N
     """
     first, second = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
     assert first.shape == second.shape, f"pairs need equal lengths, got {first.shape} and {second.shape}"
-    return proven(mean(first - second, clusters), ~np.isclose(first, second), clusters)
+    return proven(unlike(mean(first - second, clusters), first, second), ~np.isclose(first, second), clusters)
+
+
+def unlike(difference: Estimate, *values: np.ndarray) -> Estimate:
+    """Return a difference with an interval by the range of all values if pairs are all alike, as those of equal agents.
+
+    A pair unlike them is as rare as a success that never came. If all values are equal too, nothing tells how far it may lie.
+    """
+    reach = float(np.ptp(np.concatenate(values))) if difference.n > 1 and math.isnan(difference.low) else 0.0
+    rare, value = _wilson(0.0, max(1, difference.n), 0).high, difference.value
+    return replace(difference, low=value - rare * (reach + value), high=value + rare * (reach - value)) if reach else difference
 
 
 def proven(difference: Estimate, differ: np.ndarray, clusters: ArrayLike | None = None) -> Estimate:

@@ -56,7 +56,19 @@ LAYOUT = "tables"
 """The entry of a recipe's summary that holds the layout of its tables."""
 _SUBJECT = "model"
 """The label of the measured model in metrics' names, where each run has one of its own."""
-_ITEM_SETTINGS = ("seed", "corpus", "split", "limit", "scenarios", "dialogues", "first", "targets", "data_root", "attackers", "rules")
+_ITEM_SETTINGS = (
+    "seed",
+    "corpus",
+    "split",
+    "limit",
+    "scenarios",
+    "dialogues",
+    "first",
+    "targets",
+    "data_root",
+    "attackers",
+    "rules",
+)
 """Settings that choose the items, what each holds, or their random numbers."""
 _MOST_NAMED = 5
 
@@ -570,15 +582,12 @@ def _not_shared(runs: Mapping[str, Sequence[MeasuredRun]], rule: ItemMetrics) ->
 
 def comparison_tables(compared: ComparedRuns) -> dict[str, EstimateTable]:
     """Return the tables of a comparison by heading: items, then figures and differences."""
+    counts = ("done", "common", "failed", "missing", "other")
     lines = tuple(
         (
             entry.group,
             entry.run,
-            f"{entry.done:,}",
-            f"{entry.common:,}",
-            f"{entry.failed:,}",
-            f"{entry.missing:,}",
-            f"{entry.other:,}",
+            *(f"{getattr(entry, name):,}" for name in counts),
             "finished" if entry.finished else "unfinished",
         )
         for entry in compared.items

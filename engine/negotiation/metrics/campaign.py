@@ -123,11 +123,7 @@ LEGEND = {
         "advantage of the best adversary, of the matrix or trained against the mixture, in dialogues that did not choose it",
         main=True,
     ),
-    MEAN_FRESH: Metric(
-        "mean of fresh adversaries",
-        "lower: target",
-        "advantage of those that were trained against the mixture, mean over them: what an average training finds",
-    ),
+    MEAN_FRESH: Metric("mean of fresh adversaries", "lower: target", "mean advantage of those trained against the mixture"),
 }
 """Metrics of a population; tables show payoffs and ratings."""
 _SCALE = 400 / math.log(10)

@@ -358,3 +358,14 @@ def test_paired_bootstrap_draws_alike_from_equal_seeds() -> None:
     after, before = np.random.default_rng(1).normal(size=(2, 50))
     assert paired_bootstrap(after, before, 500, seed=3) == paired_bootstrap(after, before, 500, seed=3)
     assert paired_bootstrap(after, before, 500, seed=3) != paired_bootstrap(after, before, 500, seed=4)
+
+
+def test_equal_agents_differ_by_no_more_than_an_unseen_pair_may() -> None:
+    equal = paired_difference([1.0, 2.0, 3.0] * 20, [1.0, 2.0, 3.0] * 20)
+    assert (equal.value, equal.n) == (0, 60)
+    assert -0.15 < equal.low == -equal.high < -0.05, "a pair unlike all others differs by 2 at most, and is one in 17 at most"
+    always = paired_difference([3.0] * 40, [1.0] * 40)
+    assert 1.5 < always.low < always.value == always.high == 2
+    assert paired_difference([3.0] * 5, [1.0] * 5).low == 0, "five pairs prove nothing"
+    for few in (paired_difference([3.0], [1.0]), paired_difference([1.0] * 40, [1.0] * 40)):
+        assert math.isnan(few.low), "nothing tells how far a pair may lie"
