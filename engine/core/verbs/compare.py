@@ -56,19 +56,7 @@ LAYOUT = "tables"
 """The entry of a recipe's summary that holds the layout of its tables."""
 _SUBJECT = "model"
 """The label of the measured model in metrics' names, where each run has one of its own."""
-_ITEM_SETTINGS = (
-    "seed",
-    "corpus",
-    "split",
-    "limit",
-    "scenarios",
-    "dialogues",
-    "first",
-    "targets",
-    "data_root",
-    "attackers",
-    "rules",
-)
+_ITEM_SETTINGS = ("seed", "corpus", "split", "limit", "scenarios", "dialogues", "first", "targets", "attackers", "rules")
 """Settings that choose the items, what each holds, or their random numbers."""
 _MOST_NAMED = 5
 

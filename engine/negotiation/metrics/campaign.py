@@ -104,16 +104,11 @@ LEGEND = {
         "value of the game", "lower: target", "advantage at the matrix's equilibrium, in the dialogues that chose it", main=True
     ),
     SINGLE: Metric(
-        "best single target",
-        "lower: target",
-        "what the best adversary for it gains from the best target alone, both chosen on other dialogues",
-        main=True,
+        "best single target", "lower: target", "its best adversary's gain, both chosen on other dialogues", main=True
     ),
     **{
         f"{BEST_KNOWN}.{name}": Metric(
-            f"best known adversary, {name}",
-            "lower: target",
-            "what the best adversary of the matrix gains from that mixture, chosen on other dialogues",
+            f"best known adversary, {name}", "lower: target", "its gain from that mixture, chosen on other dialogues"
         )
         for name in META_STRATEGIES
     },
