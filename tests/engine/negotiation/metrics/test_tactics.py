@@ -42,7 +42,7 @@ def test_the_best_of_development_is_chosen_and_each_attacker_bears_its_own_costs
     values = {name: estimate.value for name, estimate in metrics.items()}
     assert (values["advantage"], values["development"], values["over_none"], values["over_blind"]) == (7, 4, 2, 2)
     assert metrics["over_none"].value == 2
-    assert math.isnan(metrics["over_none"].low), "paired: all differences are alike"
+    assert metrics["over_none"].low < 0, "two pairs that are alike prove nothing"
     assert values["broken_adversary"] == 3
     assert values["broken_target"] == 0
     # Two tactics in two finished dialogues each, and four questions of two answers.
@@ -60,7 +60,7 @@ def test_the_table_has_a_line_for_each_and_no_costs_of_nothing() -> None:
     none, refined, blind = (dict(zip(table.columns, line, strict=True)) for line in table.rows)
     assert none["dialogues"] == none["calls"] == "–"
     assert (refined["dialogues"], refined["calls"], refined["without"], refined["n"]) == ("4", "20", "1", "2 few")
-    assert (blind["dialogues"], blind["calls"], blind["more than no tactic"]) == ("0", "2", "0.00")
+    assert (blind["dialogues"], blind["calls"], blind["more than no tactic"].split()[0]) == ("0", "2", "0.00")
     assert len(tactics_table(metrics, brief=True).columns) < len(table.columns)
 
 
