@@ -27,6 +27,7 @@ from parley.engine.triggers.budget import read_budget
 from parley.engine.triggers.methods.settings import CANDIDATES, CANDIDATES_BY_METHOD
 from parley.engine.triggers.metrics.hits import (
     HIT_RATE,
+    NEARNESS,
     PARTS_OF_BUDGET,
     T_OUT,
     VERIFIED,
@@ -34,7 +35,7 @@ from parley.engine.triggers.metrics.hits import (
     hits_by_restarts,
     is_hit,
     kinds,
-    loss_by_sweep,
+    mean_by_step,
     successful_reply,
 )
 from parley.engine.triggers.metrics.text import EMPTY, RANDOM, describe_text
@@ -183,7 +184,7 @@ class TriggerSearches(Chapter):
         """Return the curves of all searches: loss by sweep, hits by restarts, hits by candidates."""
         searched = [run for run in runs if run.job == SEARCH.name and run.done]
         names = told_apart([run.heading for run in searched])
-        losses = {name: loss_by_sweep(run.done) for name, run in zip(names, searched, strict=True)}
+        losses = {name: mean_by_step(run.done) for name, run in zip(names, searched, strict=True)}
         hits: dict[str, Points] = {}
         for name, run in zip(names, searched, strict=True):
             wanted, alone = run.config["hit"], len(searched) == 1
@@ -194,6 +195,13 @@ class TriggerSearches(Chapter):
         yield from _curves(
             "Loss by sweep", "sweeps", "mean loss", losses, "mean over restarts, those that have ended at their last loss"
         )
+        near = {
+            f"{name}: {NEARNESS[column].title}": mean_by_step(run.done, column)
+            for name, run in zip(names, searched, strict=True)
+            for column in NEARNESS
+            if column in run.metrics
+        }
+        yield from _curves("Distance from words", "position", "weight, or 2-norm", near, "mean over restarts")
         yield from _curves(
             "Hits by restarts", "restarts", "share of targets", hits, "what the same searches reach with fewer restarts"
         )

@@ -69,10 +69,13 @@ class Seq2SeqVictim:
 
     def reply_logits(self, embedded_BNE: Tensor, replies_BT: Tensor) -> Tensor:
         """Return logits (B, T, V) of each word of the replies given those before it."""
-        end_BNE = self.embedding_VE[EOU_ID].expand(len(embedded_BNE), 1, -1)
         begin_BT = replies_BT.new_full((len(replies_BT), 1), BOS_ID)
-        states_BNH = self.model.encode(torch.cat([embedded_BNE, end_BNE], dim=1))
-        return self.model.decode(states_BNH, None, torch.cat([begin_BT, replies_BT[:, :-1]], dim=1))
+        return self.model.decode(self.encode(embedded_BNE), None, torch.cat([begin_BT, replies_BT[:, :-1]], dim=1))
+
+    def encode(self, embedded_BNE: Tensor) -> Tensor:
+        """Return the encoder's states (B, N + 1, H), of the `<eou>` behind the inputs too."""
+        end_BNE = self.embedding_VE[EOU_ID].expand(len(embedded_BNE), 1, -1)
+        return self.model.encode(torch.cat([embedded_BNE, end_BNE], dim=1))
 
     def target(self, text: str) -> Tensor:
         """Return the word ids (T,) int64 of a reply and its `</s>`.

@@ -325,7 +325,6 @@ def read_adapter(model: Any, folder: Path, adapter_name: str = "default") -> Any
 def missing_weights(adapted: Any, folder: Path, adapter_name: str = "default") -> list[str]:
     """Return the names of an adapter's weights that its file does not hold: peft leaves these as they were drawn."""
     from peft import get_peft_model_state_dict
-    from safetensors import safe_open
 
     with safe_open(folder / WEIGHTS, framework="pt") as opened:
         stored = set(opened.keys())

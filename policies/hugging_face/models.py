@@ -232,8 +232,6 @@ def read_placed(name: str | Path, kind: Callable[[Any], str], weights: WeightSet
         CheckpointError: there is no model that it can read, not all of its weights, or some are no finite numbers.
         StorageError: the cache has no room for weights that are stored in another precision.
     """
-    import torch
-
     options: dict[str, Any] = {"dtype": weights.dtype if weights.dtype == "auto" else getattr(torch, weights.dtype)}
     if weights.device_map:
         require_package("accelerate", str(name))

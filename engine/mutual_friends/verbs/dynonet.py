@@ -291,7 +291,6 @@ class TrainDynoNet(FitJob[TrainDynoNetConfig]):
     legend = FRIENDS_TRAINING
 
     def prepare(self, config: TrainDynoNetConfig, path: Path, reporter: Reporter) -> Fitting:
-        from parley.envs.mutual_friends.compiled import load_friends
         from parley.policies.dynonet import model as checkpoints
         from parley.policies.dynonet.batches import SideExamples
         from parley.policies.dynonet.graphs import FriendsVocabulary

@@ -451,8 +451,6 @@ def chat_seed(config: MutualFriendsConfig, number: int) -> int:
 
 def is_scripted(config: MutualFriendsConfig) -> bool:
     """Return True if no bot, liar or judge computes with torch."""
-    from parley.engine.mutual_friends.verbs.agents import friends_agents
-
     if config.judge or liars_of(config.channel_names.values()):
         return False
     return all(spec in friends_agents for pair in config.pairs.values() for spec in pair)

@@ -53,7 +53,6 @@ class Language:
     """
 
     def __init__(self, corpus: str, data_root: Path | None, base: Any, rule: ReinforceConfig, limit: float) -> None:
-        from parley.envs.negotiation.corpora.catalogue import load_corpus
         from parley.policies.negotiator.model import evaluate
 
         _require_same_game(corpus, base.vocabulary)
@@ -122,8 +121,6 @@ def require_words(corpus: str, data_root: Path | None, words: Vocabulary, otherw
         ConfigError: it has other words than the agents.
         DataError: the corpus is missing or broken.
     """
-    from parley.envs.negotiation.corpora.catalogue import load_corpus
-
     _require_same_game(corpus, words)
     vocabulary = load_corpus(corpus, data_root).vocabulary
     if vocabulary.digest != words.digest:
@@ -152,7 +149,6 @@ def validation_perplexity(spec: str, corpus: str, data_root: Path | None) -> Est
         CheckpointError: there is no checkpoint, or it is damaged.
         DataError: the corpus is missing or broken.
     """
-    from parley.envs.negotiation.corpora.catalogue import load_corpus
     from parley.policies.negotiator.model import evaluate
     from parley.policies.negotiator.speaker import load_model
 

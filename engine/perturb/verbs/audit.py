@@ -98,7 +98,6 @@ def run_label(verb: Verb, arguments: Sequence[str]) -> int:
     """Read the sheets, show the tables and write the page; return the exit status."""
     options = parse(LabelArguments, verb, arguments)
     from parley.engine.core.page.page import report_from_run
-    from parley.envs.core.errors import ConfigError
 
     if not options.sheets:
         fix = "parley perturb label RUN RUN/sheet.csv, when its column label is filled in"

@@ -100,7 +100,7 @@ def compose_attack(
         ConfigError: no method is called so, it does not suit the ranker or the goal, or a limit is set and there is nothing to
             judge it by.
     """
-    from parley.engine.ranking.attacks.attack import EditBeam, Gaslite, RandomSteps, RankAttack
+    from parley.engine.ranking.attacks.attack import EditBeam, Gaslite, RandomSteps
     from parley.engine.ranking.attacks.cases import BY_NAME, CloseInMeaning, Fluent, KeptTags, KnownWords
     from parley.envs.ranking.edit_game import RankGoal
 
@@ -186,7 +186,6 @@ def policy_rule(name: str, resources: RuleResources) -> AttackRule:
     Raises:
         CheckpointError: as `policy_of`; or the ranker is not there any more.
     """
-    from parley.engine.ranking.attacks.attack import RankAttack
     from parley.engine.ranking.attacks.editing import AttackRule
     from parley.policies.ranking.editor import FORMAT
     from parley.policies.ranking.rankers import load_ranker

@@ -6,7 +6,8 @@
     one-hot      x_t = sigmoid(z_t) weighs the words' embeddings; the second term draws it towards one word
     projection   each x_t of a one-hot input becomes its strongest word
 
-The first two reach many targets that no input of words reaches: table 1's point is that the third loses them all.
+The first two reach many targets that no input of words reaches: table 1's point is that the third loses them all. Figures 2 and
+3 show how far they are from words: the two largest weights of each x_t, and the change of embeddings and encoder states.
 
 As in the released code: z starts at N(0, 1), less 3 for one-hot inputs; SGD whose momentum starts anew each round; words that
 are the likeliest already keep a hundredth of their weight. It divides a batch's summed loss by the words of all its targets;
@@ -20,7 +21,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import groupby
 
@@ -44,34 +45,13 @@ STARTING_LOGIT = -3.0
 """Mean of a one-hot input's z at the start."""
 
 
-@dataclass(frozen=True)
-class Relaxed:
-    """The result of the descent for one target.
-
-    Args:
-        task: the target.
-        loss: the objective of the continuous input, without the second term.
-        reading: how likely the target's words are after the continuous input.
-        words: the projected input's ids; None in embedding mode.
-        projected: how likely the target's words are after those; None in embedding mode.
-        steps: of the descent.
-    """
-
-    task: Task
-    loss: float
-    reading: Reading
-    words: tuple[int, ...] | None
-    projected: Reading | None
-    steps: int = 0
-
-
 def relax(
     victim: Victim,
     tasks: Sequence[Task],
     settings: RelaxationSettings,
     objective: TriggerObjective | None = None,
     going: Callable[[int], bool] = lambda steps: True,
-) -> list[Relaxed]:
+) -> list[Outcome]:
     """Optimise a continuous input for each target, side by side.
 
     Args:
@@ -80,6 +60,9 @@ def relax(
         settings: what is optimised, and for how long.
         objective: of the target's words; the greedy one with a hundredth left of satisfied words when None.
         going: returns whether another step may be made after so many.
+
+    Returns:
+        The results: the loss without the second term, and of one-hot inputs the reading after their words; not yet judged.
 
     Raises:
         CheckpointError: the loss has left all bounds.
@@ -116,8 +99,7 @@ def relax(
                 loss_B = loss_B + l1_weight * (x_BNS.sum(-1) - 2 * x_BNS.amax(-1)).mean(-1)
             (z.grad,) = torch.autograd.grad(loss_B.sum(), [z])
             optimiser.step()
-    relaxed = _outcomes(victim, tasks, objective, embedded_BNE().detach(), None if embeds else z.detach())
-    return [replace(result, steps=num) for result in relaxed]
+    return _outcomes(victim, tasks, objective, embedded_BNE().detach(), None if embeds else z.detach(), num)
 
 
 class Relaxation(Method):
@@ -145,33 +127,20 @@ class Relaxation(Method):
             by_steps = dict[float, list[Task]]()
             for task in left:
                 by_steps.setdefault(min(most, self._num_paid(task)), []).append(task)
-            results = list[tuple[Relaxed, float]]()
+            results = list[tuple[Outcome, float]]()
             for steps, together in by_steps.items():
                 finder.in_pieces(partial(self._descend, results, objective, steps), together)
-            tried += sum(result.steps for result, _ in results)
+            tried += sum(outcome.candidates for outcome, _ in results)
             if on_step is not None:
                 on_step(tried)
-            for relaxed, seconds in results:
-                satisfied = self.goal.satisfied(relaxed.reading)
-                ended |= {relaxed.task.key} if satisfied and self.settings.stop_on_hit else set()
-                yield Outcome(
-                    task=relaxed.task,
-                    words=relaxed.words,
-                    loss=relaxed.loss,
-                    reading=relaxed.reading,
-                    sweeps=0,
-                    visits=relaxed.steps,
-                    accepted=relaxed.steps,
-                    candidates=relaxed.steps,
-                    loss_by_sweep=(relaxed.loss,),
-                    stopped="satisfied" if satisfied else "limit",
-                    projected=relaxed.projected,
-                    tokens=relaxed.steps * GRADIENT * self.goal.num_read(relaxed.task.target),
-                    seconds=seconds,
-                )
+            for outcome, seconds in results:
+                satisfied, read = self.goal.satisfied(outcome.reading), self.goal.num_read(outcome.task.target)
+                ended |= {outcome.task.key} if satisfied and self.settings.stop_on_hit else set()
+                tokens = outcome.candidates * GRADIENT * read
+                yield replace(outcome, stopped="satisfied" if satisfied else "limit", tokens=tokens, seconds=seconds)
 
     def _descend(
-        self, results: list[tuple[Relaxed, float]], objective: TriggerObjective, most: float, tasks: Sequence[Task]
+        self, results: list[tuple[Outcome, float]], objective: TriggerObjective, most: float, tasks: Sequence[Task]
     ) -> None:
         """Add the descents of targets, each with its share of their seconds; at most so many steps."""
         clock, seconds = self.goal.clock, self.goal.budget.seconds * len(tasks)
@@ -180,8 +149,8 @@ class Relaxation(Method):
         def going(steps: int) -> bool:
             return steps < most and not 0 < seconds <= clock() - began
 
-        relaxed = relax(self.victim, tasks, self.settings.relaxation, objective, going)
-        results.extend((result, (clock() - began) / len(tasks)) for result in relaxed)
+        outcomes = relax(self.victim, tasks, self.settings.relaxation, objective, going)
+        results.extend((outcome, (clock() - began) / len(tasks)) for outcome in outcomes)
 
     def _num_paid(self, task: Task) -> float:
         step, tokens = GRADIENT * self.goal.num_read(task.target), self.goal.budget.tokens
@@ -190,8 +159,8 @@ class Relaxation(Method):
 
 @torch.no_grad()
 def _outcomes(
-    victim: Victim, tasks: Sequence[Task], objective: TriggerObjective, embedded_BNE: Tensor, z_BNS: Tensor | None
-) -> list[Relaxed]:
+    victim: Victim, tasks: Sequence[Task], objective: TriggerObjective, embedded_BNE: Tensor, z_BNS: Tensor | None, steps: int
+) -> list[Outcome]:
     targets = [task.target for task in tasks]
     replies_BT, mask_BT = stack_targets(targets)
     nll_BT, likeliest_BT = read_replies(victim, embedded_BNE, replies_BT)
@@ -201,14 +170,23 @@ def _outcomes(
         raise CheckpointError(
             "the loss of a continuous input is no number", where=f"target {broken.key}", fix="lower its learning rate"
         )
-    readings = _readings(targets, nll_BT, likeliest_BT)
+    outcomes = [
+        Outcome(task, None, loss, reading, 0, steps, steps, steps, (loss,), "limit")
+        for task, loss, reading in zip(tasks, losses.tolist(), _readings(targets, nll_BT, likeliest_BT), strict=True)
+    ]
     if z_BNS is None:
-        rows = zip(tasks, losses.tolist(), readings, strict=True)
-        return [Relaxed(task, loss, reading, None, None) for task, loss, reading in rows]
+        return outcomes
     words_BN = victim.searchable_V.nonzero()[:, 0][z_BNS.argmax(-1)]
-    projected = _readings(targets, *read_replies(victim, victim.embedding_VE[words_BN], replies_BT))
-    parts = zip(tasks, losses.tolist(), readings, words_BN.tolist(), projected, strict=True)
-    return [Relaxed(task, loss, reading, tuple(words), after) for task, loss, reading, words, after in parts]
+    projected_BNE = victim.embedding_VE[words_BN]
+    projected = _readings(targets, *read_replies(victim, projected_BNE, replies_BT))
+    nearness = dict(zip(("largest", "second"), z_BNS.sigmoid().topk(2).values.unbind(-1), strict=True))
+    for name, read in {"word": lambda embedded: embedded, "state": getattr(victim, "encode", None)}.items():
+        if read is not None:
+            nearness[f"{name}_change"] = (read(embedded_BNE) - read(projected_BNE)).norm(dim=-1)
+            nearness[f"{name}_norm"] = read(projected_BNE).norm(dim=-1)
+    lists = [{name: values_BN[row].tolist() for name, values_BN in nearness.items()} for row in range(len(tasks))]
+    parts = zip(outcomes, map(tuple, words_BN.tolist()), projected, lists, strict=True)
+    return [replace(outcome, words=words, projected=after, nearness=near) for outcome, words, after, near in parts]
 
 
 def _readings(targets: Sequence[Tensor], nll_BT: Tensor, likeliest_BT: Tensor) -> list[Reading]:

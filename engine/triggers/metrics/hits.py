@@ -144,6 +144,15 @@ SPENT_METRICS = {
     SECONDS: Metric("seconds", NEITHER, "of the model's work, mean over targets"),
 }
 """What a search cost, as far as its rows say so."""
+NEARNESS = {
+    "largest": Metric("largest weight", NEITHER, "of a word at a position of a one-hot input; 1 in an input of words"),
+    "second": Metric("second weight", NEITHER, "the next largest; 0 in an input of words"),
+    "word_change": Metric("change of embeddings", NEITHER, "2-norm, as each position becomes its strongest word"),
+    "word_norm": Metric("norm of embeddings", NEITHER, "of those words"),
+    "state_change": Metric("change of states", NEITHER, "2-norm, of the encoder as it reads those words instead"),
+    "state_norm": Metric("norm of states", NEITHER, "of the encoder as it reads those words"),
+}
+"""The distance of continuous inputs from words, mean over positions (He & Glass 2018, figures 2 and 3)."""
 VERIFIED, SAMPLED, REFUSED = "verified", "sampled", "refused"
 JUDGE_ANSWERS, JUDGE_UNPARSABLE, JUDGE_NO_REPLY = "judge_answers", "judge_unparsable", "judge_no_reply"
 JUDGE_METRICS = {
@@ -188,7 +197,7 @@ def describe(name: str) -> Metric:
         kind = name.removeprefix(LEAST_LOSS)
         meaning = f"share of all targets whose restart of least loss is a {kind} hit (He & Glass 2018)"
         return Metric(f"hits of least loss, {kind}", FOR_ADVERSARY, meaning, "share")
-    return {**COST_METRICS, **SPENT_METRICS, **WITHIN_METRICS, **TYPED_METRICS}[name]
+    return {**COST_METRICS, **SPENT_METRICS, **NEARNESS, **WITHIN_METRICS, **TYPED_METRICS}[name]
 
 
 def within_metrics(
@@ -336,8 +345,7 @@ def search_metrics(
         "candidates": count(counts["candidates"], num_targets),
         TRIED: count(counts["candidates"] / max(1, num_targets), num_targets),
     }
-    costs |= {name: figures.estimate(name) for name in SPENT_METRICS if len(figures[name].rows)}
-    return metrics | {name: costs[name] for name in (*COST_METRICS, *SPENT_METRICS) if name in costs}
+    return metrics | costs | {name: figures.estimate(name) for name in (*SPENT_METRICS, *NEARNESS) if len(figures[name].rows)}
 
 
 def _spent(row: Row, part: str) -> float | None:
@@ -372,6 +380,14 @@ def _target_metrics() -> dict[str, RowMetric]:
                 among=lambda row, part=part: _spent(row, part) is not None,  # type: ignore[misc]
             )
             for part in SPENT_METRICS
+        },
+        **{
+            name: RowMetric(
+                lambda row, name=name: float(np.mean([restart[name] for restart in row["restarts"]])),  # type: ignore[misc]
+                "mean",
+                among=lambda row, name=name: bool(row["restarts"][0].get(name)),  # type: ignore[misc]
+            )
+            for name in NEARNESS
         },
         "sweeps": RowMetric(
             lambda row: sum(restart["sweeps"] for restart in row["restarts"]), "count", lambda row: len(row["restarts"])
@@ -432,13 +448,14 @@ def hits_by_restarts(rows: Iterable[Row], wanted: Sequence[str]) -> dict[str, Po
     }
 
 
-def loss_by_sweep(rows: Sequence[Row]) -> Points:
-    """Return the mean loss over restarts after 0, 1, 2, ... sweeps (figure 4), clustered as hits are.
+def mean_by_step(rows: Sequence[Row], column: str = "loss_by_sweep") -> Points:
+    """Return the mean of a list over restarts, at 0, 1, 2, ...: the loss after each sweep (figure 4), clustered as hits are.
 
     A restart that has ended keeps its last loss, so that every point is over the same restarts. Rows are read twice.
 
     Args:
         rows: finished rows of one search.
+        column: of a restart; those of `NEARNESS` are lists by position.
     """
     units = units_of(linked_units(array("Q", (stable_hash(prompt_of(row)) for row in selected(rows, "prompt")))))
     # Over the restarts of each unit, by sweep.
@@ -446,7 +463,7 @@ def loss_by_sweep(rows: Sequence[Row]) -> Points:
     counts = np.zeros(len(units))
     for unit, row in zip(units, rows, strict=True):
         for restart in row["restarts"]:
-            losses = restart["loss_by_sweep"]
+            losses = restart[column]
             sums.extend(array("d", sums[-1] if sums else bytes(counts.nbytes)) for _ in range(len(sums), len(losses)))
             counts[unit] += 1
             for sweep, of_sweep in enumerate(sums):

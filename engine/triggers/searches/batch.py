@@ -183,6 +183,7 @@ class Outcome:
         loss_by_sweep: the best loss at the start and after each sweep, the last one possibly cut short.
         stopped: the reason why it ended.
         projected: of a continuous input, the reading after the words nearest to it.
+        nearness: of a continuous input, how near it is to those words, by position; empty for inputs of words.
         refused: candidates among them that the victim's rules do not allow.
         tokens: that the model read for it, as if each input were read by itself (`parley.engine.triggers.budget`).
         seconds: its share of the steps that it was part of.
@@ -199,6 +200,7 @@ class Outcome:
     loss_by_sweep: tuple[float, ...]
     stopped: Stop
     projected: Reading | None = None
+    nearness: Mapping[str, list[float]] = field(default_factory=dict)
     refused: int = 0
     tokens: int = 0
     # Alone of all this depends on the machine, so that it tells no two outcomes apart.

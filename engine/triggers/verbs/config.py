@@ -435,6 +435,9 @@ _RESTART = {
     "tokens": int,
     "seconds": float,
     "hits": [_HIT],
+    # Of one-hot inputs, by position: the two largest weights; the change of embedding and encoder state as each becomes a word,
+    # and the norms of these then.
+    "largest second word_change word_norm state_change state_norm": [float],
 }
 TRIGGERS = row_schema(
     {

@@ -39,6 +39,7 @@ from parley.engine.triggers.metrics.hits import (
     JUDGE_NO_REPLY,
     JUDGE_UNPARSABLE,
     LEAST_LOSS,
+    NEARNESS,
     PARTS_OF_BUDGET,
     PROJECTED,
     REFUSED,
@@ -354,6 +355,7 @@ class SearchWorker(SearchTurns[Target]):
             "seconds": outcome.seconds if self.config.limits.seconds else None,
             "ids": None if outcome.words is None else list(outcome.words),
             "hits": self._hits(outcome.reading) + self._hits(outcome.projected, PROJECTED),
+            **outcome.nearness,
         }
 
     def _hits(self, reading: Reading | None, prefix: str = "") -> list[dict[str, Any]]:
@@ -392,7 +394,6 @@ def require_searchable(config: TriggerConfig) -> None:
     Raises:
         ConfigError: parts do not go together, one is missing, or no list, method or type of hit is called so.
     """
-    from parley.engine.triggers.catalogue import make_method
     from parley.engine.triggers.hits import HitType, Thresholds
 
     hit_type, method = HitType.parse(config.hit), make_method(config.method, method_settings(config))
@@ -540,20 +541,20 @@ class Search(Job[TriggerConfig, SearchPlan, SearchPlan]):
         return len(choose_targets(config, open_models(config)).targets)
 
     def metrics_of(self, config: TriggerConfig) -> list[str]:
-        from parley.engine.triggers.catalogue import make_method
         from parley.engine.triggers.hits import HitType
 
         sampled = not config.is_hugging_face or config.objective.t_out is not None or bool(config.corpus)
         kinds = [kind.name for kind in read_types(HitType.parse(config.hit), sampled=sampled, judged=bool(config.lm))]
-        method = make_method(config.method, method_settings(config))
+        method, near = make_method(config.method, method_settings(config)), list[str]()
         if method.finds_words and not method.searches_words:
             kinds += [PROJECTED + kind for kind in kinds]
+            near = [name for name in NEARNESS if not (name.startswith("state") and config.is_hugging_face)]
         typed = [VERIFIED, REFUSED, NO_REPLY] if config.is_hugging_face and method.finds_words else []
         typed += [SAMPLED] if typed and config.success.samples else []
         typed += [JUDGE_ANSWERS, JUDGE_UNPARSABLE, JUDGE_NO_REPLY] if typed and config.success.judge else []
         typed += [f"{WITHIN}{part}.{share}" for part in budget_of_target(config) for share in PARTS_OF_BUDGET] if typed else []
         spent = [TOKENS, SECONDS] if config.limits.seconds else [TOKENS]
-        return [*(prefix + kind for prefix in (HIT_RATE, LEAST_LOSS) for kind in kinds), *typed, *COST_METRICS, *spent]
+        return [*(prefix + kind for prefix in (HIT_RATE, LEAST_LOSS) for kind in kinds), *typed, *COST_METRICS, *spent, *near]
 
     def more(self, run: RunFolder) -> dict[str, EstimateTable]:
         typed = (ShownInput.of(row, row["typed"], merit=-row["loss"]) for row in finished(run.rows()) if row["typed"])

@@ -21,7 +21,7 @@ from parley.engine.ranking.metrics.searched import SearchedRows, search_metrics
 from parley.engine.ranking.verbs.prepared import RANKING
 from parley.engine.scan.metrics import AnswerColumns, breaches_table, scan_metrics
 from parley.engine.scan.verbs import SCANNED
-from parley.engine.triggers.metrics.hits import hits_by_restarts, loss_by_sweep
+from parley.engine.triggers.metrics.hits import hits_by_restarts, mean_by_step
 from tests.engine.negotiation.metrics.attacks import attacked as attacked_match
 from tests.engine.negotiation.metrics.attacks import attempt
 from tests.engine.ranking.metrics.ranked_rows import attacked
@@ -150,7 +150,7 @@ def measure_scan(rows: Any) -> Any:
 
 
 def measure_search(rows: Any) -> Any:
-    return hits_by_restarts(rows, ["o"]), loss_by_sweep(rows)
+    return hits_by_restarts(rows, ["o"]), mean_by_step(rows)
 
 
 def measure_match(rows: Any) -> Any:

@@ -107,6 +107,18 @@ def test_the_second_term_draws_inputs_towards_one_word() -> None:
     assert gaps[1] < gaps[0]
 
 
+def test_the_second_term_brings_inputs_near_to_words() -> None:
+    loose, tight = (relax(tiny_victim(), [FIRST], replace(LONG, l1_weight=weight))[0].nearness for weight in (0.0, 3.0))
+    assert {*tight} == {"largest", "second", "word_change", "word_norm"}, "the states of other models are not known"
+    assert {len(values) for values in tight.values()} == {LENGTH}
+    for near in (loose, tight):
+        assert all(1 >= largest >= second >= 0 for largest, second in zip(near["largest"], near["second"], strict=True))
+    assert np.mean(tight["largest"]) > 0.9 > np.mean(loose["largest"])
+    assert np.mean(tight["word_change"]) < np.mean(loose["word_change"])
+    (free,) = relax(tiny_victim(), [FIRST], replace(SHORT, mode="embedding"))
+    assert free.nearness == {}
+
+
 @pytest.mark.parametrize("mode", ["embedding", "one-hot"])
 def test_a_target_goes_its_own_way_in_any_batch(mode: Mode) -> None:
     settings = replace(SHORT, mode=mode)

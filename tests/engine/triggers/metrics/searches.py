@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from parley.engine.triggers.metrics.hits import NEARNESS
+
 KINDS = ("o-greedy", "o-sample-min-k1")
 
 
@@ -19,7 +21,7 @@ def restart(number: int = 0, loss: float = 1.0, hits: tuple[str, ...] = (), **ch
         "accepted": 2,
         "candidates": 100,
         "stopped": "converged",
-        **dict.fromkeys(("refused", "ids", "seconds")),
+        **dict.fromkeys(("refused", "ids", "seconds", *NEARNESS)),
         "tokens": 700,
         "hits": [{"type": kind, "hit": kind in hits} for kind in KINDS],
         **changes,

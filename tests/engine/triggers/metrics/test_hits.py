@@ -15,7 +15,7 @@ from parley.engine.triggers.metrics.hits import (
     he2018,
     hits_by_restarts,
     is_hit,
-    loss_by_sweep,
+    mean_by_step,
     published_rates,
     search_metrics,
     unread_failure,
@@ -115,9 +115,19 @@ def test_with_fewer_restarts_targets_keep_the_best_of_those() -> None:
 
 def test_restarts_that_have_ended_stay_at_their_last_loss() -> None:
     rows = [searched("a", restart(loss_by_sweep=[4.0, 2.0])), searched("b", restart(loss_by_sweep=[6.0, 3.0, 1.0]))]
-    points = loss_by_sweep(rows)
+    points = mean_by_step(rows)
     assert [(sweep, estimate.value, estimate.n) for sweep, estimate in points] == [(0, 5.0, 2), (1, 2.5, 2), (2, 1.5, 2)]
-    assert loss_by_sweep([]) == []
+    assert mean_by_step([]) == []
+
+
+def test_the_distance_from_words_is_told_by_position() -> None:
+    rows = [
+        searched("a", restart(largest=[0.5, 1.0]), restart(1, largest=[1.0, 1.0])),
+        searched("b", restart(largest=[0.6, 0.4])),
+    ]
+    assert search_metrics(rows, PACE, 0)["largest"].value == pytest.approx((0.875 + 0.5) / 2)
+    assert [estimate.value for _, estimate in mean_by_step(rows, "largest")] == pytest.approx([0.7, 0.8])
+    assert "largest" not in search_metrics([searched("old", restart())], PACE, 0), "runs of before do not tell it"
 
 
 def test_a_type_of_hit_that_was_not_read_is_named() -> None:

@@ -11,6 +11,7 @@ import pytest
 from parley.engine.core.verbs.job import Silent
 from parley.engine.triggers.methods import relaxation
 from parley.engine.triggers.methods.settings import RelaxationSettings
+from parley.engine.triggers.metrics.hits import NEARNESS
 from parley.engine.triggers.verbs.config import TriggerConfig
 from parley.engine.triggers.verbs.search import SEARCH
 from parley.envs.core.errors import ConfigError
@@ -30,9 +31,15 @@ def test_continuous_inputs_are_read_before_and_after_they_become_words(tmp_path:
     config = replace(asked, method="relaxation", hit="o-greedy", search=replace(EFFORT, relaxation=SMALL))
     result = run(config, tmp_path / "one-hot", Silent())
     assert {"hit_rate.o-greedy", "hit_rate.projected-o-greedy"} < set(result.metrics)
+    assert set(result.metrics) == set(SEARCH.metrics_of(config))
     assert all(len(row["trigger"].split()) == 4 for row in rows(tmp_path / "one-hot"))
+    (restart, *_) = rows(tmp_path / "one-hot")[0]["restarts"]
+    # The encoder reads the mark at the end, too.
+    assert [len(restart[name]) for name in NEARNESS] == [4, 4, 4, 4, 5, 5]
+    assert [result.metrics[name].value > 0 for name in NEARNESS] == [True] * 6
     free = replace(config, search=replace(EFFORT, relaxation=replace(SMALL, mode="embedding")))
-    assert "hit_rate.projected-o-greedy" not in run(free, tmp_path / "embedding", Silent()).metrics
+    measured = run(free, tmp_path / "embedding", Silent()).metrics
+    assert not {"hit_rate.projected-o-greedy", *NEARNESS} & set(measured)
     assert [row["trigger"] for row in rows(tmp_path / "embedding")] == [None] * 5
 
 
