@@ -385,8 +385,13 @@ class Job(ABC, Generic[ConfigT, PreparedT, FoundT]):
         return command_line(self.words, self.presets, config, run, self.argument)
 
     def weights(self, config: ConfigT) -> dict[str, str]:
-        """Return the digests of the models that exist, by the setting that names each."""
-        return weights_digests(self.models(config))
+        """Return the digests of the models that exist, and of the user's own texts, by the setting that names each."""
+        from parley.envs.corpora.own_files import without_options
+        from parley.envs.corpora.pairs.corpora import is_path
+
+        named = {name: without_options(str(getattr(config, name, ""))) for name in ("corpus", "targets", "scenarios")}
+        own = {name: spec for name, spec in named.items() if ".py:" in spec or is_path(spec)}
+        return weights_digests({**own, **self.models(config)})
 
     def models(self, config: ConfigT) -> Mapping[str, str]:
         """Return the names of the models behind the rows, by setting; a resumed run must have the same weights."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -101,7 +102,9 @@ def run_status(path: Path, now: datetime | None = None) -> RunStatus:
     # Read first: if a writer ends meanwhile, the rest shows more progress than its state says, never less.
     writer = run.writer()
     # The steps of several trainings are stored in their own folders.
-    declared = None if run.config.get("seeds", 1) > 1 else _steps_of(run.job)
+    declared: Steps | None = None
+    with suppress(RunError):
+        declared = None if run.config.get("seeds", 1) > 1 else find(run.job).load().steps
     numbered = {} if declared is None else {declared.kind: {"number": int}}
     events = run.events({WORK: {"items": int, "workers": int}, **numbered})
     outcomes = run.outcomes(events)
@@ -188,13 +191,6 @@ def _items(session: list[dict[str, Any]], done: int, total: int) -> Pace:
     seconds = (_time(shards[-1]) - _time(start)).total_seconds()
     finished = sum(event["done"] + event["failed"] for event in shards)
     return Pace(ITEMS, done, total, finished / seconds if seconds > 0 else None)
-
-
-def _steps_of(job: str) -> Steps | None:
-    try:
-        return find(job).load().steps
-    except RunError:
-        return None
 
 
 def _steps(

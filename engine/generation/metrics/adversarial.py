@@ -70,7 +70,6 @@ GOLD = {HUMAN_HUMAN: 0.5, MACHINE_MACHINE: 0.5, HUMAN_RANDOM: 0.0, HUMAN_NEXT: 0
 PER_FOLD = 4
 """Sources that a fold needs, so that it holds two of each half."""
 NUM_FOLDS = 5
-"""Parts in which judges are fitted, unless that is set."""
 KEPT_BY_CUT = 0.8
 """Share of the pairs whose two replies must be as long as the length to which all are cut."""
 
