@@ -416,11 +416,8 @@ def read_pairs(path: Path, refused: Refused, *, target_file: Path | None = None,
 
 
 def _kind(path: Path) -> RecordKind | None:
-    return record_kind(path, _is_header) or KINDS.get(path.suffix.lower())
-
-
-def _is_header(cells: Sequence[str]) -> bool:
-    return not {*PROMPTS}.isdisjoint(cells) and not {*TARGETS, IDENTITY}.isdisjoint(cells)
+    header = record_kind(path, lambda cells: not {*PROMPTS}.isdisjoint(cells) and not {*TARGETS, IDENTITY}.isdisjoint(cells))
+    return header or KINDS.get(path.suffix.lower())
 
 
 def _pair(columns: Mapping[str, Any], by_name: Mapping[str, str] | None, where: FileLine) -> tuple[str, str]:

@@ -386,11 +386,13 @@ class Job(ABC, Generic[ConfigT, PreparedT, FoundT]):
 
     def weights(self, config: ConfigT) -> dict[str, str]:
         """Return the digests of the models that exist, and of the user's own texts, by the setting that names each."""
-        from parley.envs.corpora.own_files import without_options
-        from parley.envs.corpora.pairs.corpora import is_path
+        own = {name: str(getattr(config, name, "")) for name in ("corpus", "targets", "scenarios")}
+        own = {name: spec for name, spec in own.items() if "/" in spec or "." in spec}
+        if own:
+            from parley.envs.corpora.own_files import without_options
+            from parley.envs.corpora.pairs.corpora import is_path
 
-        named = {name: without_options(str(getattr(config, name, ""))) for name in ("corpus", "targets", "scenarios")}
-        own = {name: spec for name, spec in named.items() if ".py:" in spec or is_path(spec)}
+            own = {name: path for name, spec in own.items() if ".py:" in (path := without_options(spec)) or is_path(path)}
         return weights_digests({**own, **self.models(config)})
 
     def models(self, config: ConfigT) -> Mapping[str, str]:
