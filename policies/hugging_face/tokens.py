@@ -21,7 +21,7 @@ import logging
 import math
 import re
 import unicodedata
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
@@ -347,7 +347,11 @@ def num_positions(model: Any) -> int | float:
             return int(layer.num_embeddings - layer.padding_idx - 1)
     # A table of word vectors has a configuration of its own, without parts.
     config = model.config.get_text_config() if hasattr(model.config, "get_text_config") else model.config
-    return min(_limit(getattr(config, name, None)) for name in _POSITIONS)
+    ropes = getattr(config, "rope_parameters", None) or {}
+    # Beyond the length of its training a model with LongRoPE reads a text otherwise beside a longer one, and behind a kept one.
+    kinds = [rope for rope in (ropes, *ropes.values()) if isinstance(rope, Mapping)]
+    trained = [rope.get("original_max_position_embeddings") for rope in kinds if rope.get("rope_type") == "longrope"]
+    return min(map(_limit, (*(getattr(config, name, None) for name in _POSITIONS), *trained)))
 
 
 def _limit(value: Any) -> int | float:
@@ -400,15 +404,13 @@ def searchable(tokenizer: Any, num_tokens: int, rules: InputRules = ANY) -> Tens
         rules: further tokens to leave out.
     """
     banned, pattern = [text.lower() for text in rules.forbidden], alphabet_pattern(rules.alphabet)
-    num_known = min(len(tokenizer), num_tokens)
-    marks = _special_ids(tokenizer)
+    num_known, marks = min(len(tokenizer), num_tokens), _special_ids(tokenizer)
     allowed_V = torch.zeros(num_tokens, dtype=torch.bool)
     names, texts = tokenizer.convert_ids_to_tokens(range(num_known)), tokenizer.batch_decode([[i] for i in range(num_known)])
     for i, (name, text) in enumerate(zip(names, texts, strict=True)):
         typed = i not in marks and not _BYTE.fullmatch(name) and _is_text(text)
-        allowed_V[i] = (
-            typed and bool(pattern.fullmatch(text)) and not any(banned_text in text.lower() for banned_text in banned)
-        )
+        typed = typed and bool(pattern.fullmatch(text))
+        allowed_V[i] = typed and not any(banned_text in text.lower() for banned_text in banned)
     return allowed_V
 
 
@@ -431,8 +433,8 @@ def start_of(tokenizer: Any, text: str, length: int, searchable_V: Tensor) -> li
         got, fix = f"{len(ids)} tokens, and {length} are searched", f"--set hugging_face.length={len(ids)}"
         raise ConfigError("the text to start from has another length", where=text, got=got, fix=fix)
     if not bool(searchable_V[ids].all()):
-        fix = "start from other words"
-        raise ConfigError("the text to start from holds tokens that no input may hold", where=text, fix=fix)
+        what = "the text to start from holds tokens that no input may hold"
+        raise ConfigError(what, where=text, fix="start from other words")
     return ids
 
 
@@ -447,11 +449,9 @@ def decode_marked(tokenizer: Any, ids: Sequence[int], **how: Any) -> str:
     special = _special_ids(tokenizer)
     names = {i: tokenizer.convert_ids_to_tokens(i) for i in set(ids) & special}
     marks = THINKING_TOKENS | (CHANNEL_TOKENS if CHANNEL in names.values() else frozenset())
-    if marks.isdisjoint(names.values()):
-        text: str = tokenizer.decode(list(ids), skip_special_tokens=True, **how)
-        return text
-    shown = [i for i in ids if i not in special or names[i] in marks]
-    text = tokenizer.decode(shown, skip_special_tokens=False, **how)
+    is_plain = marks.isdisjoint(names.values())
+    shown = [i for i in ids if is_plain or i not in special or names[i] in marks]
+    text: str = tokenizer.decode(shown, skip_special_tokens=is_plain, **how)
     return text
 
 

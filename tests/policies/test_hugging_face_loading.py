@@ -89,6 +89,21 @@ def test_weights_in_float16_and_in_several_files_are_those_of_one(tmp_path: Path
         ({"max_seq_len": 64, "max_position_embeddings": 10**9}, 64),
         ({"max_position_embeddings": 0}, inf),
         ({"get_text_config": lambda: SimpleNamespace(max_position_embeddings=77), "max_position_embeddings": 4096}, 77),
+        ({"max_position_embeddings": 64, "rope_parameters": {"rope_type": "linear", "factor": 4.0}}, 64),
+        (
+            {
+                "max_position_embeddings": 64,
+                "rope_parameters": {"rope_type": "longrope", "original_max_position_embeddings": 16},
+            },
+            16,
+        ),
+        (
+            {
+                "max_position_embeddings": 64,
+                "rope_parameters": {"full_attention": {"rope_type": "longrope", "original_max_position_embeddings": 16}},
+            },
+            16,
+        ),
     ],
 )
 def test_the_limit_is_that_of_the_language_part_and_an_absurd_one_is_none(settings: dict[str, Any], limit: float) -> None:
