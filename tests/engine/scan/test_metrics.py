@@ -180,13 +180,17 @@ def test_attacks_are_compared_at_equal_cost() -> None:
 
 
 def test_attacks_that_break_a_must_alone_are_told() -> None:
-    rules = {"best-of-n": ["must"], "pair": ["must", "code"], "blind": ["must"], "goat": []}
-    rows = [
-        {"attack": name, "breach": bool(broken), "rules": [{"rule": rule, "broken": True} for rule in broken]}
-        for name, broken in rules.items()
-    ]
+    broken = {"best-of-n": ["must"], "pair": ["must", "code"], "blind": ["must"], "goat": []}
+    rules = {name: [{"rule": rule, "broken": True, "evidence": ""} for rule in of] for name, of in broken.items()}
+    rows = [row("a", name, bool(of_attack), rules=of_attack) for name, of_attack in rules.items()]
     assert unmet_note(rows, ["must"]).startswith("best-of-n: all breaches are of a must")
     assert unmet_note(rows, []) == ""
+    # What the table of attacks has no breach of, no sentence tells.
+    plain = {"defence": "", "adaptive": False, "harmful": None, "unmet": None, "refused_by": "", "model_queries": 1}
+    rows = [of_attack | plain for of_attack in rows] + [row("a", "none", False) | plain]
+    rows[0] |= {"defence": "reminder"}
+    rows[2] |= {"asked": "ask a"}
+    assert unmet_note(rows, ["must"]) == ""
 
 
 def test_breaches_of_single_answers_stand_at_the_places_of_their_rows() -> None:
