@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -385,14 +386,19 @@ class Job(ABC, Generic[ConfigT, PreparedT, FoundT]):
         return command_line(self.words, self.presets, config, run, self.argument)
 
     def weights(self, config: ConfigT) -> dict[str, str]:
-        """Return the digests of the models that exist, and of the user's own texts, by the setting that names each."""
-        own = {name: str(getattr(config, name, "")) for name in ("corpus", "targets", "scenarios")}
-        own = {name: spec for name, spec in own.items() if "/" in spec or "." in spec}
-        if own:
+        """Return the digests of the models that exist, and of the user's own files, by the setting that names each."""
+        texts = {name: text for name, text in flat(to_dict(config)).items() if isinstance(text, str) and {*text} & {*"/."}}
+        # What a recipe, a sweep or a policy plans is compared by those that read it.
+        if own := {name: text for name, text in texts.items() if name not in ("recipe", "sweep", "policy")}:
             from parley.envs.corpora.own_files import without_options
             from parley.envs.corpora.pairs.corpora import is_path
 
-            own = {name: path for name, spec in own.items() if ".py:" in (path := without_options(spec)) or is_path(path)}
+            for name, text in own.items():
+                path = own[name] = without_options(text)
+                is_corpus = name in ("corpus", "targets", "scenarios") and (".py:" in path or is_path(path))
+                # The tokenizer's chat template writes the prompts of a server.
+                if not (is_corpus or name == "chat.tokenizer" or os.path.isfile(Path(path).expanduser())):
+                    own[name] = ""
         return weights_digests({**own, **self.models(config)})
 
     def models(self, config: ConfigT) -> Mapping[str, str]:

@@ -182,7 +182,7 @@ def enumeration_metrics(rows: Iterable[Mapping[str, Any]], lists: Mapping[str, C
     for name, strings in strings_found.items():
         size = len(lists[name.partition(".")[2]])
         metrics[name] = count(len(strings) / size if size else math.nan, size)
-    metrics[OUTSIDE] = count(num_outside / num_inputs, num_inputs)
+    metrics[OUTSIDE] = count(num_outside / num_inputs if num_inputs else math.nan, num_inputs)
     metrics[INPUTS] = count(num_inputs, num_inputs)
     return metrics
 

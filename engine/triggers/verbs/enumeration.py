@@ -23,7 +23,7 @@ from parley.engine.core.stats.statistics import NOTHING, Estimate, count
 from parley.engine.core.tables.table import EstimateTable
 from parley.engine.core.verbs.job import Reporter, Result, Summary
 from parley.engine.core.verbs.sharded import ItemsJob, Prepared, Sharded, ShardedConfig, ended_sessions
-from parley.engine.triggers.metrics.text import LEGEND, enumeration_metrics, enumeration_table
+from parley.engine.triggers.metrics.text import INPUTS, LEGEND, enumeration_metrics, enumeration_table
 from parley.engine.triggers.verbs.config import BRANCHES
 from parley.engine.triggers.verbs.models import searchable
 from parley.envs.core.config import NumItems, check
@@ -242,9 +242,11 @@ class SearchEnumerate(ItemsJob[EnumerationConfig, EnumerationTask, str]):
         metrics = enumeration_metrics((row for row in run.rows() if row["status"] == OK), dict(task.lists))
         metrics |= {"inputs_per_s": _inputs_per_second(run), "test_ppl": count(np.exp(task.about["test_nll"]), 1)}
         total = sum(len(config.letters) ** length for length in range(1, config.max_length + 1))
+        num = metrics[INPUTS].n
+        tried = f"All {total:,}" if num == total else f"{num:,} of {total:,}"
         return Summary(
             f"every input of {config.model}",
-            f"All {total:,} inputs of 1 to {config.max_length} of {len(config.letters)} letters, decoded greedily.",
+            f"{tried} inputs of 1 to {config.max_length} of {len(config.letters)} letters, decoded greedily.",
             metrics,
             {"attention": task.about["attention"]},
         )

@@ -154,6 +154,27 @@ def test_what_is_saved_is_not_done_again(
     assert event["inputs"] == sum(row["inputs"] for row in rows(tmp_path / "run") if row["item_key"] in worked[8:])
 
 
+def test_branches_that_failed_are_not_among_the_inputs_that_were_tried(
+    tmp_path: Path, finished: Result, model: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, lost = BranchWorker.run, {"00002"}
+
+    def failing(worker: BranchWorker, shard: Shard[str]) -> list[dict[str, Any]]:
+        if shard.name in lost:
+            raise ValueError("lost")
+        return run(worker, shard)
+
+    monkeypatch.setattr(BranchWorker, "run", failing)
+    result = SEARCH_ENUMERATE.run(asked(model, corpus), tmp_path / "run", Silent())
+    tried = sum(row["inputs"] for row in rows(result.run) if row["status"] == "ok")
+    summary, whole = (RunFolder.load(of.run).summary() or {} for of in (result, finished))
+    assert summary["description"].startswith(f"{tried} of 120 inputs of 1 to 4 of 3 letters")
+    assert whole["description"].startswith("All 120 inputs of 1 to 4 of 3 letters")
+    lost |= {"00000", "00001"}
+    none = SEARCH_ENUMERATE.run(asked(model, corpus), tmp_path / "none", Silent())
+    assert (none.metrics["inputs"].n, none.metrics["outside"].n) == (0, 0)
+
+
 @pytest.mark.usefixtures("workers_here")
 def test_rows_are_equal_for_no_workers_and_for_two(tmp_path: Path, finished: Result, model: Path, corpus: Path) -> None:
     SEARCH_ENUMERATE.run(asked(model, corpus, workers=2), tmp_path / "run", Silent())

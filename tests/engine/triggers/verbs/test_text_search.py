@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from parley.engine.core.page.page import report_from_run
+from parley.engine.core.runs.documents import changed_weights
 from parley.engine.core.stats.statistics import NO_REPLY, NO_REPLY_METRICS, rate
 from parley.engine.core.tables.table import with_interval
 from parley.engine.core.verbs.job import Silent
@@ -123,6 +124,19 @@ def test_targets_of_harmbench_stand_in_a_file_of_their_own(tmp_path: Path) -> No
     run(replace(config, target_file=str(tmp_path / "targets.json")), tmp_path / "run", Silent())
     assert [(row["prompt"], row["target"]) for row in rows(tmp_path / "run")] == [
         ("A cat, a dog.\n\n---\n\nbeg", "hello there")
+    ]
+
+
+@pytest.mark.parametrize("setting", ["target_file", "template", "words", "chat.tokenizer"])
+def test_a_run_whose_own_files_have_changed_is_refused(tmp_path: Path, setting: str) -> None:
+    path = tmp_path / "own.json"
+    path.write_text("one")
+    chat = ChatAsking(tokenizer=f"gguf:{path}" if setting == "chat.tokenizer" else "")
+    config = replace(asked(tmp_path), chat=chat, **({} if "." in setting else {setting: str(path)}))
+    before = SEARCH_TEXT.weights(config)
+    path.write_text("other")
+    assert changed_weights(before, SEARCH_TEXT.weights(config)) == [
+        f"{setting}: {before[setting]} -> {SEARCH_TEXT.weights(config)[setting]}"
     ]
 
 
