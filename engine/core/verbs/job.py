@@ -388,17 +388,15 @@ class Job(ABC, Generic[ConfigT, PreparedT, FoundT]):
     def weights(self, config: ConfigT) -> dict[str, str]:
         """Return the digests of the models that exist, and of the user's own files, by the setting that names each."""
         texts = {name: text for name, text in flat(to_dict(config)).items() if isinstance(text, str) and {*text} & {*"/."}}
-        # What a recipe, a sweep or a policy plans is compared by those that read it.
-        if own := {name: text for name, text in texts.items() if name not in ("recipe", "sweep", "policy")}:
+        own = {name: text for name, text in texts.items() if name.split(".")[-1] in ("corpus", "targets", "scenarios")}
+        if own:
             from parley.envs.corpora.own_files import without_options
             from parley.envs.corpora.pairs.corpora import is_path
 
-            for name, text in own.items():
-                path = own[name] = without_options(text)
-                is_corpus = name in ("corpus", "targets", "scenarios") and (".py:" in path or is_path(path))
-                # The tokenizer's chat template writes the prompts of a server.
-                if not (is_corpus or name == "chat.tokenizer" or os.path.isfile(Path(path).expanduser())):
-                    own[name] = ""
+            own = {name: path for name, spec in own.items() if ".py:" in (path := without_options(spec)) or is_path(path)}
+        # What a recipe, a sweep or a policy plans is compared by those that read it. A tokenizer writes a server's prompts.
+        files = {name for name, text in texts.items() if name == "chat.tokenizer" or os.path.isfile(text)}  # noqa: PTH113
+        own |= {name: texts[name] for name in files - {"recipe", "sweep", "policy"}}
         return weights_digests({**own, **self.models(config)})
 
     def models(self, config: ConfigT) -> Mapping[str, str]:
@@ -588,9 +586,7 @@ def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 def _flag(key: str, value: Any) -> list[str]:
     flag = key.replace("_", "-")
-    if isinstance(value, bool):
-        return [f"--{flag}" if value else f"--no-{flag}"]
-    return [f"--{flag}", str(value)]
+    return [f"--{'no-' * (not value)}{flag}"] if isinstance(value, bool) else [f"--{flag}", str(value)]
 
 
 def _yaml(value: Any) -> str:

@@ -242,8 +242,7 @@ class SearchEnumerate(ItemsJob[EnumerationConfig, EnumerationTask, str]):
         metrics = enumeration_metrics((row for row in run.rows() if row["status"] == OK), dict(task.lists))
         metrics |= {"inputs_per_s": _inputs_per_second(run), "test_ppl": count(np.exp(task.about["test_nll"]), 1)}
         total = sum(len(config.letters) ** length for length in range(1, config.max_length + 1))
-        num = metrics[INPUTS].n
-        tried = f"All {total:,}" if num == total else f"{num:,} of {total:,}"
+        tried = f"All {total:,}" if metrics[INPUTS].n == total else f"{metrics[INPUTS].n:,} of {total:,}"
         return Summary(
             f"every input of {config.model}",
             f"{tried} inputs of 1 to {config.max_length} of {len(config.letters)} letters, decoded greedily.",
