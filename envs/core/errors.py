@@ -12,6 +12,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import cache, wraps
 from importlib.resources import files
 from inspect import isfunction, signature
@@ -136,12 +137,22 @@ def public(package: str, names: Mapping[str, str]) -> tuple[list[str], Callable[
     return sorted(names), get
 
 
+def _is_list(value: Any) -> bool:
+    import numpy as np
+
+    # Rows of unequal length are a ValueError.
+    with suppress(ValueError):
+        return np.ndim(value) > 0 and np.asarray(value).dtype.kind != "O"
+    return False
+
+
 _KINDS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
     "None": ("None", lambda value: value is None),
     "str": ("text", lambda value: isinstance(value, str)),
     "Path": ("a path", lambda value: isinstance(value, str | Path)),
     "int": ("a whole number", lambda value: isinstance(value, Integral)),
     "float": ("a number", lambda value: isinstance(value, Real)),
+    "ArrayLike": ("a list of numbers, or of texts", _is_list),
     "Sequence[Row]": ("a list of rows", lambda value: isinstance(value, Sequence) and not isinstance(value, str)),
 }
 """Types of arguments that are checked, by their names in annotations, with the words for them."""
@@ -165,6 +176,10 @@ def _checked(function: Callable[..., Any]) -> Callable[..., Any]:
                 raise ConfigError(f"{name} has the wrong type", where=where, got=repr(given[name])[:80], fix=fix)
         try:
             return function(*arguments, **named)
+        except (AssertionError, ValueError) as error:
+            if shape.return_annotation != "Estimate":
+                raise
+            raise ConfigError(str(error), where=where, got=repr(given)[:80], fix=f"help(parley.{function.__name__})") from error
         except (KeyError, TypeError) as error:
             rows, key = given.get("rows", ()), error.args[0] if isinstance(error, KeyError) else None
             if all(isinstance(row, Mapping) and (key is None or key in row) for row in rows):

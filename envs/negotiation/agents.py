@@ -86,11 +86,8 @@ class _OwnSession:
     def speak(self, rows: np.ndarray) -> Utterances:
         with self._agent.guarded_call("speak"):
             utterances: Any = self._session.speak(rows.copy())
-            if (
-                isinstance(utterances, list | tuple)
-                and len(utterances) == len(rows)
-                and all(isinstance(text, str) for text in utterances)
-            ):
+            are_texts = isinstance(utterances, list | tuple) and all(isinstance(text, str) for text in utterances)
+            if are_texts and len(utterances) == len(rows):
                 return Utterances.of([self._view.encode(text) for text in utterances])
             self._require_utterances(utterances, len(rows))
             return Utterances.of(
@@ -113,11 +110,9 @@ class _OwnSession:
                 "speak gives utterances, one for each row", where=self._agent.name, got=_summary(utterances), fix=fix
             )
         spoken = utterances.tokens[np.arange(utterances.tokens.shape[1]) < utterances.lengths[:, None]]
-        are_ids = np.issubdtype(spoken.dtype, np.integer) and bool(
-            ((spoken >= 0) & (spoken < len(self._view.vocabulary))).all()
-        )
-        if not are_ids:
-            fix = f"give ids from 0 to {len(self._view.vocabulary) - 1}, or texts"
+        size = len(self._view.vocabulary)
+        if not (np.issubdtype(spoken.dtype, np.integer) and bool(((spoken >= 0) & (spoken < size)).all())):
+            fix = f"give ids from 0 to {size - 1}, or texts"
             raise ConfigError("speak gives ids of its vocabulary", where=self._agent.name, got=_summary(spoken), fix=fix)
 
 

@@ -27,7 +27,7 @@ from typing import ClassVar, Literal, overload
 import numpy as np
 
 from parley.envs.core.config import AtLeastTwo, Configuration, NonNegativeInt, PositiveInt, check
-from parley.envs.core.errors import DataError
+from parley.envs.core.errors import ConfigError, DataError
 from parley.envs.core.seeds import stream
 from parley.envs.corpora.lines import TextNumbers, WordList
 from parley.envs.corpora.pairs.compiled import Ragged
@@ -318,6 +318,8 @@ class ReplyPool:
     """
 
     def __init__(self, split: CandidateSplit) -> None:
+        if not isinstance(split, CandidateSplit):
+            raise ConfigError("split has the wrong type", where="ReplyPool", got=repr(split)[:80], fix="give a CandidateSplit")
         self._split = split
         groups, self._pool = split.positives().T
         self._dialogues = split.dialogues[groups]

@@ -34,8 +34,6 @@ from parley.engine.core.tables.table import (
     Column,
     EstimateTable,
     Form,
-    MarkedEstimate,
-    TableCell,
     TableRow,
     metric_table,
     with_interval,
@@ -267,9 +265,8 @@ def ratings_table(
     """
     rows = []
     for k, (name, rating) in enumerate(zip(names, ratings, strict=True)):
-        text = f"{rating.value:+.0f} [{rating.low:+.0f}, {rating.high:+.0f}]"
         cells = (THOUSANDTHS.cell(count(shares[meta][k], 1)) for meta in shares)
-        rows.append((name, TableCell(text, MarkedEstimate(rating)), *cells))
+        rows.append((name, Form(places=0, inline=True).cell(rating, signed=True), *cells))
     note = (
         "Elo: 400 more are odds of ten to one to earn more points; a tie is half a win; both sides have one scale. Others: "
         "share of the agent in each mixture. Brackets: 95 % intervals."

@@ -184,8 +184,7 @@ def _rows(path: Path, needed: Sequence[str]) -> Iterable[tuple[int, Mapping[str,
     except OSError as error:
         raise DataError("the sheet cannot be read", where=path, got=error.strerror, fix="name a labelled sheet.csv") from None
     except UnicodeDecodeError as error:
-        fix = "save it as CSV UTF-8"
-        raise DataError("the sheet is not UTF-8", where=path, got=error.reason, fix=fix) from None
+        raise DataError("the sheet is not UTF-8", where=path, got=error.reason, fix="save it as CSV UTF-8") from None
     head = text.partition("\n")[0]
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=max(_DELIMITERS, key=head.count))
     try:
@@ -193,16 +192,16 @@ def _rows(path: Path, needed: Sequence[str]) -> Iterable[tuple[int, Mapping[str,
         if missing := [name for name in needed if name not in columns]:
             fix = f"its first line is {','.join(needed)}; label the sheet.csv of the run"
             raise DataError("the sheet lacks columns", where=path, got=f"without {', '.join(missing)}", fix=fix)
+        after = reader.line_num
         for cells in reader:
+            number, after = after + 1, reader.line_num
             if any(cells):
                 if any(cell.strip() for cell in cells[len(columns) :]):
                     fix = "quote a cell that holds a separator, or save the sheet from the spreadsheet again"
-                    where = f"{path}, line {reader.line_num}"
-                    raise DataError(
-                        "a line has more cells than the sheet has columns", where=where, got=cells[-1][:80], fix=fix
-                    )
+                    what = "a line has more cells than the sheet has columns"
+                    raise DataError(what, where=f"{path}, line {number}", got=cells[-1][:80], fix=fix)
                 padded = [*cells, *[""] * (len(columns) - len(cells))]
-                yield reader.line_num, dict(zip(columns, padded, strict=False))
+                yield number, dict(zip(columns, padded, strict=False))
     except csv.Error as error:
         raise DataError("the sheet is no CSV", where=f"{path}, line {reader.line_num}", got=str(error)) from None
 

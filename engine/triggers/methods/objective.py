@@ -23,21 +23,20 @@ Shapes: R inputs, T words of the target with its end, padded.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Literal
 
 import torch
 from torch import Tensor
 
-from parley.envs.core.config import check
+from parley.envs.core.config import Configuration, NonNegativeFloat, NonPositiveFloat, Share
 
 Kind = Literal["likelihood", "greedy", "sample"]
 RELEASED_WEIGHT = 0.01
 
 
 @dataclass(frozen=True, kw_only=True)
-class TriggerObjective:
+class TriggerObjective(Configuration):
     """The loss that a search minimises.
 
     Args:
@@ -50,19 +49,11 @@ class TriggerObjective:
     """
 
     kind: Kind = "greedy"
-    t_out: float = 0.0
-    lm_weight: float = 0.0
-    t_in: float = 0.0
-    satisfied_weight: float = 0.0
-    mellowmax: float = 0.0
-
-    def __post_init__(self) -> None:
-        check(self, "kind", self.kind in ("likelihood", "greedy", "sample"), "likelihood, greedy or sample")
-        check(self, "t_out", -math.inf < self.t_out <= 0, "a log probability, at most 0")
-        check(self, "t_in", -math.inf < self.t_in <= 0, "a log probability, at most 0")
-        check(self, "lm_weight", 0 <= self.lm_weight < math.inf, "at least 0")
-        check(self, "satisfied_weight", 0 <= self.satisfied_weight <= 1, "0 to 1")
-        check(self, "mellowmax", 0 <= self.mellowmax < math.inf, "at least 0")
+    t_out: NonPositiveFloat = 0.0
+    lm_weight: NonNegativeFloat = 0.0
+    t_in: NonPositiveFloat = 0.0
+    satisfied_weight: Share = 0.0
+    mellowmax: NonNegativeFloat = 0.0
 
     def weights(self, nll_RT: Tensor, likeliest_RT: Tensor) -> Tensor:
         """Return the weight of each word (R, T), satisfied ones reduced.

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from parley.engine.negotiation.metrics.campaign import LEGEND, SINGLE, VALUE, PayoffGains, elo
+from parley.engine.core.stats.statistics import Estimate
+from parley.engine.negotiation.metrics.campaign import LEGEND, SINGLE, VALUE, PayoffGains, elo, ratings_table
 
 
 def row(target: str, adversary: str, number: int, gain: int, status: str = "ok") -> dict[str, Any]:
@@ -19,6 +20,11 @@ def played(payoffs: list[list[int]], num: int = 40) -> PayoffGains:
     """A matrix in which every dialogue of a pair ends alike."""
     gains = np.broadcast_to(np.array(payoffs, dtype=float), (num, len(payoffs), len(payoffs[0])))
     return PayoffGains([f"t{t}" for t in range(len(payoffs))], [f"a{a}" for a in range(len(payoffs[0]))], gains)
+
+
+def test_ratings_have_the_signs_of_other_tables() -> None:
+    table = ratings_table("target", ["a", "b"], [Estimate(-120.4, -200.0, 30.0, 40), Estimate(120.4, -30.0, 200.0, 40)], {})
+    assert [row[1] for row in table.rows] == ["\N{MINUS SIGN}120 [\N{MINUS SIGN}200, 30]", "+120 [\N{MINUS SIGN}30, 200]"]
 
 
 def test_dialogues_that_failed_in_one_pair_count_in_none() -> None:

@@ -121,6 +121,7 @@ def test_broken_sheets_are_named_with_their_line(tmp_path: Path) -> None:
         first.replace("label", "verdict"): "lacks columns(.|\n)*without label",
         "": "lacks columns",
         "\n".join([first, f"{one},yes"]): r"more cells than (the sheet has )?columns(.|\n)*line 2(.|\n)*yes",
+        "\n".join([first, f'{one.replace(key, "")}"two\nlines"']): r"a line has no key(.|\n)*line 2\n",
         "\n".join([first, one.replace(key, another)]): "a key stands beside the text of another line",
     }
     for text, message in mistakes.items():
