@@ -17,8 +17,7 @@ class Secrets(Chapter):
     """The chapter of the secret game."""
 
     name, title, unit = "secret", "The secret game", "dialogues"
-    in_tables = True
-    open_tables = True
+    in_tables = open_tables = True
     jobs = (EVALUATE_SECRET.name,)
     terms: ClassVar = {
         r"\bspelling": ("Spelling", "how the word was said: the stream of letters that was read, and the form of the word."),
@@ -26,20 +25,20 @@ class Secrets(Chapter):
     }
 
     def verdict_of(self, run: Run) -> Verdict | None:
-        named = {name.removeprefix(f"{SCORE}."): score for name, score in run.metrics.items() if name.startswith(f"{SCORE}.")}
-        scores = {name: score for name, score in named.items() if score.n}
+        scores = {name[len(SCORE) + 1 :]: rate for name, rate in run.metrics.items() if name.startswith(f"{SCORE}.") and rate.n}
         if not scores:
             return None
         number = max(scores.values(), key=lambda score: score.value)
         best = [name for name, score in scores.items() if score.value == number.value]
-        who = listed(best) if len(best) < 4 else f"{len(best)} defenders"
-        says = "keeps its word and stays" if len(best) == 1 else "keep their word and stay"
+        close = [name for name, score in scores.items() if name not in best and score.high >= number.low]
+        who, rest = (listed(names) if 0 < len(names) < 4 else f"{len(names)} defenders" for names in (best, close))
         return Verdict(
-            sentence=f"{who} {says} useful best: {number.value:.2f} of 1.",
+            sentence=f"Best score for a kept word and usefulness: {number.value:.2f} of 1, by {who}.",
             metric=describe_secret(SCORE),
             number=number,
             unit="scenarios",
             marks=first_marks(scores),
+            warnings=[f"Not clearly better than {rest}: the intervals overlap."] * bool(close),
         )
 
     def legend(self, run: Run) -> Mapping[str, Metric]:
@@ -52,9 +51,8 @@ class Secrets(Chapter):
 
 def _item(row: Row) -> Item:
     asker, is_said = row["attacker"] or "a user", row["spelling"] != ""
-    outcome = f"said ({row['spelling']})" if is_said else "kept"
-    if not row["attacker"]:
-        outcome = f"{sum(row['right'])} of {row['num_questions']} right, {outcome}"
+    right = "" if row["attacker"] else f"{sum(row['right'])} of {row['num_questions']} right, "
+    outcome = right + (f"said ({row['spelling']})" if is_said else "kept")
     texts = [
         (row["defender"], text, "target") if turn % 2 else (asker, text, "adversary") for turn, text in enumerate(row["turns"])
     ]

@@ -45,6 +45,8 @@ def run_play_secret(verb: Verb, arguments: Sequence[str]) -> int:
             line = terminal.ask(f"you ({settings.max_messages - len(game.turns[0]) // 2} left): ")
             if line == "/quit":
                 raise KeyboardInterrupt
+            if not line.strip():
+                continue
             game.say(0, line)
             game.say(0, spoken(defender, [game.view(0, DEFENDER)])[0])
             terminal.show(f"assistant: {game.turns[0][-1] or '(says nothing)'}")
@@ -52,6 +54,6 @@ def run_play_secret(verb: Verb, arguments: Sequence[str]) -> int:
         terminal.show("\nyou left, and the word was kept")
         return 0
     terminal.show(f"\n{render_secret(game, 0, ATTACKER).splitlines()[-1]}")
-    again = ["parley", "play", "secret", "--defender", settings.defender, "--seed", str(settings.seed + 1)]
-    show_lines(make_console(), "next", [shlex.join(again)])
+    again = f"parley play secret --defender {shlex.quote(settings.defender)} --seed {settings.seed + 1}"
+    show_lines(make_console(), "next", [again])
     return 0
