@@ -191,10 +191,10 @@ def run_stages(
             failed[name] = RunError("not run, because it needs a stage that failed", where=lost)
             skipped.add(name)
             continue
-        is_left = not (path / name / SUMMARY).exists()
-        is_told = is_left or not is_brief
+        is_told = (is_left := not (path / name / SUMMARY).exists()) or not is_brief
         if is_told:
             reporter.say(f"stage {number} of {len(names)}: {name}")
+            reporter.stage(name, 0, "")
         job, config = plan()[name]
         try:
             # A finished stage checks itself: it reports damage, or other settings.

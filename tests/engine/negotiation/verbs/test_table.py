@@ -140,6 +140,7 @@ def test_an_adversary_is_trained_first_and_said_so(tmp_path: Path, target: Path,
         "no --adversary is named, so one is trained first: 1,000 updates of 64 dialogues, about 24 minutes of one core"
     )
     assert "stage 1 of 3: adversary" in notes.said
+    assert ("adversary", 0, "") in notes.stages, "the stage before it is shown no longer while models are being read"
     assert trained == [str(target)]
     assert {row["seed"] for row in rows(tmp_path / "rl")} == {row["seed"] for row in rows(tmp_path / "none")}
     again = Notes()
