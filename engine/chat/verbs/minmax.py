@@ -226,11 +226,8 @@ class ChatCampaign(CampaignAdapter[HardenChatConfig]):
                 continue
             target = target_of[attacker]
             # Attackers of a round met its defender in the match of the round; the fresh ones meet theirs at the end.
-            met_rows, model = (
-                (rows, defenders[target])
-                if isinstance(target, str)
-                else (RunFolder.load(self.path / self.match(target)).rows(), self.model(target))
-            )
+            model = defenders[target] if isinstance(target, str) else self.model(target)
+            met_rows = rows if isinstance(target, str) else RunFolder.load(self.path / self.match(target)).rows()
             said_GA = lost_words(met_rows, self._label(model), [attacker, start])
             learned[attacker], gained[attacker] = rate_difference(*said_GA.T), clustered_rate(said_GA[:, 0])
         columns = {ending: title for title, ending in COLUMNS.items()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import subprocess
@@ -97,6 +98,33 @@ def test_the_best_attacker_is_chosen_in_scenarios_that_do_not_measure_it() -> No
     # Each scenario is lost to one of both, so the score is half the usefulness.
     assert metrics["score"].value == 0.375
     assert fewer_words(rows, "e", "d", ["x", "y"]).value == 0.5
+
+
+def test_a_scenario_in_which_a_dialogue_failed_is_left_out_for_all() -> None:
+    rows = [*said("d", "x", "110010"), *said("d", "", "000001"), *said("e", "x", "111100"), *said("e", "", "000000")]
+    lost = {"status": "error"} | dict.fromkeys(("spelling", "right", "num_questions", "turns"))
+    rows[1] |= lost
+    rows[-1] |= lost
+    assert lost_words(rows, "d", ["x"])[:, 0].tolist() == [1, 0, 0, 1]
+    assert lost_words(rows, "e", ["x"])[:, 0].tolist() == [1, 1, 1, 0]
+    metrics = defence_metrics(rows, "d", ["x"], ["x"], "x")
+    assert {name: figure.n for name, figure in metrics.items()} == dict.fromkeys(MEASURES, 4)
+    assert metrics["said"].value == 0, "the user was told in the scenario that is left out"
+    # Scenarios 0, 2, 3 and 4; the word is kept in 2 and 3, and one of two answers is right in 3.
+    assert metrics["score"].value == pytest.approx((0.5 + 1 + 0.75 + 0.5) / 4)
+    assert CHAT.loss(Round(0, metrics)) == pytest.approx(1 - metrics["score"].value)
+    assert (fewer := fewer_words(rows, "e", "d", ["x"])).n == 4
+    assert fewer.value == 0.25
+
+
+def test_players_whose_dialogues_all_failed_leave_no_score() -> None:
+    rows = [*said("d", "x", "0000"), *said("d", "y", "0000"), *said("d", "", "0000")]
+    for row in rows[:4]:
+        row["status"] = "error"
+    metrics = defence_metrics(rows, "d", ["x", "y"], ["y"], "x")
+    assert metrics["usefulness"].n == 4
+    assert {metrics[name].n for name in ("score", "fresh", "scripted", EXPLOITABILITY)} == {0}
+    assert CHAT.loss(Round(0, metrics)) == math.inf
 
 
 def test_replies_that_the_start_repeats_too_do_not_bar_a_round() -> None:
