@@ -283,19 +283,15 @@ def reply_nats(victim: HuggingFaceVictim, text: str, reply: str) -> list[float]:
 
 
 def frequent_words(tokenizer: Any, num_tokens: int, num: int) -> list[str]:
-    """Return the first tokens of a vocabulary that are words; tokenizers order tokens about by frequency.
+    """Return the first tokens of a vocabulary that begin words; tokenizers order tokens about by frequency.
 
     Args:
         tokenizer: of the model.
         num_tokens: V.
         num: words wanted.
     """
-    words: list[str] = []
-    for i in searchable(tokenizer, num_tokens).nonzero()[:, 0].tolist():
-        text = tokenizer.decode([i])
-        word = text.strip()
-        if len(word) > 1 and word.isascii() and word.isalpha() and word not in words:
-            words.append(word)
-        if len(words) == num:
-            break
-    return words
+    ids = searchable(tokenizer, num_tokens).nonzero()[:, 0].tolist()
+    names = dict(zip(ids, tokenizer.convert_ids_to_tokens(ids), strict=True))
+    begin = [i for i in ids if names[i].startswith(("Ġ", "▁"))] or [i for i in ids if not names[i].startswith("##")]
+    texts = dict.fromkeys(tokenizer.decode([i]).strip() for i in begin)
+    return [word for word in texts if len(word) > 1 and word.isascii() and word.isalpha()][:num]
