@@ -194,6 +194,7 @@ def run_stages(
         is_told = (is_left := not (path / name / SUMMARY).exists()) or not is_brief
         if is_told:
             reporter.say(f"stage {number} of {len(names)}: {name}")
+        if is_left:
             reporter.stage(name, 0, "")
         job, config = plan()[name]
         try:
