@@ -405,7 +405,7 @@ def _hardened(name: str, base: str) -> ModelSpec:
     if run.job != HARDENED_JOB or named == ("",):
         what = "a model of --trained was not trained against perturbations"
         raise CheckpointError(what, where=name, got=f"a run of {run.job}", fix=fix)
-    if run.weights != weights_digests({"model": base}):
+    if run.weights.get("model") != weights_digests({"model": base}).get("model"):
         got = f"it began with {run.config['model']}"
         raise CheckpointError("a model of --trained did not begin with --model", where=name, got=got, fix=fix)
     against = (NONE,) if run.config["control"] else named
