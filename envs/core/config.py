@@ -394,7 +394,7 @@ class Range:
 
 
 def _at_least(least: int) -> Range:
-    return Range(f"at least {least}", lambda value: value >= least)
+    return Range(f"at least {least}", lambda value: least <= value < math.inf)
 
 
 def _items(least: int) -> Range:
@@ -410,9 +410,9 @@ NumItemsOrAll = Annotated[int, _items(0)]
 """The same; 0 means all."""
 NumSeeds = Annotated[int, Range("at least 1 and at most 1,000", lambda value: 1 <= value <= 1000)]
 """Number of trainings, each with its own seed."""
-NonPositiveFloat = Annotated[float, Range("at most 0", lambda value: value <= 0)]
+NonPositiveFloat = Annotated[float, Range("at most 0", lambda value: -math.inf < value <= 0)]
 NonNegativeFloat = Annotated[float, _at_least(0)]
-PositiveFloat = Annotated[float, Range("above 0", lambda value: value > 0)]
+PositiveFloat = Annotated[float, Range("above 0", lambda value: 0 < value < math.inf)]
 Share = Annotated[float, Range("0 to 1", lambda value: 0 <= value <= 1)]
 PositiveShare = Annotated[float, Range("above 0, at most 1", lambda value: 0 < value <= 1)]
 ShareBelowOne = Annotated[float, Range("at least 0, below 1", lambda value: 0 <= value < 1)]

@@ -81,6 +81,7 @@ def test_less_likely_words_never_lower_the_loss(
         ("t_out", 0.1),
         ("t_in", -math.inf),
         ("lm_weight", -1.0),
+        ("lm_weight", math.inf),
         ("satisfied_weight", 1.5),
         ("satisfied_weight", math.nan),
     ],
