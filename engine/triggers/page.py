@@ -196,7 +196,7 @@ class TriggerSearches(Chapter):
             "Loss by sweep", "sweeps", "mean loss", losses, "mean over restarts, those that have ended at their last loss"
         )
         near = {
-            f"{name}: {NEARNESS[column].title}": mean_by_step(run.done, column)
+            ("" if len(searched) == 1 else f"{name}: ") + NEARNESS[column].title: mean_by_step(run.done, column)
             for name, run in zip(names, searched, strict=True)
             for column in NEARNESS
             if column in run.metrics

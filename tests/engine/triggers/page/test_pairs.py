@@ -144,7 +144,7 @@ def test_searches_side_by_side_share_their_curves() -> None:
 def test_one_hot_inputs_have_a_curve_of_their_distance_from_words() -> None:
     near = restart(0, 1.0, largest=[0.9, 1.0], second=[0.1, 0.0], word_change=[0.1, 0.2], state_change=[0.3, 0.4, 0.5])
     relaxed = section(searched("a", near), name="relaxed")
-    assert ">relaxed: change of states (few: n = 1)</text>" in figures_of(relaxed)["Distance from words"]
+    assert ">change of states (few: n = 1)</text>" in figures_of(relaxed)["Distance from words"]
 
 
 def test_searches_that_differ_in_candidates_alone_make_a_curve() -> None:
