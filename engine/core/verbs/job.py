@@ -395,6 +395,7 @@ class Job(ABC, Generic[ConfigT, PreparedT, FoundT]):
 
             own = {name: path for name, spec in own.items() if ".py:" in (path := without_options(spec)) or is_path(path)}
         # What a recipe, a sweep or a policy plans is compared by those that read it. A tokenizer writes a server's prompts.
+        # `Path.is_file` raises at texts that are too long for a path.
         files = {name for name, text in texts.items() if name == "chat.tokenizer" or os.path.isfile(text)}  # noqa: PTH113
         own |= {name: texts[name] for name in files - {"recipe", "sweep", "policy"}}
         return weights_digests({**own, **self.models(config)})

@@ -221,7 +221,10 @@ def _scores(gains_GTA: np.ndarray) -> np.ndarray:
 
 
 def _strengths(wins_RTA: np.ndarray, nums_RTA: np.ndarray) -> np.ndarray:
-    """Fit the strengths (R, K) of the model P(a beats t) = sigmoid(x_a - x_t), sum 0, by Newton's method; targets first."""
+    """Fit the strengths (R, K) of the model P(a beats t) = sigmoid(x_a - x_t), sum 0, by Newton's method; targets first.
+
+    Given are the weights of each adversary's wins, and of all dialogues of each pair.
+    """
     num_resamples, num_targets, num_adversaries = wins_RTA.shape
     num = num_targets + num_adversaries
     strengths_RK = np.zeros((num_resamples, num))

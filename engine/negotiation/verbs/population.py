@@ -393,7 +393,7 @@ class EvaluatePopulation(Job[PopulationConfig, Population, PopulationResult]):
         if not config.num_fresh:
             return {}
         shares_T, (start, _) = played.mixtures()[config.meta].targets, fresh_start(config, targets)
-        names, same = [], ("corpus", "data_root", "address", "learner_gpus", "runner_gpus", "chat", "reinforce")
+        names = []
         for number in range(1, config.num_fresh + 1):
             settings = reinforce.TrainReinforceConfig(
                 target=",".join(targets),
@@ -401,7 +401,13 @@ class EvaluatePopulation(Job[PopulationConfig, Population, PopulationResult]):
                 learner=start,
                 seed=derive_seed(config.seed, FRESH, number),
                 env_runners=config.workers,
-                **{name: getattr(config, name) for name in same},
+                corpus=config.corpus,
+                data_root=config.data_root,
+                address=config.address,
+                learner_gpus=config.learner_gpus,
+                runner_gpus=config.runner_gpus,
+                chat=config.chat,
+                reinforce=config.reinforce,
             )
             folder = path / f"{FRESH}-{number}"
             reinforce.TRAIN_ADVERSARY.run(settings, folder, reporter)
