@@ -60,8 +60,8 @@ def _files(spec: str) -> list[Path]:
         return []
     from parley.policies.hugging_face.gguf import base_of, is_adapter_alone
 
-    folders = [folder, base_of(folder)] if is_adapter_alone(folder) else [folder]
-    return sorted(part for inside in folders for part in inside.glob("*") if part.is_file())
+    folders = [base_of(folder), folder] if is_adapter_alone(folder) else [folder]
+    return [part for inside in folders for part in sorted(inside.glob("*")) if part.is_file()]
 
 
 def _digest(files: list[Path]) -> str:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-import os
-import subprocess
-import sys
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,7 +21,7 @@ from parley.policies.chat.model import ChatDecoding, Message
 from parley.policies.chat.predictor import adapted, merged
 from parley.policies.chat.settings import DEFAULT, ChatModelSettings, ChatSeat, LoraSettings
 from parley.policies.hugging_face import gguf as adapter_folders
-from parley.policies.hugging_face.models import read_model
+from parley.policies.hugging_face.models import read_model, write_adapter
 from parley.policies.ranking.rankers import is_chat_ranker
 from tests.policies.chat.architectures import drawn_model
 
@@ -219,25 +217,24 @@ def test_an_adapter_beside_full_weights_is_said_and_not_applied(
     ]
 
 
-WRITE = """
-import sys
-from parley.policies.chat.predictor import adapted
-from parley.policies.chat.settings import LoraSettings
-from parley.policies.hugging_face.models import read_model, write_adapter
-from pathlib import Path
+class Backwards(set[str]):
+    """A set in the order of another process, whose hashes are others."""
 
-base = Path(sys.argv[1])
-tokenizer, model = read_model(base)
-write_adapter(adapted(model, LoraSettings(rank=2), 1), tokenizer, f"hf:{base}", Path(sys.argv[2]))
-"""
+    def __iter__(self) -> Iterator[str]:
+        return iter(sorted(super().__iter__(), reverse=True))
 
 
 def test_an_adapter_that_is_made_again_has_the_same_digest(tmp_path: Path) -> None:
     base = saved_base(tmp_path / "base")
-    for seed in "12":
-        asked = [sys.executable, "-c", WRITE, str(base), str(tmp_path / seed)]
-        subprocess.run(asked, check=True, capture_output=True, env={**os.environ, "PYTHONHASHSEED": seed})
-    digests = weights_digests({seed: f"hf:{tmp_path / seed}" for seed in "12"})
+    # One place comes before the base's, one after it.
+    for place, kind in (("a", set), ("c", Backwards)):
+        tokenizer, model = read_model(base)
+        model = adapted(model, LoraSettings(rank=2), 1)
+        config = model.peft_config["default"]
+        config.target_modules = kind(config.target_modules)
+        assert len(config.target_modules) > 1
+        write_adapter(model, tokenizer, f"hf:{base}", tmp_path / place)
+    digests = weights_digests({place: f"hf:{tmp_path / place}" for place in "ac"})
     assert len(set(digests.values())) == 1
     assert len(digests) == 2
 
