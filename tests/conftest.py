@@ -56,10 +56,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.skip(reason=reason))
 
 
+def pytest_collectstart() -> None:
+    """Looks for no garbage while modules are loaded: there is hardly any, and each time more to look through."""
+    gc.disable()
+
+
 def pytest_collection_finish() -> None:
     """Sets what is loaded by now aside for good: who looks for garbage, as each training does, need not look through it."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(autouse=True)

@@ -225,7 +225,7 @@ def test_a_further_context_takes_few_bytes_while_a_corpus_is_compiled(tmp_path: 
     """Bytes of Python and numpy at the most; with lists of numbers, and a set for each context, these were some 1,700."""
     options, rng, peaks = CandidateOptions(train_size=10), random.Random(1), []
     # The first one imports what it needs.
-    few, many = 1_000, 5_000
+    few, many = 500, 2_000
     for num in (100, few, many):
         sides = [" ".join(str(rng.randrange(9_999)) for _ in range(10)) for _ in range(2 * num)]
         lines = [f"{source}\t{reply}" for source, reply in zip(sides[::2], sides[1::2], strict=True)]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
+import multiprocessing
+import os
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,35 +17,36 @@ from parley.engine.core.runs.documents import BEGUN
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.envs.core.storage.files import entries, put
 from parley.envs.core.storage.uris import local_copy
+from parley.envs.corpora.arrow import CACHE_VARIABLE
+from tests.engine.core.ray import workers
 from tests.engine.core.ray.workers import NUMBERS, By, Counting, attempts, shards_of
 from tests.engine.core.runs.rows import SmallConfig
 
-ROOT = Path(__file__).resolve().parents[4]
 NUM_ITEMS, SIZE, ROOM = 6, 1, 4
-DRIVER = f"""
-import sys
-from parley.engine.core.ray.record import write_shards
-from parley.engine.core.runs.run_folder import RunFolder
-from parley.envs.core.storage.uris import local_copy
-from tests.engine.core.ray import workers
-from tests.engine.core.runs.rows import SmallConfig
-_, name, room, worker, *args = sys.argv
-with RunFolder.open(local_copy(name), SmallConfig(), job="test", schema=workers.NUMBERS) as run:
-    work = workers.By(getattr(workers, worker), *args)
-    write_shards(run, work, workers.shards_of({NUM_ITEMS}, {SIZE}), num_workers=0, room=int(room))
-"""
 GIVEN_UP = "RunError: the process died 2 times while it worked on this shard"
 
 pytestmark = pytest.mark.usefixtures("settled")
 
 
-def driven(name: str, room: int, worker: str, *args: str) -> int:
-    """The exit status of a process that works on the run."""
-    command = [sys.executable, "-c", DRIVER, name, str(room), worker, *args]
+def work(name: str, room: int, worker: str, args: Sequence[str], cache: str) -> None:
+    os.environ[CACHE_VARIABLE] = cache
+    with RunFolder.open(local_copy(name), SmallConfig(), job="test", schema=NUMBERS) as run:
+        shards = shards_of(NUM_ITEMS, SIZE)
+        write_shards(run, By(getattr(workers, worker), *args), shards, num_workers=0, room=room)
+
+
+def driven(name: str, room: int, worker: str, *args: str) -> int | None:
+    """The exit status of a process that works on the run; it is forked off one that has imported what all need."""
     if "://" in name:
         # A dead process' lease is let go at once.
         put(f"{name}/lease.json", b'{"holder": "", "token": "", "under": "", "time": 0}')
-    return subprocess.run(command, cwd=ROOT, check=False).returncode
+    forks = multiprocessing.get_context("forkserver")
+    # Pyarrow loads pandas where it is given lists.
+    forks.set_forkserver_preload([__name__, "pandas", "pyarrow.parquet"])
+    process = forks.Process(target=work, args=(name, room, worker, args, os.environ[CACHE_VARIABLE]))
+    process.start()
+    process.join()
+    return process.exitcode
 
 
 def found(name: str) -> dict[str, Any]:
