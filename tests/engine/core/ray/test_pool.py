@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -248,18 +250,21 @@ def test_resources_that_others_hold_are_an_error_after_a_while(log: Path, ray_se
 
 @pytest.mark.ray
 def test_workers_that_are_being_built_are_waited_for(
-    tmp_path: Path, log: Path, ray_session: RaySession, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, log: Path, ray_session: RaySession, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mark, results = tmp_path / "built", Collected()
+    # Ten minutes are over once the worker is being built.
+    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + 600 * (tmp_path / "built.begun").exists(), sleep=time.sleep)
+    monkeypatch.setattr(actors, "time", clock)
 
     def release() -> None:
-        until(lambda: "1 of 1 workers have been built for 10 s, and are waited for" in caplog.text)
+        until(lambda: "1 of 1 workers have been built for 600 s, and are waited for" in caplog.text)
         mark.touch()
 
     with ThreadPoolExecutor(1) as aside:
         released = aside.submit(release)
         args = (str(log), str(mark))
-        run_sharded(SlowToBuild, args, shards_of(4, 1), num_workers=1, on_result=results.take, start_timeout_s=10)
+        run_sharded(SlowToBuild, args, shards_of(4, 1), num_workers=1, on_result=results.take, start_timeout_s=600)
         released.result()
     assert len(results) == 4
 

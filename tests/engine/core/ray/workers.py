@@ -286,6 +286,7 @@ class SlowToBuild(Counting):
 
     def __init__(self, folder: str, mark: str) -> None:
         super().__init__(folder)
+        Path(f"{mark}.begun").touch()
         until(Path(mark).exists)
 
 
