@@ -283,7 +283,7 @@ class NegotiationEnv(OneSide[dict[str, Any], dict[str, Any]]):
 
     ## References
     * Lewis, Yarats, Dauphin, Parikh, Batra (2017). Deal or No Deal? End-to-End Learning for Negotiation Dialogues.
-    * Cheng, Wei, Hsieh (2019). Evaluating and Enhancing the Robustness of Dialogue Systems, section 3 (complementary).
+    * Cheng, Wei, Hsieh (2019). Evaluating and Enhancing the Robustness of Dialogue Systems, section 4 (complementary).
 
     ## Version History
     * v1: first version.

@@ -12,8 +12,8 @@ Rules and their sources:
   * `<pad>`, `YOU:` and `THEM:` inside an utterance are dropped and counted: they would let a speaker forge the
     transcript. An utterance with no tokens left is a bare `<eos>`. `<unk>` is kept (people use unknown words).
   * After `max_turns` utterances, or when less than `max_words` + 4 tokens of room remain, the game says `<selection>`
-    for the side to move (released attack code: after 20 utterances). Forced words have no author.
-  * `complementary`: only side 1 chooses and side 0 gets the complement (Cheng et al. 2019, section 3).
+    for the side to move. Forced words have no author. # Paper: at most 10 turns. Ours: 20 utterances, as the released code.
+  * `complementary`: only side 1 chooses and side 0 gets the complement (Cheng et al. 2019, section 4).
     # Paper: agreement prints as 100 %. Ours: a refusal by side 1 counts as no agreement, because nobody earns anything.
 
 Each side reads and speaks in ids of its own vocabulary (`SpokenWords` in `domain.py`). Sides that share a vocabulary, and say

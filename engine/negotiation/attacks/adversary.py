@@ -1,4 +1,4 @@
-"""The white-box adversary: the turns of its searches, and its sentences if a search fails (Cheng et al. 2019, section 4.5).
+"""The white-box adversary: the turns of its searches, and its sentences if a search fails (Cheng et al. 2019, section 5).
 
   * reactive, preemptive: one search at a fixed turn, the first own turn with n utterances behind it. The adversary says its
     result whether or not it reaches the goal. At all other turns it speaks through its speaker; after a preemptive sentence
@@ -6,8 +6,10 @@
   * ra-pa-da, ra-pa-ta (algorithm 1): a reactive search at every own turn; if that fails, a preemptive one. If both fail, the
     adversary says the speaker's sentence, which delays the attack (DA), or from `transfer_turn` utterances on a sentence that
     won elsewhere (TA).
-The adversary's speaker does not end the talk before the attack.
 
+# Paper: algorithm 1 says a sentence whose loss is below 0, so after which the target would choose from O'. Ours: one that gains
+# 5 points, or a preemptive one 2 (`SearchConfig.goal`), near the released code's limits of the loss, -5 and -2.
+# Paper: TA draws from its list at any turn; silent on a speaker that ends the talk. Ours: from `transfer_turn` on; it does not.
 # Released: each search begins with a newly sampled sentence, and a third is said when both fail; sentences of up to three
 # tokens are not attacked. Ours: one sentence a turn, the one that the speaker would have said; its length does not matter.
 """
@@ -213,9 +215,8 @@ class SearchSession:
     def _note(
         self, kind: str, row: int, base: np.ndarray, sentence: np.ndarray, result: ReplacementResult | None
     ) -> np.ndarray:
-        view = self._view
-        attempt = Attempt(int(view.num_turns[row]), kind, base, sentence, int(view.num_tokens[row]) + 1, result)
-        self.logs[row].attempts.append(attempt)
+        turn, start = int(self._view.num_turns[row]), int(self._view.num_tokens[row]) + 1
+        self.logs[row].attempts.append(Attempt(turn, kind, base, sentence, start, result))
         return sentence
 
 

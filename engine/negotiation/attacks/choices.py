@@ -3,6 +3,7 @@
 Loss (Cheng et al. 2019, eq. 5-7): the target alone chooses, so each legal selection fixes both sides' points. O' are the
 selections that pay the adversary more. With kappa 0 the hinge loss is at its floor exactly when the target would choose from
 O', with kappa > 0 below zero.
+  * # Paper: the lead of o', the original decision, over O'. Ours: that of the likeliest choice outside O', which o' may not be.
   * # Paper: kappa has no figure. Ours: 0, the target's choice alone counts; larger values ask for a margin.
   * # Paper: among candidates whose loss is at the floor nothing is preferred. Ours: the one that pays more.
   * # Released: 5 * gap - advantage of the best favourable selection; it can be negative while the choice is unfavourable.

@@ -5,6 +5,7 @@ target's; its return at the learner's k-th last word is gamma^k times the reward
 minus the sum over its own words of return times log-probability, averaged over dialogues.
 
 Departures:
+  * # Papers: gamma^(T - t), where t counts the words of both sides. Ours: the learner's own, as the released code counts.
   * # Released: one dialogue an update; the centered reward is divided by its running deviation, and each update is clipped
     to norm 1, which leaves little but its sign. Ours: many dialogues an update, and `scaling` chooses; the papers only
     subtract the mean.

@@ -1,4 +1,4 @@
-"""Adversarial sentences by word replacement: the reactive and the preemptive search (Cheng et al. 2019, sections 4.3, 4.4).
+"""Adversarial sentences by word replacement: the reactive and the preemptive search (Cheng et al. 2019, section 5.1).
 
 Both begin with a sentence of the adversary's speaker and replace one word after another, each time by the candidate with the
 lowest key, as long as the key falls. They differ in what follows the sentence:
@@ -12,6 +12,7 @@ loss. Candidates of many dialogues are judged together.
 Departures:
   * # Paper: candidates that break the constraint are dropped. Ours: they rank last, by how far the target is from ending, so
     that a search whose first sentence does not end the talk has a way to one that does. A black box shows no such distance.
+    So too where a place is chosen by padding it out, for which the paper looks at the loss alone.
   * # Released: the first word stays, and special tokens may enter. Ours: every word may go; special tokens are an option.
   * # Released: a preemptive candidate is judged on 1 or 10 fresh replies. Ours: on a few common ones, the best on many.
 

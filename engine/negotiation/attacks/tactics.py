@@ -2,7 +2,7 @@
 
 Transfer (Cheng et al. 2019): the attacker negotiates through an ordinary speaker. At its first own turn with at least n
 utterances behind it, it says one sentence from a list instead, drawn per dialogue. The list is the adversary's last sentences
-in its best dialogues (section 4.2); a list of one is the paper's fixed sentence (section 7.2).
+in its best dialogues (section 4.2); a list of one is the released code's sentence, an RL attack's of section 7.2.
   # Paper: n = 3, and the sentence is the fourth utterance. Ours: the first own turn from then on, because who starts is
   # drawn, so that the fourth utterance is the attacker's in half of the dialogues only.
 

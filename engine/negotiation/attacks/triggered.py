@@ -2,7 +2,7 @@
 
 At its first own turn with n utterances behind it the adversary says its speaker's utterance and a few searched words; then it
 ends the talk. The search makes two answers of the target likely at once, as the reactive attack does (Cheng et al. 2019,
-section 4.3): the target ends the talk, and then makes the wanted choice. Of the legal choices whose advantage reaches the
+section 5.1.1): the target ends the talk, and then makes the wanted choice. Of the legal choices whose advantage reaches the
 goal, the wanted one is the likeliest before the attack; if none reaches it, the one with the largest advantage.
 
   # Paper: words are replaced. Ours: words are added, because a chat model reads any text, as suffixes of Zou et al. 2023 are.

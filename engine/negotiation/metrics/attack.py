@@ -1,10 +1,10 @@
 """The metrics of a white-box attack under two protocols, and published figures beside them.
 
-Sources: Cheng et al. 2019, sections 4.3-4.5 and 6. A row is a dialogue that was played live: the target speaks by its own
-sampling and decides itself, and the metrics of negotiation score it. The metrics called `forced_...` are the paper's protocol
+Sources: Cheng et al. 2019, sections 5 and 7. A row is a dialogue that was played live: the target speaks by its own
+sampling and decides itself, and the metrics of negotiation score it. The metrics called `forced_...` are the published protocol
 for the same dialogue:
-  # Paper: once an adversarial sentence satisfies the end constraint, `<selection>` is put into the target's mouth and its
-  # choice is scored. Ours: both, because the live target often goes on talking.
+  # Paper: a sentence that satisfies the end constraint "forces" the target to end, though its words are sampled (eq. 1, 5).
+  # Released: `<selection>` is put into its mouth, and its choice is scored. Ours: both, because the live target often goes on.
 A dialogue without such a sentence counts with its live outcome.
 
 Means over attempts are clustered by dialogue. Nothing is computed from published figures (`ATTACKS`).
@@ -47,10 +47,9 @@ ATTACKS: Mapping[str, Mapping[str, Mapping[str, float]]] = {
 """Attacks in Cheng et al. 2019, by what was attacked and the attack: tables 2 (supervised or RL agent), 6 (after adversarial
 training) and 7 (fixed turns, against the RL agent).
 
-Their 2,000 random scenarios are not known, their rows carry no interval, and white-box rows follow the forced protocol
-(`parley.engine.negotiation.metrics.attack`). The text of section 7.3 gives 4.98 for the reactive attack on the RL agent, its
-table 4.95. In the rows without an attack the RL agent speaks and both sides choose; in a table's row "none" the target alone
-chooses.
+Their 2,000 random scenarios are not known, their rows carry no interval, and white-box rows follow the forced protocol. Section
+7.3 gives 4.98 for the reactive attack on the RL agent, table 2 4.95. Without an attack the RL agent speaks, both sides choose,
+and rates count wins.
 """
 
 

@@ -1,11 +1,12 @@
 """The metrics of negotiation: points, agreement and language; of defences, of chat models, and of an attacker's tactics.
 
-Sources: Lewis et al. 2017, section 6.2 (score, agreement, Pareto), and Cheng et al. 2019, section 6 (advantage, positive
+Sources: Lewis et al. 2017, section 6.2 (score, agreement, Pareto), and Cheng et al. 2019, section 7.1 (advantage, positive
 advantage rate). Side 0 is the adversary, side 1 the target.
 
-A dialogue without agreement counts as 0:0 in everything that is not "agreed". So it is a tie; papers and code differ in ties:
-  # Paper: the positive advantage rate is not defined for ties; the released logs count them as positive. Ours: `par`
-  # follows the logs (a failed negotiation counts for the adversary), `par_strict` counts wins only.
+A dialogue without agreement counts as 0:0 in everything that is not "agreed". So it is a tie; paper and logs differ in ties:
+  # Paper: the positive advantage rate counts dialogues that the adversary wins, which is `par_strict`. Released: the log of an
+  # attack gives the printed rate if ties count, which is `par`. Ours: both. Printed rates without an attack count wins: with
+  # ties, 44.70 % at 76.36 % agreement would leave 21 % to the RL agent's wins over itself, and 55 % to its losses.
 An adversary can push `par` up by never agreeing, so it is read beside `agreement` and `par_strict`.
 
 Chat models: a choice that stays illegal after the repair is a selection out of range, which counts for every agent.

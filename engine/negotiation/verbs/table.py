@@ -142,7 +142,7 @@ class TableConfig(PlayedConfig, RepeatedConfig):
     search: SearchConfig = field(default_factory=SearchConfig)
     """How words are searched; at a fixed turn a search goes on past its goal, in the combined attacks it does not."""
     transfer: TransferSettings = field(default_factory=TransferSettings)
-    """Sentences to plug in; without a source, transfer takes them from the row rl, and ra-pa-ta says the paper's sentence."""
+    """Sentences to plug in; without a source, transfer takes them from the row rl, and ra-pa-ta says the released one."""
     trigger: SearchSettings = SMALL
     """How words are searched in the rows trigger and trigger-random, under one budget."""
     tactics: TacticSettings = field(default_factory=TacticSettings)
@@ -395,7 +395,8 @@ class AttackPlan:
                 "forced": "forced_" if is_forced else "no_",
                 "tried": "reads" if row in TRIGGERS else "not_tried",
                 "illegal": "illegal_target" if is_chat_model(meeting.agent) else "not_asked",
-                "printed": self.published.get(row, {}) if not meeting.end and not tactic else {},
+                # The paper's row without an attack is ordinary play.
+                "printed": {} if meeting.end or tactic else self.published.get({PLAIN: "none", "none": ""}.get(row, row), {}),
             }
 
     def _compared(self) -> dict[str, Any]:

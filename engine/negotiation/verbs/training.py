@@ -481,7 +481,7 @@ def _met_words(config: TrainReinforceConfig) -> list[str]:
     return words
 
 
-# Paper: silent on the guard's strength. Ours: the released one; a weaker one let targets end in runs of dots.
+# Paper: silent on a guard. Ours: the released one; a weaker one let targets end in runs of dots.
 _GUARD: dict[str, Any] = {"clipping": "parts", "supervised_weight": RELEASED_GUARD}
 
 
@@ -503,6 +503,8 @@ def lewis2017() -> TrainReinforceConfig:
 
 def cheng2019() -> TrainReinforceConfig:
     """Train the RL attack: S_adv - S_ori, the target alone chooses (Cheng et al. 2019, section 4.1)."""
+    # Paper: a rate of 0.1, norms of 1 at most, discount 0.95, four epochs on all scenarios. Ours: that norm and discount,
+    # but Adam at 3e-4, 64,000 random scenarios, and a KL guard beside the supervised one.
     rule = ReinforceConfig(
         reward="advantage", complementary=True, dialogues=64_000, learning_rate=3e-4, kl_weight=0.5, **_GUARD
     )

@@ -175,7 +175,7 @@ def transfer_from_rl() -> TransferConfig:
 
 
 def fixed_sentence() -> TransferConfig:
-    """Use the paper's one fixed sentence (Cheng et al. 2019, section 7.2)."""
+    """Use the one fixed sentence of the released code, which an RL attack says in section 7.2 of Cheng et al. 2019."""
     return TransferConfig(speaker="runs/negotiator", transfer=TransferSettings(sentence=PAPER_SENTENCE))
 
 

@@ -74,7 +74,7 @@ def test_every_row_is_a_run_and_a_line(tmp_path: Path, target: Path, speaker: Pa
     measured = {tuple(name.split(".")[1:]): estimate for name, estimate in result.metrics.items()}
     columns = {metric for row, metric in measured if row == "transfer"}
     assert columns == {"advantage", "score_adversary", "score_target", "par", "par_strict", "agreement", "fluency", "seconds"}
-    forced = {f"forced_{name}" for name in ("advantage", "score_adversary", "score_target", "par", "agreement")}
+    forced = {f"forced_{name}" for name in ("advantage", "score_adversary", "score_target", "par", "par_strict", "agreement")}
     assert {metric for row, metric in measured if row == "reactive"} == {*columns, *forced, "unusual_share"}
     for row in TABLE_2:
         summary = RunFolder.load(tmp_path / "table" / row).summary()
@@ -235,6 +235,18 @@ def test_rows_are_their_verbs_presets_with_the_tables_settings(target: Path) -> 
     for name, job in whitebox.JOBS.items():
         preset = job.presets["cheng2019"]()
         assert (planned[name].max_turns, planned[name].search) == (preset.max_turns, preset.search)
+
+
+def test_published_play_without_an_attack_stands_beside_plain_play(tmp_path: Path, target: Path) -> None:
+    """The paper's RL agent plays and both sides choose: its agreement is 76.36 %, and that of every attack 100 %."""
+    run(table(target, rows="plain,none", published="rl"), tmp_path, Silent())
+    shown = on_page(tmp_path)
+    plain, none = (dict(zip(shown.columns, row, strict=True)) for row in shown.rows)
+    printed = {name: cell for name, cell in plain.items() if name.endswith(", published")}
+    assert printed["advantage, forced, published"] == "0.05"
+    assert printed["wins, forced, published"] == "44.7 %", "with ties it would be 23.64 % at least of itself"
+    assert "PAR, forced, published" not in printed
+    assert {none[name] for name in printed} == {"–"}
 
 
 def test_the_fixed_turns_are_rows_like_the_others(tmp_path: Path, target: Path) -> None:
