@@ -25,6 +25,7 @@ Judges score pairs of two sides, in folds that no source and no last turn crosse
     machine-machine.S    the same of system S                                         .5
     human-random         human : human replies to other sources                       0
     human-next           human : the utterance that followed the human reply          0
+  # Paper: the dialogues of its third scenario consist of random utterances. Ours: their replies alone are random.
 
 Everything here depends on the seed and on the set of pairs, and not on the order of lines: draws are keyed by hashes
 of texts. A random reply comes from a source of the same fold, so that no judge was fitted on its text. Each side has equally

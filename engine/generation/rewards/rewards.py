@@ -5,28 +5,19 @@
     regs-partial  Q+(x, y_1..y_t) of a discriminator fitted to beginnings       (strategy 2)
 Q+ is the probability that a person wrote the reply. The last word, which is `</s>` unless the limit ended the reply, always
 earns Q+(x, y).
-
-Departures:
-  * # Released: the last word earns what the word before it does. Ours: the reply's own score; `last_word="before"` is the
-    released.
+  * # Released: the last word earns what the word before it does. Ours: the reply's own; `last_word="before"` is the released.
 
 A reply is a sequence of actions, the words that the generator chose. `</s>` is an action like any word. A reply that reaches
 the limit of words is ended by the limit: `</s>` stands behind it too, because the discriminator reads whole replies with it,
 but the generator did not choose it, and it earns nothing.
 
-Shapes: B replies, T words of the longest, `</s>` counted.
-
-Replies are weighted by the tf-idf of their words (`policies/core/response_weights.py`).
-
-Losses of the generator are policy gradients and teacher forcing (equations 2 and 3, and section 3.2). A loss is a sum over
-words of (weight) x (nats of the word), divided by a constant, the mean number of words of a batch, as in supervised training
-(`policies/core/fitting/loop.py`). So a human reply that weighs 1 is a step of maximum likelihood.
+Losses of the generator are policy gradients and teacher forcing (equations 2 and 3, and section 3.2), replies weighted by the
+tf-idf of their words (`policies/core/response_weights.py`). A loss is a sum over words of (weight) x (nats), divided by a
+constant, the mean number of words of a batch, as in supervised training. So a human reply that weighs 1 is a likelihood step.
 
 A baseline is subtracted from rewards, so that gradients vary less (section 3.1 and footnote 3). It leaves the mean of the
 gradient as it is if it does not depend on the word that it judges: b(x), the mean of earlier rewards, and the value of the
 reply before the word do not.
-
-Departures:
   * # Paper: b(x, Y_t) in equation 3, where Y_t holds the word that is judged. Ours: the value of Y_{t-1}, because the paper's
     biases the gradient: a critic that learns it well takes the whole reward away. `literal` is the paper's.
 
@@ -39,7 +30,8 @@ them, and nothing is ever read again. Continuations that end leave.
 Every drawn word is decided by a number that belongs to (example, beginning, continuation, place), so that no reward depends on
 the rest of the batch, nor on the process that computes it.
 
-Shapes: B replies, T words, N continuations of a beginning, P beginnings, n nodes, L lanes: continuations under way, c children.
+Shapes: B replies, T words of the longest (`</s>` counted), N continuations of a beginning, P beginnings, n nodes, L lanes:
+continuations under way, c children.
 """
 
 from __future__ import annotations

@@ -273,7 +273,7 @@ class ReplyMinMax(DistributedAlgorithm):
         }
 
     def _indices(self, number: int) -> list[int]:
-        """Return the examples of an update; the released code forces the contexts of the last update of another kind."""
+        """Return the examples of an update; figure 1 forces the contexts of the last update of another kind."""
         learning = self.config.learning
         if learning.phase(number) == "teacher" and self.config.rewards.forced_batch == "last":
             # Where there are only steps of teacher forcing, each has its own.
@@ -375,8 +375,7 @@ def controlled(kind: Reward, rewards: Sequence[np.ndarray], max_words: int, rng:
         return [np.full_like(rewards_T, min(len(rewards_T) - 1, max_words) / max_words) for rewards_T in rewards]
     if kind == "shuffled":
         permuted = [rewards[index] for index in rng.permutation(len(rewards))]
-        pairs = zip(rewards, permuted, strict=True)
-        return [other_T[np.minimum(np.arange(len(own_T)), len(other_T) - 1)] for own_T, other_T in pairs]
+        return [other[np.minimum(np.arange(len(own)), len(other) - 1)] for own, other in zip(rewards, permuted, strict=True)]
     return list(rewards)
 
 

@@ -470,7 +470,9 @@ DECODERS = {
     "sample": "sample",
     "blind": "blind",
 }
-"""How the start replies in rows that need no other model. That a content word costs two nats when it is said again is ours."""
+"""How the start replies in rows that need no other model. That a content word costs two nats when it is said again is ours.
+
+# Paper: siblings and repeated words are penalised wherever replies are decoded (section 3.3). Ours: in rows of their own."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -568,12 +570,10 @@ def _require_row(name: str) -> None:
 
 def helpdesk_table() -> TrainedTableConfig:
     """Ten rounds a row on the built-in help desk, with small models that are trained first; minutes, offline."""
-    shared_settings = shared(helpdesk(), ReplyTrainingConfig)
-    return TrainedTableConfig(**shared_settings | {"keep": "last"}, contexts=200)
+    return TrainedTableConfig(**shared(helpdesk(), ReplyTrainingConfig) | {"keep": "last"}, contexts=200)
 
 
 def li2017_table() -> TrainedTableConfig:
     """Three hundred rounds a row on Ubuntu, three trainings; name --start."""
-    shared_settings = shared(li2017(), ReplyTrainingConfig)
-    shared_settings |= {"learning": ReplyLearning(rounds=300), "keep": "last", "vocabulary": 10_000, "published": "li2017"}
-    return TrainedTableConfig(**shared_settings, num_trainings=3)
+    changed = {"learning": ReplyLearning(rounds=300), "keep": "last", "vocabulary": 10_000, "published": "li2017"}
+    return TrainedTableConfig(**shared(li2017(), ReplyTrainingConfig) | changed, num_trainings=3)

@@ -196,12 +196,12 @@ class TrainDiscriminatorConfig(PairFitConfig):
 
 
 def small() -> TrainDiscriminatorConfig:
-    """Train a model for a laptop with Adam: a quarter of the published widths, the built-in help desk."""
+    """Train a model for a laptop with Adam: a quarter of the released widths, the built-in help desk."""
     return TrainDiscriminatorConfig(sizes=discriminator_small())
 
 
 def li2017() -> TrainDiscriminatorConfig:
-    """Train with the published widths and negatives (name --backward), and the released recipe (SGD at 0.01), on Ubuntu."""
+    """Train with the published negatives (name --backward), and the released widths and recipe (SGD at 0.01), on Ubuntu."""
     return TrainDiscriminatorConfig(corpus="ubuntu_irc", decoder="mmi", fit=discriminator_released())
 
 

@@ -343,6 +343,7 @@ class MinMaxReplies(Composite[MinMaxRepliesConfig, MinMaxRepliesConfig, Summary]
         fitted = shared_settings | {name: getattr(config, name) for name in ("sizes", "fit", "min_reply", "vocabulary")}
         fitted |= {"max_reply": config.longest}
         if not config.start:
+            # Paper: a start, too, weighs replies by tf-idf. Ours: the one of `parley reproduce li2017`; this one does not.
             planned[GENERATOR] = TRAIN_SEQ2SEQ, TrainSeq2SeqConfig(**fitted)
         if not config.discriminator:
             if lacks_backward(config.discriminator_decoder) and not config.backward:

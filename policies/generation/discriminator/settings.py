@@ -36,7 +36,7 @@ class DiscriminatorSizes(Configuration):
 
 
 def discriminator_small() -> DiscriminatorSizes:
-    """Return sizes for a laptop: a quarter of the published widths."""
+    """Return sizes for a laptop: a quarter of the released widths."""
     return DiscriminatorSizes(embed=100, hidden=128)
 
 

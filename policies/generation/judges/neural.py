@@ -33,7 +33,7 @@ from parley.policies.ranking.rankers import RESPONSE_MODEL, load_ranker
 from parley.policies.seq2seq.scoring import load_backward
 
 _MOST_WORDS = 25_000
-"""Words of a vocabulary, as in the paper."""
+"""Words of a vocabulary, as in the released generator."""
 _VALIDATION = 10
 """One in so many sources of a fit decides when it ends."""
 _BATCH, _LARGE_BATCH, _MANY = 64, 128, 8_000

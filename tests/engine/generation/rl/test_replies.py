@@ -188,7 +188,7 @@ def test_rewards_that_equal_the_baseline_are_seen(build: Any) -> None:
     assert sizes == pytest.approx([1.0, 0.0, 0.0])
 
 
-def test_forcing_may_take_the_contexts_of_the_last_step_that_was_no_teacher_forcing(build: Any) -> None:
+def test_forcing_takes_the_contexts_of_the_last_step_that_was_no_teacher_forcing_or_new_ones(build: Any) -> None:
     size = LEARNING.examples_per_step
 
     def batches(learning: ReplyLearning, num: int, **changes: Any) -> list[int]:
@@ -198,10 +198,10 @@ def test_forcing_may_take_the_contexts_of_the_last_step_that_was_no_teacher_forc
         return [each[0] // size for each in indices]
 
     twice = replace(LEARNING, discriminator_steps=1, teacher_steps=2)
-    assert batches(twice, 8, forced_batch="last") == [0, 1, 1, 1, 4, 5, 5, 5]
+    assert batches(twice, 8) == [0, 1, 1, 1, 4, 5, 5, 5], "figure 1: G learns (X, Y) of the X that it has answered"
     assert batches(twice, 8, forced_batch="fresh") == list(range(8))
     only = replace(LEARNING, discriminator_steps=0, generator_steps=0)
-    assert batches(only, 4, forced_batch="last") == list(range(4)), "there is no other step"
+    assert batches(only, 4) == list(range(4)), "there is no other step"
 
 
 def test_a_linear_critic_learns_what_contexts_are_worth_and_leaves_the_generator_alone(build: Any) -> None:
