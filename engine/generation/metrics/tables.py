@@ -245,7 +245,7 @@ _NOTE_ERE = (
     "ERE: mean distance of AdverSuc from gold over {num} scenarios, equally weighted; gold: .5 where both sides are one "
     "file's, 0 against random replies and next utterances. A judge that says nothing has an ERE of {constant}."
 )
-_NOTE_PUBLISHED = " Published: Li et al. 2017, on OpenSubtitles; ERE over four scenarios, .250 for a judge that says nothing."
+_NOTE_PUBLISHED = " Published: Li et al. 2017, OpenSubtitles; AdverSuc before a network; ERE of four scenarios, .250 if silent."
 _NOTE_RANKING = "The first system less the second on the sources that both answer; * where the interval leaves 0 out."
 _NOTE_TAU = "Kendall's tau-b over the systems' AdverSuc: 1 the same order, -1 the opposite one."
 _NOTE_FEATURES = "Weights, mean over folds; s: a word of the source. Above 0 for people's replies."
