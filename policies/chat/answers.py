@@ -25,7 +25,7 @@ import os
 import re
 import threading
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -43,6 +43,7 @@ from parley.policies.chat.model import (
     ANSWERS,
     ANSWERS_FOLDER,
     LEAST_WORDS,
+    SCORED,
     Access,
     Answer,
     ArrivingChatModel,
@@ -116,11 +117,14 @@ class OwnChatModel(ArrivingChatModel):
 
     def score(self, chats: Sequence[Chat], replies: Sequence[str]) -> list[ReplyScore]:
         """Return the log probability of each reply, see `ScoringChatModel`, for a model with `score`."""
+        for _ in replies:
+            self._count_request()
         with self._calls.call("score", len(replies)):
             scores = list(self._part.score(chats, replies))
         if len(scores) != len(replies) or not all(isinstance(score, ReplyScore) for score in scores):
             fix = "return one parley.policies.chat.model.ReplyScore for each reply"
             raise ModelError("the model does not score every reply", where=self.name, got=repr(scores)[:80], fix=fix)
+        self.usage.count(Answer(reply, SCORED) for reply in replies)
         return scores
 
     def _of_text(self, text: str) -> Answer:
@@ -407,12 +411,28 @@ class RememberedChatModel(ArrivingChatModel):
             note: is added to the notes of new answers; empty adds none.
         """
         drawn: Sequence[int | None] = seeds or [None] * len(chats)
+        keys = [self._key(chat, decoding, seed) for chat, seed in zip(chats, drawn, strict=True)]
+        is_drawn = decoding.temperature >= LEAST_TEMPERATURE and bool(seeds)
+
+        def ask(indices: Sequence[int]) -> Iterator[tuple[int, Answer]]:
+            questions, chosen = [chats[index] for index in indices], [seeds[index] for index in indices] if seeds else ()
+            return answers_arriving(self.inner, questions, decoding=decoding, seeds=chosen, note=note)
+
+        return self._remembered(keys, ask, note, lambda index: self._key(chats[index], decoding, None) if is_drawn else "")
+
+    def _remembered(
+        self,
+        keys: Sequence[str],
+        ask: Callable[[Sequence[int]], Iterator[tuple[int, Answer]]],
+        note: str = "",
+        question: Callable[[int], str] = lambda index: "",
+    ) -> Iterator[tuple[int, Answer]]:
+        """Yield the answers of keys, those that were kept first; `ask` gives those of some indices, which are kept."""
         # Equal questions of one call are asked once.
         indices: dict[str, list[int]] = {}
-        for index, (chat, seed) in enumerate(zip(chats, drawn, strict=True)):
-            indices.setdefault(self._key(chat, decoding, seed), []).append(index)
+        for index, key in enumerate(keys):
+            indices.setdefault(key, []).append(index)
         unknown = []
-        is_drawn = decoding.temperature >= LEAST_TEMPERATURE and bool(seeds)
         for key, answer in zip(indices, self._answers.find(list(indices)), strict=True):
             if answer is None:
                 unknown.append(key)
@@ -424,14 +444,10 @@ class RememberedChatModel(ArrivingChatModel):
         if (limits := getattr(self.inner, "limits", None)) is not None:
             limits.folder = self._answers.folder
         firsts = [indices[key][0] for key in unknown]
-        questions = [chats[index] for index in firsts]
-        arriving = answers_arriving(
-            self.inner, questions, decoding=decoding, seeds=[seeds[index] for index in firsts] if seeds else (), note=note
-        )
         try:
-            for number, answer in arriving:
+            for number, answer in ask(firsts):
                 key = unknown[number]
-                self._answers.keep(key, answer, self.name, self._key(questions[number], decoding, None) if is_drawn else "")
+                self._answers.keep(key, answer, self.name, question(firsts[number]))
                 yield firsts[number], answer
                 yield from self._known(indices[key][1:], answer)
         except (ConfigError, ModelError) as error:
@@ -455,10 +471,18 @@ class RememberedChatModel(ArrivingChatModel):
             yield index, kept_answer
 
     def score(self, chats: Sequence[Chat], replies: Sequence[str]) -> list[ReplyScore]:
-        """Return the log probability of each reply, see `ScoringChatModel`; always computed anew."""
+        """Return the log probability of each reply, see `ScoringChatModel`; that of a server is kept."""
         inner: Any = self.inner
-        scores: list[ReplyScore] = inner.score(chats, replies)
-        return scores
+        if not hasattr(inner, "scores_arriving"):
+            scores: list[ReplyScore] = inner.score(chats, replies)
+            return scores
+        decoding = ChatDecoding(max_tokens=1)
+        pairs = list(zip(chats, replies, strict=True))
+        keys = [answer_key(self.name, chat, decoding, None, f"{self._depends_on} {SCORED} {reply}") for chat, reply in pairs]
+        scored = dict(
+            self._remembered(keys, lambda indices: inner.scores_arriving(*zip(*(pairs[of] for of in indices), strict=True)))
+        )
+        return [ReplyScore.of(scored[index]) for index in range(len(pairs))]
 
     def _key(self, chat: Chat, decoding: ChatDecoding, seed: int | None) -> str:
         return answer_key(self.name, chat, decoding, seed, self._depends_on)

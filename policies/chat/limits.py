@@ -21,7 +21,7 @@ from typing import Any
 
 from parley.envs.core.errors import LimitReachedError, RunError
 from parley.envs.core.storage.uris import locked
-from parley.policies.chat.model import Answer, Chat
+from parley.policies.chat.model import SCORED, Answer, Chat
 from parley.policies.chat.settings import ChatModelSettings
 
 SUMS = "requests.json"
@@ -127,6 +127,8 @@ class RequestLimits:
         if not self._settings.max_cost:
             return
         letters = sum(len(message.content) for message in chat), len(answer.text + answer.reasoning)
+        # A given reply is read, and one token is written behind it.
+        letters = (sum(letters), LETTERS_A_TOKEN) if answer.finish_reason == SCORED else letters
         counts = answer.num_prompt_tokens, answer.num_tokens
         read, written = (
             most / LETTERS_A_TOKEN if number is None else number for number, most in zip(counts, letters, strict=True)

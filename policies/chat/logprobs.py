@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import Any
 
 from parley.envs.core.errors import ModelError, RefusedModelError
-from parley.policies.chat.model import Answer
+from parley.policies.chat.model import SCORED, Answer
 from parley.policies.chat.refusals import NO_LOGPROBS
 
 FEWER = "fewer log probabilities of first tokens than asked for"
@@ -58,10 +58,11 @@ def with_first_tokens(answer: Answer, raw: bytes, num_tokens: int, where: str) -
     return replace(answer, first_tokens=tokens, notes=(*answer.notes, *notes))
 
 
-def scored_reply(raw: bytes, reply: str, where: str) -> Answer:
-    """Return a given reply as an answer whose `first_tokens` are all of its tokens with their log probabilities.
+def scored_reply(answer: Answer, raw: bytes, reply: str, where: str) -> Answer:
+    """Return a given reply as an answer (`SCORED`) whose `first_tokens` are all of its tokens with their log probabilities.
 
     Args:
+        answer: of the response, whose tokens are counted.
         raw: the response.
         reply: that was given, at the end of the prompt.
         where: address of the model.
@@ -83,7 +84,7 @@ def scored_reply(raw: bytes, reply: str, where: str) -> Answer:
     texts = ["".join(token for token, _ in end) for end in ends]
     for end, text in zip(ends, texts, strict=True):
         if text.strip() == reply.strip() and all(math.isfinite(nats) for _, nats in end):
-            return Answer(reply, first_tokens=end)
+            return Answer(reply, SCORED, answer.num_prompt_tokens, answer.num_tokens, first_tokens=end)
     what = "the server shows log probabilities of other tokens than the reply's"
     raise ModelError(what, where=where, got=f"{texts[0][:60]!r} for {reply[:60]!r}", fix=NO_LOGPROBS)
 

@@ -142,9 +142,11 @@ NO_REPLIES = tuple(kind for kind in AnswerKind if not kind.is_reply)
 """The kinds that are no reply."""
 MODERATED = (AnswerKind.REFUSED, AnswerKind.FILTERED)
 """The kinds in which a model or its server refuses: outcomes of an attack."""
-FINISH_REASONS = ("stop", "length", "content_filter", "tool_calls", "refusal", "too_long")
-"""The end of an answer: its own, at its most tokens, by moderation, with a tool call, a refusal in a field of its own, or none
-for a question that is longer than the model reads."""
+SCORED = "scored"
+"""The end of a given reply whose log probability was asked for."""
+FINISH_REASONS = ("stop", "length", "content_filter", "tool_calls", "refusal", "too_long", SCORED)
+"""The end of an answer: its own, at its most tokens, by moderation, with a tool call, a refusal in a field of its own, none for
+a question that is longer than the model reads, or `SCORED`."""
 
 
 @dataclass(frozen=True)
@@ -248,6 +250,11 @@ class ReplyScore:
 
     nats: float
     num_tokens: int
+
+    @classmethod
+    def of(cls, scored: Answer) -> ReplyScore:
+        """Return the score of a reply whose tokens are the `first_tokens` of an answer."""
+        return cls(min(0.0, sum(nats for _, nats in scored.first_tokens)), len(scored.first_tokens))
 
 
 class NoReplyError(AgentError):
@@ -421,8 +428,10 @@ class ChatUsage:
     """Tokens that the model read, as far as it says."""
     tokens_out: int = 0
     """Tokens that it wrote, as far as it says."""
+    scored: int = 0
+    """Given replies that were scored by a request of their own; their tokens count, too."""
     uncounted: int = 0
-    """Answers with an unknown number of tokens."""
+    """Answers and scores with an unknown number of tokens."""
     kinds: Counter[str] = field(default_factory=Counter)
     """Answers that the model gave by their kind (`AnswerKind`)."""
     notes: Counter[str] = field(default_factory=Counter)
@@ -439,8 +448,11 @@ class ChatUsage:
             if answer.known:
                 self.known += 1
                 continue
-            self.asked += 1
-            self.kinds[answer.kind.value] += 1
+            if answer.finish_reason == SCORED:
+                self.scored += 1
+            else:
+                self.asked += 1
+                self.kinds[answer.kind.value] += 1
             self.notes.update(answer.notes)
             self.uncounted += answer.num_prompt_tokens is None or answer.num_tokens is None
             self.tokens_in += answer.num_prompt_tokens or 0
@@ -579,13 +591,14 @@ def by_kind(counts: Mapping[Any, int]) -> str:
 
 
 def _counted(usage: ChatUsage, cost: float) -> str:
-    is_known = usage.uncounted < max(usage.asked, 1)
+    is_known = usage.uncounted < max(usage.asked + usage.scored, 1)
     tokens = f"{usage.tokens_in:,} tokens read, {usage.tokens_out:,} written" if is_known else "tokens unknown"
     uncounted = f", tokens of {usage.uncounted:,} answers unknown" if usage.uncounted and is_known else ""
     failed = f", {usage.failed_attempts:,} attempts failed" if usage.failed_attempts else ""
     cut = f", {num:,} cut at the most tokens" if (num := usage.kinds[AnswerKind.CUT.value]) else ""
     lost = f", {usage.no_replies.total():,} no reply ({by_kind(usage.no_replies)})" if usage.no_replies else ""
-    return f"{usage.asked:,} answers: {tokens}{uncounted}{cut}{lost}{failed}{f', cost {cost:,.4g}' if cost else ''}"
+    scores = f", {usage.scored:,} scores of given replies" if usage.scored else ""
+    return f"{usage.asked:,} answers{scores}: {tokens}{uncounted}{cut}{lost}{failed}{f', cost {cost:,.4g}' if cost else ''}"
 
 
 @dataclass

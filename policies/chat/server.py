@@ -441,7 +441,7 @@ class AskedChatModel(ArrivingChatModel, ABC):
             answer = self._answer(clean, max_tokens)
             self._num_forbidden = 0
             if REPLY in body:
-                return scored_reply(clean, body[REPLY], self.name)
+                return scored_reply(answer, clean, body[REPLY], self.name)
             if num_first := body.get("top_logprobs"):
                 answer = with_first_tokens(answer, clean, num_first, self.name)
             return answer_without_keys(answer) if with_keys else answer
@@ -481,6 +481,7 @@ class AskedChatModel(ArrivingChatModel, ABC):
                 return True
         answer = self._attempt({**body, "messages": _HARMLESS}, None)
         with self._lock:
+            self.usage.count([answer])
             self._num_forbidden = 0
         return answer.kind is not AnswerKind.FILTERED
 
@@ -525,7 +526,12 @@ class ServedChatModel(AskedChatModel):
         self.access = _ACCESS[settings.logprobs] if model else Access.TEXT
 
     def score(self, chats: Sequence[Chat], replies: Sequence[str]) -> list[ReplyScore]:
-        """Return the log probability of each reply as the answer to its chat, see `ScoringChatModel`.
+        """Return the log probability of each reply as the answer to its chat, see `ScoringChatModel` and `scores_arriving`."""
+        scored = dict(self.scores_arriving(chats, replies))
+        return [ReplyScore.of(scored[index]) for index in range(len(chats))]
+
+    def scores_arriving(self, chats: Sequence[Chat], replies: Sequence[str]) -> Iterator[tuple[int, Answer]]:
+        """Yield the scored replies as they arrive, each with its index; they are counted.
 
         Raises:
             ModelError: the server shows no log probabilities of given texts, or those of other tokens.
@@ -540,11 +546,12 @@ class ServedChatModel(AskedChatModel):
                 raise ConfigError(what, where=self.name, got=repr(reply), fix="say something")
         if self._completes and not self._is_tried:
             # A reply that hardly ends there shows whether the server takes its log probabilities from the right places.
-            self._ask((Message("user", "one two"),), ChatDecoding(max_tokens=1), None, threading.Event(), "three four five")
+            trial = (Message("user", "one two"),), ChatDecoding(max_tokens=1), None, threading.Event(), "three four five"
+            self.usage.count([self._ask(*trial)])
             self._is_tried = True
-        answers = dict(self._arriving(ask, len(chats)))
-        replies_read = (answers[index].first_tokens for index in range(len(chats)))
-        return [ReplyScore(min(0.0, sum(nats for _, nats in tokens)), len(tokens)) for tokens in replies_read]
+        for index, answer in self._arriving(ask, len(chats)):
+            self.usage.count([answer])
+            yield index, answer
 
     def _wire(self, body: dict[str, Any]) -> dict[str, Any]:
         """Return a body as the server reads it: messages, or the text of a prompt behind an address of completions."""

@@ -16,7 +16,7 @@ from parley.envs.core.registry import Registry, own_code
 from parley.envs.core.storage.copies import fetched_model
 from parley.envs.core.storage.uris import HUGGING_FACE
 from parley.envs.ranking.groups import Context
-from parley.policies.chat.addresses import GGUF, OPENAI, is_chat_address
+from parley.policies.chat.addresses import GGUF, OPENAI, is_chat_address, is_served
 from parley.policies.chat.answers import answers_chats, made_chat_model
 from parley.policies.chat.settings import DEFAULT, ChatModelSettings
 from parley.policies.core.responder import stored_kind
@@ -123,7 +123,8 @@ def _chat_ranker(name: str, chat: ChatModelSettings, answers: Path | None) -> Ra
     model = load_chat_model(name, chat)
     if model.access < Access.SCORES:
         return RatingRanker(kept_answers(model, answers), chat.judge_tokens)
-    return ChatRanker(cast("ScoringChatModel", model))
+    # Scores of weights here are not kept.
+    return ChatRanker(cast("ScoringChatModel", kept_answers(model, answers if is_served(name) else None)))
 
 
 def is_fitted(maker: Any) -> bool:

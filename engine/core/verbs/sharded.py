@@ -224,7 +224,7 @@ def run_items(
             from parley.policies.chat.answers import usage_of
 
             usage, left, fix = usage_of(run.path), len(items) - num_done, str(error.fix)
-            kept = f"{usage.total.asked if usage else 0:,} answers of models are kept"
+            kept = f"{usage.total.asked + usage.total.scored if usage else 0:,} answers of models are kept"
             what = f"{error.what}: {kept}, {left:,} of {len(items):,} {work.unit} are without a row"
             if fix.startswith(MAX_REQUESTS):
                 fix = f"{MAX_REQUESTS} {run.config['chat']['max_requests'] + left} suffices if each takes one request"

@@ -7,6 +7,7 @@ lock tells the two apart, the parts hold the saved items, and the event log give
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
@@ -22,7 +23,7 @@ from parley.engine.core.verbs.catalogue import find
 from parley.engine.core.verbs.job import Steps
 from parley.envs.core.errors import RunError
 from parley.envs.core.storage.uris import display_path
-from parley.policies.chat.model import ANSWERS, ANSWERS_FOLDER, RunUsage
+from parley.policies.chat.model import ANSWERS, ANSWERS_FOLDER, SCORED, RunUsage
 
 logger = logging.getLogger(__name__)
 
@@ -163,7 +164,7 @@ def _answers(path: Path) -> dict[str, int]:
     from parley.policies.chat.answers import ChatAnswers
 
     total = RunUsage(ChatAnswers(folder).usage()).total
-    return dict(total.kinds.most_common())
+    return dict((total.kinds + Counter({SCORED: total.scored})).most_common())
 
 
 def _state(run: RunFolder, writer: str | None, events: list[dict[str, Any]], outcomes: Outcomes) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from parley.envs.core.errors import ConfigError, ModelError, RefusedModelError
-from parley.policies.chat.answers import ChatAnswers, RememberedChatModel, answer_key
+from parley.policies.chat.answers import ChatAnswers, RememberedChatModel, answer_key, kept_answers
 from parley.policies.chat.first_question import understood
 from parley.policies.chat.loading import load_chat_model
 from parley.policies.chat.logprobs import FEWER
@@ -23,6 +23,7 @@ from parley.policies.chat.model import (
     ChatDecoding,
     Message,
     ReplyScore,
+    RunUsage,
     first_token_nats,
     require_access,
 )
@@ -158,6 +159,26 @@ def test_a_server_of_completions_goes_on_with_text_and_echoes_a_given_reply() ->
     assert (scored["prompt"], scored["echo"], scored["logprobs"], "messages" in scored) == ("hello\nabc", True, 1, False)
     assert (server.asked[-1]["prompt"], server.asked[-1]["logprobs"], "echo" in server.asked[-1]) == ("hello\n", 20, False)
     assert answer.first_tokens == (("!", -0.5), ("?", -2.0))
+
+
+def test_scores_of_a_server_are_counted_priced_and_kept(tmp_path: Path) -> None:
+    def says(number: int, body: dict[str, Any]) -> Said:
+        answer = vllm([("hello", -9.0), ("Yes", -0.5)])(number, body)
+        document = json.loads(answer.body) | {"usage": {"prompt_tokens": 9, "completion_tokens": 1, "total_tokens": 10}}
+        return Said(json.dumps(document).encode())
+
+    settings = replace(SETTINGS, prices="1/10", max_requests=100, max_cost=99.0)
+    with serving(says) as server:
+        model = kept_answers(ServedChatModel(server.name, settings), tmp_path)
+        scores = [model.score([CHAT, CHAT, (Message("user", "hi"),)], ["Yes"] * 3) for _ in range(2)]  # type: ignore[attr-defined]
+        assert (scores[0], len(server.asked)) == ([ReplyScore(-0.5, 1)] * 3, 2), "a kept score is not asked for again"
+        assert scores[1] == scores[0]
+    (usage,) = ChatAnswers(tmp_path).usage().values()
+    assert (usage.asked, usage.scored, usage.tokens_in, usage.tokens_out, usage.uncounted) == (0, 2, 18, 2, 0)
+    assert usage.cost(settings, server.name) == pytest.approx(0.038), "2 x (9 x 1 + 1 x 10) / 1000"
+    sums = json.loads((tmp_path / "requests.json").read_text())
+    assert (sums["requests"], sums["cost"]) == (2, pytest.approx(0.038))
+    assert "0 answers, 2 scores of given replies: 18 tokens read, 2 written" in RunUsage({server.name: usage}).summary(settings)
 
 
 def test_a_ranker_of_a_server_prefers_the_likelier_reply() -> None:
