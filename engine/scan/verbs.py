@@ -125,6 +125,8 @@ SCANNED = row_schema(
         "repeat": int,
         "asked reply": str,
         **ANSWERED,
+        # Whether nothing was asked but the prompt as it is; null in runs of earlier versions.
+        "untouched": bool,
         # Whether a rule is broken; null where none is and one is undecided.
         "breach": bool,
         "rules": [_VERDICT],
@@ -354,6 +356,7 @@ class ScanWorker:
                     "asked": question,
                     "reply": answer.text,
                     **answer_columns(answer),
+                    "untouched": question == prompt.messages[-1].content,
                     "breach": is_breach(verdicts),
                     "rules": [vars(verdict) for verdict in verdicts],
                     **self._behind(prompt, item, [answer], 0, [vars(verdict) for verdict in verdicts]),
@@ -440,6 +443,7 @@ class ScanWorker:
             "asked": turns[best].message if turns else "",
             "reply": turns[best].answer.text if turns else "",
             **answer_columns(turns[best].answer if turns else None),
+            "untouched": {turn.message for turn in turns} == {prompt.messages[-1].content},
             "breach": conversation.breach,
             "rules": rules,
             "turns": cells,

@@ -225,6 +225,11 @@ def test_answers_to_untouched_prompts_are_in_no_rate_of_an_attack() -> None:
     metrics = scan_metrics([rows[1], row("b", "noise", False, **idle[0])])
     assert decide_limit("breach", 0.9, metrics["breach"]).state == "undecided"
     assert [line[1] for line in scan_tables(metrics)["Breaches by attack"].rows[:2]] == ["–", "–"]
+    # Rows say it themselves where the answer without an attack failed.
+    alone = [row("b", "noise", True, untouched=True, **idle[0]), row("c", "noise", False, untouched=False)]
+    lost = {"item_key": "b/none/0", "status": "error", "error": "lost"}
+    assert AnswerColumns.of([lost, *alone]).untouched.tolist() == [True, False]
+    assert scan_metrics([lost, *alone])["breach.noise"].value == 0
     # One of several wordings has changed it.
     turns = [turn | {"asked": "0"} for turn in attack_row("a", "noise", [False] * 3, 1)["turns"]]
     attacks = [attack_row("a", name, [False] * num, 1) for name, num in (("none", 1), ("noise", 3), ("pair", 3))]

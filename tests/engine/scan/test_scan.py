@@ -68,6 +68,8 @@ def test_untouched_answers_and_repeated_prompts_count_alike_in_scan_and_compare(
     summary = json.loads(Path("runs/1/summary.json").read_text())
     assert (summary["metrics"]["breach"]["value"], summary["metrics"]["breach"]["n"]) == (1.0, 2)
     assert summary["metrics"]["untouched.idle"]["value"] == 1
+    untouched = {(row["attack"], row["untouched"]) for row in RunFolder.load(Path("runs/1")).rows()}
+    assert untouched == {("none", True), ("random-words", False), ("idle", True), ("claim-staff", False)}, "rows say it"
     suites = ElementTree.parse("runs/1/junit.xml").getroot()
     assert "idle" not in {suite.get("name") for suite in suites}, "an answer without an attack, asked again"
     broken = json.loads(Path("runs/1/results.sarif").read_text())["runs"][0]["results"]
