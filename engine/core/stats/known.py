@@ -31,7 +31,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from parley.engine.core.stats.statistics import NOTHING, Estimate, Metric, has_lost, mean, paired_difference
+from parley.engine.core.stats.statistics import NOTHING, Estimate, Metric, has_lost, mean, paired_difference, unlike
 from parley.engine.core.stats.trainings import crossed_mean
 from parley.engine.core.tables.table import EstimateTable, with_interval
 
@@ -159,7 +159,8 @@ def gained_by_budget(whole_BG: ArrayLike, half_BG: ArrayLike) -> Estimate:
         The mean difference with an interval over trainings and dialogues. If it is certainly above 0, the curve still rises and
         a larger budget would find more. Otherwise this budget shows no sign of it, which proves nothing.
     """
-    return crossed_mean(np.asarray(whole_BG, dtype=np.float64) - np.asarray(half_BG, dtype=np.float64))
+    whole, half = (np.asarray(gains_BG, dtype=np.float64) for gains_BG in (whole_BG, half_BG))
+    return unlike(crossed_mean(whole - half), whole.ravel(), half.ravel())
 
 
 LEAST_WEIGHT = 0.01

@@ -313,16 +313,16 @@ def contrast(first: Sequence[Sample], second: Sequence[Sample]) -> Contrast:
         return Contrast(PairedTest(NOTHING, math.nan), None)
     parts = _parts([*before, *after])
     earlier, later = parts[: len(before)], parts[len(before) :]
-    spread = max(sample.spread for sample in (*before, *after))
+    spread, less = max(sample.spread for sample in (*before, *after)), later.mean(axis=0) - earlier.mean(axis=0)
     if len(parts) > 2:
         test = crossed_test(later, earlier, spread)
-        if math.isnan(test.difference.low) and before[0].form == "share":
-            test = replace(test, difference=_paired(_pooled(before), _pooled(after), later[0], earlier[0]))
         fixed = sum(float(group.mean(axis=1).var(ddof=1)) / len(group) for group in (earlier, later) if len(group) > 1)
+        if before[0].form == "share" and max(fixed, np.ptp(less)) < 1e-15:
+            test = replace(test, difference=_paired(_pooled(before), _pooled(after), later[0], earlier[0]))
     else:
         difference = _paired(before[0], after[0], later[0], earlier[0])
         test, fixed = PairedTest(difference, paired_bootstrap(later[0], earlier[0], spread=spread).p_value), 0.0
-    return Contrast(test, items_needed(later.mean(axis=0) - earlier.mean(axis=0), fixed, spread))
+    return Contrast(test, items_needed(less, fixed, spread))
 
 
 def _parts(samples: Sequence[Sample]) -> np.ndarray:

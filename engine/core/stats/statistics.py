@@ -319,13 +319,13 @@ def paired_difference(a: ArrayLike, b: ArrayLike, clusters: ArrayLike | None = N
     return proven(unlike(mean(first - second, clusters), first, second), ~np.isclose(first, second), clusters)
 
 
-def unlike(difference: Estimate, *values: np.ndarray) -> Estimate:
+def unlike(difference: Estimate, *values: np.ndarray, spread: float = 1.0) -> Estimate:
     """Return a difference with an interval by the range of all values if pairs are all alike, as those of equal agents.
 
     A pair unlike them is as rare as a success that never came. If all values are equal too, nothing tells how far it may lie.
     """
     reach = float(np.ptp(np.concatenate(values))) if difference.n > 1 and math.isnan(difference.low) else 0.0
-    rare, value = _wilson(0.0, max(1, difference.n), 0).high, difference.value
+    rare, value = _wilson(0.0, max(1.0, difference.n / spread**2), 0).high, difference.value
     return replace(difference, low=value - rare * (reach + value), high=value + rare * (reach - value)) if reach else difference
 
 

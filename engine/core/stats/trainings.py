@@ -28,13 +28,15 @@ from parley.engine.core.stats.statistics import (
     count,
     mean,
     paired_difference,
+    proven,
+    unlike,
 )
 from parley.engine.core.tables.table import EstimateTable, figure, with_interval
 
 TRAININGS = "trainings"
 """Entry of a summary that holds the figures of each training, by metric."""
 _MOST_COLUMNS = 8
-_MOST_NATS = 700.0
+_MOST_NATS, _ROUNDING = 700.0, 1e-9
 _NOTE = (
     "Each training is a run of its own, from a seed of its own. Brackets: 95 % intervals over trainings and dialogues; few "
     "trainings make them wide. Perplexities are averaged in nats."
@@ -75,19 +77,25 @@ def crossed_difference(a_AG: ArrayLike, b_AG: ArrayLike, spread: float = 1.0) ->
     assert first.shape[1:] == second.shape[1:], f"the same dialogues are wanted, got {first.shape} and {second.shape}"
     if len(first) == len(second) == 1:
         return paired_difference(first[0], second[0])
-    return _crossed([first, second], first.mean(axis=0) - second.mean(axis=0), spread)
+    less = first.mean(axis=0) - second.mean(axis=0)
+    difference = _crossed([first, second], less, spread)
+    if math.isnan(difference.low):
+        return proven(unlike(difference, first.ravel(), second.ravel(), spread=spread), ~np.isclose(less, 0))
+    return difference
 
 
 def crossed_test(after_AG: ArrayLike, before_AG: ArrayLike, spread: float = 1.0) -> PairedTest:
-    """Return `crossed_difference` of after and before with the two-sided p-value of its t-test; NaN without a spread."""
+    """Return `crossed_difference` of after and before with the two-sided p-value of its t-test; of signs if all are alike."""
     from scipy.stats import t as student
 
     after, before = np.asarray(after_AG, dtype=np.float64), np.asarray(before_AG, dtype=np.float64)
     difference = crossed_difference(after, before, spread)
-    parts = _variances([after, before], (after.mean(axis=0) - before.mean(axis=0)) * spread)
+    less = after.mean(axis=0) - before.mean(axis=0)
+    parts = _variances([after, before], less * spread)
     variance = sum(part for part, _ in parts)
     if not variance:
-        return PairedTest(difference, math.nan)
+        num_differ = np.count_nonzero(~np.isclose(less, 0))
+        return PairedTest(difference, 2.0 ** (1 - max(1, num_differ)) if len(less) > 1 else math.nan)
     return PairedTest(difference, float(2 * student.sf(abs(difference.value) / math.sqrt(variance), _freedom(parts))))
 
 
@@ -128,7 +136,7 @@ def over_trainings(estimates: Sequence[Estimate], metric: Metric | None = None) 
         return _mapped(nats, lambda nats: math.exp(min(nats, _MOST_NATS)))
     values, least = [estimate.value for estimate in measured], min(estimate.n for estimate in measured)
     errors = [(estimate.high - estimate.low) / (2 * INTERVAL_Z) for estimate in measured if math.isfinite(estimate.low)]
-    parts = [(np.var(values, ddof=1) / len(values), len(values) - 1)]
+    parts = [_variance(np.array(values), max(map(abs, values)))]
     parts += [(np.mean(np.square(errors)), least - 1)] if errors and least > 1 else []
     result = _with_parts(float(np.mean(values)), parts, least)
     ends = [end for estimate in measured for end in (estimate.value, estimate.low, estimate.high) if math.isfinite(end)]
@@ -197,7 +205,14 @@ def _crossed(groups_AG: Sequence[np.ndarray], means_G: np.ndarray, spread: float
 def _variances(groups_AG: Sequence[np.ndarray], means_G: np.ndarray) -> list[tuple[float, int]]:
     """Return the parts of the variance with their degrees of freedom: of each group of trainings, and of dialogues."""
     samples = [group.mean(axis=1) for group in groups_AG] + [means_G]
-    return [(float(sample.var(ddof=1)) / len(sample), len(sample) - 1) for sample in samples if len(sample) > 1]
+    scale = max(float(np.abs(group).max(initial=0.0)) for group in groups_AG)
+    return [_variance(sample, scale) for sample in samples if len(sample) > 1]
+
+
+def _variance(sample: np.ndarray, scale: float) -> tuple[float, int]:
+    """Return the variance of a mean, without what rounding leaves of equal numbers of a scale, and its degrees of freedom."""
+    differs = np.ptp(sample) > _ROUNDING * scale
+    return float(sample.var(ddof=1)) / len(sample) * differs, len(sample) - 1
 
 
 def _freedom(parts: Sequence[tuple[Any, int]]) -> float:

@@ -9,8 +9,15 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from parley.engine.core.stats.statistics import NOTHING, Estimate, Metric, count, mean, paired_difference
-from parley.engine.core.stats.trainings import crossed_difference, crossed_mean, over_runs, over_trainings, spread_table
+from parley.engine.core.stats.statistics import NOTHING, Estimate, Metric, PairedTest, count, mean, paired_difference, rate
+from parley.engine.core.stats.trainings import (
+    crossed_difference,
+    crossed_mean,
+    crossed_test,
+    over_runs,
+    over_trainings,
+    spread_table,
+)
 
 
 def trainings(rng: np.random.Generator, spread: float, dialogues: np.ndarray) -> np.ndarray:
@@ -105,3 +112,22 @@ def test_trainings_in_no_dialogue_or_without_spread() -> None:
     two = crossed_mean([[1.0, 1.0], [3.0, 3.0]])
     half = scipy.stats.t.ppf(0.975, 1)
     assert (two.value, two.low, two.high) == pytest.approx((2.0, 2 - half, 2 + half)), "as the mean of two numbers"
+
+
+def test_differences_of_trainings_that_are_all_alike_have_an_interval() -> None:
+    """20 dialogues, values of 0 and 2: a pair unlike all others differs by 2 at most, and is one in 6.2 at most."""
+    first, second = np.tile([0.0, 2.0], (3, 10)), np.tile([0.0, 2.0], (2, 10))
+    equal, rare = crossed_difference(first, second), rate(0, 20).high
+    assert (equal.value, equal.n) == (0, 20)
+    assert -equal.low == equal.high == pytest.approx(2 * rare) == pytest.approx(0.322, abs=1e-3)
+    assert crossed_test(first, second) == PairedTest(equal, 1.0)
+    # Not a tenth in binary: rounding is no variance.
+    above = crossed_difference(first + 0.1, second)
+    assert (above.low, above.high) == pytest.approx((0.1 - rare * 2.2, 0.1 + rare * 2.0))
+    assert crossed_test(first + 0.1, second).p_value == pytest.approx(2.0**-19), "all 20 signs are alike"
+    assert math.isnan(over_runs([0.1, 0.1, 0.1]).low), "nothing tells how far figures without an interval vary"
+    assert crossed_difference(first, second, spread=2.0).high == pytest.approx(2 * rate(0, 5).high)
+    assert crossed_difference(first[:, :2] + 0.1, second[:, :2]).low <= 0, (
+        "of two pairs that are alike no test tells them apart"
+    )
+    assert math.isnan(crossed_difference(np.ones((3, 9)), np.ones((2, 9))).low)
