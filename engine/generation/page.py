@@ -16,7 +16,7 @@ from parley.engine.core.page.page import SHARE, brief_name, certain_sign, first_
 from parley.engine.core.stats.known import BEFORE
 from parley.engine.core.stats.statistics import NOTHING, Estimate, Metric
 from parley.engine.generation.metrics.adversarial import ADVERSUC, ERE, RANDOM, JudgedRows, JudgedScores, describe
-from parley.engine.generation.metrics.tables import JudgeSpecs
+from parley.engine.generation.metrics.tables import JudgeSpecs, by_judge, headline_judge
 from parley.engine.generation.metrics.trained import (
     AT,
     BLIND,
@@ -86,12 +86,13 @@ class JudgedSystems(Chapter):
         first = next((system for system in judged if any(system == other for _, other in named)), None)
         if not sentences or first is None:
             return None
-        best = min((pair for pair in named if pair[1] == first), key=lambda pair: named[pair].value)
+        judges = [judge for judge, system in named if system == first]
+        best = headline_judge(run.metrics, judges), first
         outcome = brief_name(re.sub(r" \([^)]*\)", "", sentences[0]).rstrip("."), _MOST_WORDS - 6)
         doubts = [sentence for sentence in sentences if sentence.startswith("ERE ")]
         doubts += [f"{system} repeats people's replies to other sources: do not read its AdverSuc." for system in retrieved]
         return Verdict(
-            sentence=f"{outcome}; AdverSuc {number(SHARE, named[best].value)} by {best[0]}.",
+            sentence=f"{outcome}; AdverSuc {number(SHARE, named[best].value)} {by_judge(run.metrics, judges)}.",
             metric=_ADVERSUC,
             number=named[best],
             unit="sources",

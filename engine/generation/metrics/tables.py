@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import combinations
@@ -421,6 +421,18 @@ def _features(features: Mapping[tuple[str, str], Sequence[tuple[str, float]]]) -
     return EstimateTable(("judge, system", "people's", "machine's"), tuple(rows), _NOTE_FEATURES)
 
 
+def by_judge(metrics: Metrics, judges: Collection[str]) -> str:
+    """Return the judge of a headline in words, with the rule that chose it of several."""
+    judge = headline_judge(metrics, judges)
+    rule = "the judge of least ERE" if metrics.get(f"{ERE}.{judge}", NOTHING).n else "the judge named first"
+    return f"by {judge}" + f", {rule}" * (len(judges) > 1)
+
+
+def headline_judge(metrics: Metrics, judges: Iterable[str]) -> str:
+    """Return the judge of a headline: that of least ERE, the first of equal ones; its AdverSuc has no say."""
+    return min(judges, key=lambda judge: error.value if (error := metrics.get(f"{ERE}.{judge}", NOTHING)).n else math.inf)
+
+
 def _of_system(metrics: Metrics, judging: JudgeSpecs, system: str) -> tuple[str, str] | None:
     """Return the outcome of a system and its figures; None if no judge has a figure."""
     estimates = {judge: metrics.get(f"{ADVERSUC}.{judge}.{system}", NOTHING) for judge in judging.judges}
@@ -429,17 +441,22 @@ def _of_system(metrics: Metrics, judging: JudgeSpecs, system: str) -> tuple[str,
         return None
     share = THOUSANDTHS.value
     chance = metrics[f"{CHANCE}.{ADVERSUC}.{system}"]
-    best = min(measured, key=lambda judge: measured[judge].value)
-    figures = f"AdverSuc {share(measured[best].value)} by {best}"
+    best = headline_judge(metrics, measured)
+    figures = f"AdverSuc {share(measured[best].value)} {by_judge(metrics, measured)}"
     beside = f"machine-vs-random {share(metrics.get(f'{RANDOM}.{best}.{system}', NOTHING).value)}"
     coins = f"chance, {share(chance.low)} to {share(chance.high)}; {beside}"
-    if measured[best].value > chance.high:
-        return "these judges are wrong more often than coins", f"{figures}, above {coins}; that is no success of the system"
-    if measured[best].value >= chance.low:
+    others = [judge for judge in measured if measured[judge].value < chance.low]
+    if measured[best].value > chance.high and not others:
+        wrong = "these judges are" if all(estimate.value > chance.high for estimate in measured.values()) else f"{best} is"
+        return f"{wrong} wrong more often than coins", f"{figures}, above {coins}; that is no success of the system"
+    if others and best not in others:
+        figures = f"{figures}, {share(measured[others[0]].value)} by {others[0]}; {coins}"
+        return f"{best} cannot tell its replies from people's, {others[0]} can", figures
+    if best not in others:
         simple = {judge: metrics.get(f"{ADVERSUC}.{judge}.{system}", NOTHING) for judge in judging.controls}
         # A control is no judge of the user's, so only a certain result of it counts.
         if certain := {judge: share(simple[judge].value) for judge in simple if simple[judge].high < chance.low}:
-            control = min(certain, key=lambda judge: simple[judge].value)
+            control = next(iter(certain))
             figures = f"AdverSuc {certain[control]} by {control}, {figures.removeprefix('AdverSuc ')}"
             return f"{control} (control) tells its replies from people's, these judges cannot", f"{figures}, within {coins}"
         return "these judges cannot tell its replies from people's", f"{figures}, within {coins}"

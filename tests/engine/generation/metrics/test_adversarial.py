@@ -18,7 +18,7 @@ from parley.engine.generation.metrics.adversarial import (
     num_different,
     reliability_error,
 )
-from parley.engine.generation.metrics.tables import JudgeSpecs, is_reliable, strongest_features, tables, verdicts
+from parley.engine.generation.metrics.tables import JudgeSpecs, by_judge, is_reliable, strongest_features, tables, verdicts
 
 CONTROLS = ("constant", "length")
 
@@ -233,6 +233,19 @@ def test_the_verdict_is_in_words(figures: Mapping[tuple[str, str], Sequence[floa
     (sentence,) = verdicts(found, who)
     assert sentence.startswith(said)
     assert "machine-vs-random" in sentence
+
+
+def test_the_judge_of_the_headline_is_the_most_reliable_not_the_one_with_the_best_outcome() -> None:
+    who = asked("a", judges=("svm", "net"))
+    poor = {(name, "net"): [1, 0] * 50 for name in ("human-human", "human-random", "human-next")}
+    lucky = {("adversuc.a", "svm"): [1, 0] * 50, ("adversuc.a", "net"): [1, 0, 0, 0] * 25}
+    metrics = measured({**PERFECT, **NOTHING, **poor, **lucky}, who)
+    assert metrics["ere.svm"].value < metrics["ere.net"].value
+    assert verdicts(metrics, who)[0].startswith(
+        "a: svm cannot tell its replies from people's, net can (AdverSuc 0.500 by svm, the judge of least ERE, 0.250 by net; "
+    )
+    without = {name: estimate for name, estimate in metrics.items() if not name.startswith("ere.")}
+    assert by_judge(without, ("net", "svm")) == "by net, the judge named first"
 
 
 def test_systems_of_one_outcome_share_a_sentence() -> None:
