@@ -107,7 +107,10 @@ class _OwnSession:
         if not isinstance(utterances, Utterances) or not _are_complete(utterances, count):
             fix = "return a list of texts, or Utterances.of([word ids of each row])"
             raise ConfigError(
-                "speak gives utterances, one for each row", where=self._agent.name, got=_summary(utterances), fix=fix
+                "speak gives utterances, one for each row",
+                where=self._agent.name,
+                got=f"{_summary(utterances)} for {count} rows",
+                fix=fix,
             )
         spoken = utterances.tokens[np.arange(utterances.tokens.shape[1]) < utterances.lengths[:, None]]
         size = len(self._view.vocabulary)

@@ -137,9 +137,11 @@ class OwnChatModel(ArrivingChatModel):
         for _ in chats:
             self._count_request()
         with self._calls.call("answer", len(chats)):
-            answers = list(self._part.answer(chats, decoding=decoding, seeds=seeds))
+            given = self._part.answer(chats, decoding=decoding, seeds=seeds)
+            answers = [] if isinstance(given, str) else list(given)
         if len(answers) != len(chats):
-            got, fix = f"{len(answers)} of {len(chats)}", "return a list with one answer for each chat"
+            got = f"the text {given[:60]!r} for {len(chats)}" if isinstance(given, str) else f"{len(answers)} of {len(chats)}"
+            fix = "return a list with one answer for each chat"
             raise ModelError("the model does not answer every chat", where=self.name, got=got, fix=fix)
         return answers
 

@@ -388,10 +388,20 @@ def answer(
     """Return the replies of any model; the arguments are those of `Responder.respond`, needed by no greedy model.
 
     A blind decoder asks the model once, without a turn.
+
+    Raises:
+        ConfigError: the model does not give one turn to each context.
     """
     if decoder.is_blind:
         return answer(responder, [()][: len(contexts)], replace(decoder, rule=GREEDY.rule)) * len(contexts)
-    return responder.respond(contexts) if decoder == GREEDY else responder.respond(contexts, decoder=decoder, seeds=seeds)
+    options: dict[str, Any] = {} if decoder == GREEDY else {"decoder": decoder, "seeds": seeds}
+    turns = responder.respond(contexts, **options)
+    # Of a text, words would be letters.
+    are_whole = isinstance(turns, Sequence) and all(isinstance(turn, Sequence) for turn in turns)
+    if not are_whole or len(turns) != len(contexts) or any(isinstance(part, str) for turn in turns for part in (turn, *turn)):
+        got, fix = f"{repr(turns)[:80]} for {len(contexts)}", "return a list of turns: tuples of utterances, tuples of words"
+        raise ConfigError("a response model gives a turn to each context", where=type(responder).__name__, got=got, fix=fix)
+    return turns
 
 
 def replies_of(

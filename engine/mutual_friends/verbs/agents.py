@@ -197,7 +197,11 @@ class _OwnFriendsSession:
 
     def act(self, rows: list[int]) -> Sequence[Act]:
         with agent_errors(), own_code(self._spec):
-            return self._session.act(rows)
+            acts: Any = self._session.act(rows)
+        if isinstance(acts, str) or len(acts) != len(rows):
+            got, fix = f"{repr(acts)[:80]} for {len(rows)}", "return a list with an act for each of the rows"
+            raise ConfigError("act gives an act for each row", where=self._spec, got=got, fix=fix)
+        return list(acts)
 
 
 HELP = """Type what you say. Commands:

@@ -373,6 +373,10 @@ class Short:
     def answer(self, chats, *, decoding, seeds=()):
         return []
 
+class Single:
+    def answer(self, chats, *, decoding, seeds=()):
+        return "abc"
+
 class Nothing:
     pass
 """
@@ -391,7 +395,7 @@ def test_a_file_of_ones_own_is_a_chat_model(tmp_path: Path) -> None:
     assert scoring.score(CHATS[:1], ["abc"]) == [ReplyScore(-3.0, 1)]  # type: ignore[attr-defined]
     with pytest.raises(ConfigError, match="needs scores of a model"):
         require_access(load_chat_model(f"{path}:reply"), Access.SCORES, "ranking")
-    for name, told in (("silent", "no text"), ("Short", "every chat")):
+    for name, told in (("silent", "no text"), ("Short", "every chat"), ("Single", "every chat(.|\n)*the text 'abc' for 4")):
         with pytest.raises(ModelError, match=told):
             load_chat_model(f"{path}:{name}").answer(CHATS, decoding=GREEDY)
     with pytest.raises(ConfigError, match=r"raised an error(.|\n)*oh no"):

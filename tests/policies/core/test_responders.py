@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from parley.envs.core.errors import CheckpointError, ConfigError
+from parley.envs.corpora.pairs.turns import Turns
 from parley.policies.core.responder import DecoderSettings, answer
 from parley.policies.core.responders import load_responder
 from parley.policies.seq2seq.decoding import Seq2SeqResponder
@@ -83,3 +86,13 @@ def test_a_folder_without_a_model_and_a_damaged_one_are_named(tmp_path: Path) ->
         (tmp_path / "config.json").write_text(content)
         with pytest.raises(CheckpointError, match="the checkpoint is damaged"):
             load_responder(tmp_path)
+
+
+@pytest.mark.parametrize("turns", ["oh well", ["oh", "well"], [("oh",), ("well",)], [(("oh",),)], None])
+def test_what_is_no_turn_for_each_context_is_an_error_not_letters(turns: Any) -> None:
+    class Own:
+        def respond(self, contexts: Sequence[Turns]) -> Any:
+            return turns
+
+    with pytest.raises(ConfigError, match=r"gives a turn to each context(.|\n)*where: Own(.|\n)*for 2(.|\n)*tuples of words"):
+        answer(Own(), [((("hi",),),)] * 2)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -342,3 +343,9 @@ def test_trained_models_stand_beside_the_model_that_they_began_with(dynonet: Pat
         run(replace(config, trained="runs/none"), tmp_path / "other", Silent())
     with pytest.raises(ConfigError, match="the same name"):
         replace(config, strategies="liar:a/x,liar:b/x")
+
+
+def test_a_single_act_of_an_own_friend_for_several_rows_is_an_error() -> None:
+    session = agents._OwnFriendsSession(SimpleNamespace(act=lambda rows: "wait"), "own.py:Friend")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=r"act gives an act for each row(.|\n)*own\.py:Friend(.|\n)*'wait' for 2"):
+        session.act([0, 1])
