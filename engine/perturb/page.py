@@ -304,7 +304,9 @@ class Audits(Chapter):
         if wrong := _measured(run, WRONG):
             worst = max(wrong, key=lambda name: wrong[name].value)
             sentence = f"Of the labelled lines of {worst}, {number(SHARE, wrong[worst].value)} are wrong."
-            return Verdict(sentence=sentence, metric=_WRONG, number=wrong[worst], unit="labelled lines", marks=wrong)
+            return Verdict(
+                sentence=sentence, metric=_WRONG, number=wrong[worst], unit="contexts with a labelled line", marks=wrong
+            )
         ratios = _measured(run, RATIO)
         edited = [name for name in ratios if name != RANDOM_WORDS]
         if not edited:

@@ -205,7 +205,7 @@ def audit_tables(metrics: Metrics, max_ratio: float, likelihood: str) -> dict[st
     """
     judged = {kind for kind in (WRONG, KEPT) if any(name.startswith(f"{kind}.") for name in metrics)}
     reads = [
-        *[_share_of("wrong by hand", WRONG), Column("labelled", cell=partial(_measured, WRONG))] * (WRONG in judged),
+        *[_share_of("wrong by hand", WRONG), Column("contexts labelled", cell=partial(_measured, WRONG))] * (WRONG in judged),
         Column("perplexity ratio", f"{RATIO}.{{strategy}}"),
         _share_of(f"ratio {figure(max_ratio)} or more", ABOVE),
         Column("other part of speech", cell=_retagged),
@@ -226,18 +226,24 @@ def audit_tables(metrics: Metrics, max_ratio: float, likelihood: str) -> dict[st
     ]
     by_trigrams = "What strategies choose by them (paraphrases, antonym) looks better than it is: --lm names another judge. "
     note = (
-        f"Of the utterances that a strategy touched, n. Ratio: perplexity after by before, geometric mean, under {likelihood}. "
+        "Of the utterances that a strategy touched; n: different contexts that hold one. "
+        f"Ratio: perplexity after by before, geometric mean, under {likelihood}. "
         f"{by_trigrams if likelihood == TRIGRAMS else ''}Other part of speech: of words replaced one by one. Signs of broken "
         f"English count where there are more than before. {CONTROL}: as many words of these utterances, replaced at random: "
         "what the figures are on garbage. Brackets: 95 % intervals."
     )
     if WRONG in judged:
-        note += " Wrong by hand: a line that one labeller at least calls wrong, of the labelled ones."
+        note += (
+            " Wrong by hand: a line that one labeller at least calls wrong, of those labelled, in so many different contexts."
+        )
     if (agreed := metrics.get(AGREEMENT, NOTHING)).n:
         share = PERCENT.cell(agreed).replace("\n", " ")
         kappa = figure(metrics[KAPPA].value)
         note += f" Of lines with several labels ({metrics[KAPPA].n:,}) {share} agree, kappa {kappa}."
-    of_changes = "Touched: something was changed. Words changed: in a touched utterance, mean. Brackets: 95 % intervals."
+    of_changes = (
+        "Touched: something was changed. Words changed: in a touched utterance, mean. Contexts: different ones. Brackets: 95 % "
+        "intervals."
+    )
     return {"How it reads": _table(metrics, reads, note), "How much is changed": _table(metrics, changes, of_changes)}
 
 
@@ -246,7 +252,7 @@ def _table(metrics: Metrics, columns: Sequence[Column], note: str) -> EstimateTa
     names = [name.removeprefix(prefix) for name in metrics if name.startswith(prefix)]
     table = metric_table(metrics, "strategy", [TableRow(name, {"strategy": name}) for name in names], columns, note)
     few = any(FEW_MARK in cell for row in table.rows for cell in row)
-    return replace(table, note=note + few_note("utterances, lines or contexts") * few)
+    return replace(table, note=note + few_note("contexts") * few)
 
 
 def _share_of(heading: str, kind: str) -> Column:

@@ -130,11 +130,22 @@ def test_every_metric_has_a_name_and_every_strategy_a_line() -> None:
     assert {name.partition(".")[0] for name in metrics} == {*KINDS, "agreement", "kappa"}
     reads, changes = audit_tables(metrics, 2.0, "trigrams").values()
     assert [each[0] for each in reads.rows] == [each[0] for each in changes.rows] == [ANTONYM, SWAP, CONTROL]
-    assert reads.columns[1:4] == ("wrong by hand", "labelled", "perplexity ratio")
+    assert reads.columns[1:4] == ("wrong by hand", "contexts labelled", "perplexity ratio")
     assert "ratio 2.00 or more" in reads.columns
     assert "kept by entailment" in reads.columns
     assert "Of lines with several labels (1) 100.0 % [20.7, 100.0] agree" in reads.note
     assert "few" in reads.note
+
+
+def test_a_column_counts_what_its_label_and_note_say() -> None:
+    """One context with two touched utterances, of both of which a line is labelled."""
+    metrics = audit_metrics([row(touched(), touched())], [ANTONYM], 2.0)
+    metrics |= label_metrics(dict.fromkeys("ab", ANTONYM), {"alice": {"a": True, "b": False}}, dict.fromkeys("ab", "c"))
+    reads, changes = (dict(zip(table.columns, table.rows[0], strict=True)) for table in audit_tables(metrics, 2.0, "").values())
+    assert (reads["contexts labelled"], reads["n"], changes["contexts"]) == ("1 few", "1 few", "1 few")
+    note = audit_tables(metrics, 2.0, "")["How it reads"].note
+    assert "n: different contexts that hold one" in note
+    assert "Few: fewer than 30 contexts;" in note
 
 
 def test_of_few_replaced_words_the_share_is_marked() -> None:
@@ -149,4 +160,4 @@ def test_of_few_replaced_words_the_share_is_marked() -> None:
 def test_columns_that_nobody_was_asked_for_are_left_out() -> None:
     reads, _ = audit_tables(audit_metrics([row(touched())], [ANTONYM], 3.0), 3.0, "trigrams").values()
     assert "ratio 3.00 or more" in reads.columns
-    assert not {"wrong by hand", "labelled", "kept by entailment"} & {*reads.columns}
+    assert not {"wrong by hand", "contexts labelled", "kept by entailment"} & {*reads.columns}

@@ -77,7 +77,7 @@ def test_labels_stand_beside_their_lines(run: Path) -> None:
     verdict = verdict_of(run)
     assert verdict is not None
     assert verdict.sentence.replace("\xa0", " ") == "Of the labelled lines of random-swap, 33.3 % are wrong."
-    assert verdict.cautions == ["Few labelled lines (3): do not lean on it."]
+    assert verdict.cautions == ["Few contexts with a labelled line (3): do not lean on it."]
     assert [item.tags for item in lines(run)[:4]] == [("wrong", "labellers disagree"), ("ok",), ("ok",), ("not labelled",)]
     page = report_from_run(run).read_text()
     outline = assert_harmless(page)
