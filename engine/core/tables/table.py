@@ -312,13 +312,26 @@ def metric_table(
     for row in rows:
         cells = [row.cells[column.heading] if column.heading in row.cells else column.text(metrics, row) for column in kept]
         sizes = [row.cells.get(n_heading, num_measured(size.estimate(metrics, row)))] if n else []
+        if sizes and not sizes[0].endswith(FEW_MARK):
+            cells = list(map(_marked_if_few, cells))
         lines.append((row.label, *cells, *sizes))
         if row.published:
             figures = [row.published.get(column.heading, math.nan) for column in kept]
             lines.append((PUBLISHED, *(published_cell(value, published) for value in figures), *[""] * bool(n)))
-    few = bool(n) and any(line[-1].endswith(FEW_MARK) for line in lines)
+    few = bool(n) and any(FEW_MARK in cell for line in lines for cell in line[1:])
     headings = (corner, *(column.heading for column in kept), *[n_heading] * bool(n))
     return EstimateTable(headings, tuple(lines), note + few_note(unit) * few)
+
+
+def _marked_if_few(cell: str) -> str:
+    """Return a cell with the mark of figures from few units, which the size of its row does not show; counts have none."""
+    figures = figures_of(cell)
+    are_few = [figure.estimate.flagged and math.isfinite(figure.estimate.low) for figure in figures]
+    if FEW_MARK in cell or not any(are_few):
+        return cell
+    shown, *below = cell.split("\n")
+    marked = (figure._replace(marks=figure.marks + FEW_MARK * few) for figure, few in zip(figures, are_few, strict=True))
+    return TableCell("\n".join((shown + FEW_MARK, *below)), *marked)
 
 
 def published_cell(value: float, form: Form = DECIMAL) -> TableCell:

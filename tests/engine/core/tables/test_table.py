@@ -7,6 +7,7 @@ import math
 import pytest
 
 from parley.engine.core.stats.statistics import NOTHING, Estimate, count
+from parley.engine.core.tables.formats import WRITERS
 from parley.engine.core.tables.table import (
     ABSENT,
     DIGITS,
@@ -92,6 +93,16 @@ def test_metrics_are_laid_out_with_stars_differences_published_figures_and_sizes
     assert table.note == "R@1. Few: fewer than 30 dialogues; do not lean on the numbers."
     marks = [figure.marks for figure in figures_of(table.rows[0][1])]
     assert marks == ["", "*"]
+
+
+def test_a_cell_of_few_units_in_a_row_of_more_is_marked_wherever_the_table_is_written() -> None:
+    metrics = {"a": Estimate(0.5, 0.4, 0.6, 200), "b": Estimate(0.5, 0.1, 0.9, 7), "c": count(3, 1)}
+    columns = [Column(name, name) for name in "abc"]
+    table = metric_table(metrics, "row", [TableRow("x")], columns, "Note.", n="a")
+    assert table.rows[0] == ("x", "0.50\n[0.40, 0.60]", "0.50 few\n[0.10, 0.90]", "3.00", "200")
+    assert table.note == "Note. Few: fewer than 30 dialogues; do not lean on the numbers."
+    assert ",0.5,0.1,0.9,7, few,0.50 few" in WRITERS[".csv"]({"t": table})
+    assert all("0.50 few" in write({"t": table}) for write in WRITERS.values())
 
 
 def test_a_column_that_no_row_has_is_left_out_and_a_cell_may_be_given() -> None:
