@@ -94,7 +94,7 @@ def crossed_test(after_AG: ArrayLike, before_AG: ArrayLike, spread: float = 1.0)
     parts = _variances([after, before], less * spread)
     variance = sum(part for part, _ in parts)
     if not variance:
-        num_differ = np.count_nonzero(~np.isclose(less, 0))
+        num_differ = int(np.count_nonzero(~np.isclose(less, 0)))
         return PairedTest(difference, 2.0 ** (1 - max(1, num_differ)) if len(less) > 1 else math.nan)
     return PairedTest(difference, float(2 * student.sf(abs(difference.value) / math.sqrt(variance), _freedom(parts))))
 
@@ -137,7 +137,7 @@ def over_trainings(estimates: Sequence[Estimate], metric: Metric | None = None) 
     values, least = [estimate.value for estimate in measured], min(estimate.n for estimate in measured)
     errors = [(estimate.high - estimate.low) / (2 * INTERVAL_Z) for estimate in measured if math.isfinite(estimate.low)]
     parts = [_variance(np.array(values), max(map(abs, values)))]
-    parts += [(np.mean(np.square(errors)), least - 1)] if errors and least > 1 else []
+    parts += [(float(np.mean(np.square(errors))), least - 1)] if errors and least > 1 else []
     result = _with_parts(float(np.mean(values)), parts, least)
     ends = [end for estimate in measured for end in (estimate.value, estimate.low, estimate.high) if math.isfinite(end)]
     # A difference of shares is shown as they are, and may be below 0.
