@@ -105,13 +105,8 @@ class _OwnSession:
 
     def _require_utterances(self, utterances: Any, count: int) -> None:
         if not isinstance(utterances, Utterances) or not _are_complete(utterances, count):
-            fix = "return a list of texts, or Utterances.of([word ids of each row])"
-            raise ConfigError(
-                "speak gives utterances, one for each row",
-                where=self._agent.name,
-                got=f"{_summary(utterances)} for {count} rows",
-                fix=fix,
-            )
+            got, fix = f"{_summary(utterances)} for {count} rows", "return a list of texts, or Utterances.of([ids of each row])"
+            raise ConfigError("speak gives utterances, one for each row", where=self._agent.name, got=got, fix=fix)
         spoken = utterances.tokens[np.arange(utterances.tokens.shape[1]) < utterances.lengths[:, None]]
         size = len(self._view.vocabulary)
         if not (np.issubdtype(spoken.dtype, np.integer) and bool(((spoken >= 0) & (spoken < size)).all())):
