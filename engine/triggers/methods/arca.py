@@ -34,7 +34,7 @@ class Arca(Gcg):
 
     uses = (*WordMethod.uses, "buffer")
     sizes = {"candidates": CANDIDATES_ARCA}
-    cost = 2
+    cost, shortens = 2, False
 
     @property
     def tried(self) -> int:

@@ -52,6 +52,7 @@ class BeamState(SearchState):
 class Beam(WordMethod[BeamState]):
     """A search that keeps the best few inputs, position by position."""
 
+    shortens = True
     uses = (*WordMethod.uses, "beams")
     sizes = {**WordMethod.sizes, "beams": BEAMS}
 
@@ -63,7 +64,8 @@ class Beam(WordMethod[BeamState]):
         joining = [(state.task, words_N) for state, (_, joins) in zip(states, choices, strict=True) for words_N in joins]
         measured = iter(self.measure([task for task, _ in joining], [words_N for _, words_N in joining]))
         for state, (staying, joins) in zip(states, choices, strict=True):
-            beside, tried = GRADIENT * len(state.beam), len(state.beam) * min(self.candidates, self.goal.num_searchable)
+            beside = GRADIENT * len(state.beam)
+            tried = self.affordable(state, len(state.beam) * min(self.candidates, self.goal.num_searchable))
             new = [next(measured) for _ in joins]
             state.beam = sorted([*staying, *new], key=lambda incumbent: incumbent.loss)
             state.unmoved = 0 if new else state.unmoved + 1
@@ -82,6 +84,7 @@ class Beam(WordMethod[BeamState]):
         words_BG = self.steepest(state.beam, positions_B, self.candidates)
         words_RN = torch.cat([incumbent.words.repeat(words_BG.shape[1], 1) for incumbent in state.beam])
         words_RN[:, position] = words_BG.flatten()
+        words_RN = words_RN[: self.affordable(state, len(words_RN))]
         loss_R = self.scorer.losses([state.task.target] * len(words_RN), words_RN)
         standing = {tuple(incumbent.words.tolist()): incumbent for incumbent in state.beam}
         ranked = {words: incumbent.loss for words, incumbent in standing.items()}

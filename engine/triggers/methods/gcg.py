@@ -48,6 +48,7 @@ class GcgState(SearchState):
 class Gcg(WordMethod[GcgState]):
     """A search by random swaps from the gradient's lists."""
 
+    shortens = True
     uses = (*WordMethod.uses, "words_per_position", "num_replaced", "momentum", "buffer", "screening", "draft")
     sizes = {"candidates": CANDIDATES_GCG}
 
@@ -65,7 +66,8 @@ class Gcg(WordMethod[GcgState]):
             if self.settings.momentum:
                 state.past = [state.current, *state.past][: ceil(log(LEAST_WEIGHT) / log(self.settings.momentum))]
             self.keep(state, incumbent)
-            self.visited(state, tried=self.tried, moved=True, beside=beside, beside_ahead=self.beside(state))
+            tried = self.affordable(state, self.tried)
+            self.visited(state, tried=tried, moved=True, beside=beside, beside_ahead=self.beside(state))
 
     @property
     def tried(self) -> int:
@@ -113,9 +115,10 @@ class Gcg(WordMethod[GcgState]):
 
     def _best_inputs(self, states: Sequence[GcgState], lists: Tensor) -> Tensor:
         """Return the best (B, N) of inputs in which several words are replaced."""
-        best_inputs, num, length = [], self.candidates, self.victim.input_length
+        best_inputs, length = [], self.victim.input_length
         several = min(self.settings.num_replaced, length)
         for state, words_NW in zip(states, lists, strict=True):
+            num = self.affordable(state, self.candidates)
             rng = stream(state.task.seed, "gcg", state.task.key, state.task.restart, state.visits)
             positions_GR = torch.from_numpy(rng.random((num, length)).argsort(1)[:, :several].copy()).to(lists.device)
             ranks_GR = torch.from_numpy(rng.integers(words_NW.shape[1], size=(num, several))).to(lists.device)
@@ -135,4 +138,7 @@ class Gcg(WordMethod[GcgState]):
         """Return positions and ranks (2, G) of a visit's swaps."""
         rng = stream(state.task.seed, "gcg", state.task.key, state.task.restart, state.visits)
         num = self.candidates
-        return np.stack([rng.integers(self.victim.input_length, size=num), rng.integers(num_words, size=num)])
+        drawn = np.stack([rng.integers(self.victim.input_length, size=num), rng.integers(num_words, size=num)])
+        # What is not tried is the first swap again.
+        drawn[:, self.affordable(state, num) :] = drawn[:, :1]
+        return drawn

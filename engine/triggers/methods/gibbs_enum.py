@@ -44,6 +44,7 @@ class RandomSearch(WordMethod[SearchState]):
     """A search that keeps the best of many random inputs."""
 
     access = Access.SCORES
+    shortens = True
 
     @property
     def first_visit(self) -> int:
@@ -53,15 +54,17 @@ class RandomSearch(WordMethod[SearchState]):
         return SearchState(task, incumbent)
 
     def step(self, states: Sequence[SearchState]) -> None:
-        moved = self.move_to_best(states, [self._draw(state) for state in states])
-        for state, has_moved in zip(states, moved, strict=True):
-            self.visited(state, tried=self.candidates, moved=has_moved)
+        inputs = [self._draw(state) for state in states]
+        moved = self.move_to_best(states, inputs)
+        for state, words_RN, has_moved in zip(states, inputs, moved, strict=True):
+            self.visited(state, tried=len(words_RN), moved=has_moved)
 
     def _draw(self, state: SearchState) -> Tensor:
         """Return the inputs of a visit (R, N)."""
         task = state.task
         name = ("random", task.key, task.restart, state.visits)
-        return self.goal.initial([derive_seed(task.seed, *name, number) for number in range(self.candidates)])
+        num = self.affordable(state, self.candidates)
+        return self.goal.initial([derive_seed(task.seed, *name, number) for number in range(num)])
 
 
 @dataclass(eq=False)
@@ -83,6 +86,7 @@ class GibbsState(SearchState):
 class GibbsEnum(WordMethod[GibbsState]):
     """The paper's search."""
 
+    shortens = True
     uses = (*WordMethod.uses, "first_visit_unconditional", "stop_on_batch_mean", "screening", "draft")
 
     def start(self, tasks: Sequence[Task]) -> list[GibbsState]:
@@ -101,6 +105,10 @@ class GibbsEnum(WordMethod[GibbsState]):
         incumbents = [state.best for state in states]
         positions_B = torch.tensor([self.position(state.task, state.visits) for state in states], device=device)
         words_BG = self.steepest(incumbents, positions_B, self.candidates)
+        tried = [self.affordable(state, words_BG.shape[1]) for state in states]
+        for row, num in enumerate(tried):
+            # What is not tried is the steepest word again.
+            words_BG[row, num:] = words_BG[row, 0]
         swaps = Swaps(positions_B[:, None].expand_as(words_BG), words_BG)
         beat_B = torch.tensor([to_beat(self._at_most(state)) for state in states], device=device)
         choices = self.scorer.best_swap(incumbents, swaps, beat_B)[0].tolist()
@@ -114,7 +122,7 @@ class GibbsEnum(WordMethod[GibbsState]):
                 state.best = reached[row]
             state.unmoved = 0 if moved else state.unmoved + 1
             still = not self.settings.stop_on_batch_mean and self._tried_everywhere(state)
-            self.visited(state, tried=words_BG.shape[1], moved=moved, converged=still, beside=GRADIENT)
+            self.visited(state, tried=tried[row], moved=moved, converged=still, beside=GRADIENT)
         if self.settings.stop_on_batch_mean:
             for group in {id(state.group): state.group for state in states}.values():
                 self._stop_as_one(group)

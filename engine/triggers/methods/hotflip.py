@@ -64,6 +64,7 @@ class HotFlipState(SearchState):
 class HotFlip(WordMethod[HotFlipState]):
     """A beam search over flips, sorted by gradient."""
 
+    shortens = True
     uses = ("beams", "max_candidates", "max_sweeps", "restarts", "stop_on_hit")
     sizes = {"beams": BEAMS_HOTFLIP}
 
@@ -106,7 +107,7 @@ class HotFlip(WordMethod[HotFlipState]):
 
     def _flipped(self, state: HotFlipState) -> list[Tensor]:
         """Return the flips (N,) of least estimated loss of a beam, none measured before."""
-        length, width = self.victim.input_length, self._width
+        length, width = self.victim.input_length, self.affordable(state, self._width)
         slopes_BNV = self.slopes(*self.everywhere(state.beam)).unflatten(0, (len(state.beam), length))
         words_BN = torch.stack([incumbent.words for incumbent in state.beam])
         loss_B = slopes_BNV.new_tensor([incumbent.loss for incumbent in state.beam])

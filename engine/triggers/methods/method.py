@@ -59,6 +59,8 @@ class Method(ABC):
     """The method's defaults for settings that are not given."""
     cost: ClassVar[int] = 1
     """Inputs that are counted for each candidate of a visit."""
+    shortens: ClassVar[bool] = False
+    """True if the last visit tries what is left of `max_candidates`, so that all of it is spent."""
     holds_budget: ClassVar[bool] = False
     """True if a restart ends once the tokens or seconds of its goal's budget are spent."""
 
@@ -268,6 +270,10 @@ class WordMethod(Method, Generic[StateT]):
                 if state.visits % self.victim.input_length:
                     state.loss_by_sweep.append(state.best.loss)
 
+    def affordable(self, state: StateT, num: int) -> int:
+        """Return the number of inputs that a visit of `num` tries: of the last one what is left of `max_candidates`."""
+        return min(num, self.settings.max_candidates - state.candidates) if self.settings.max_candidates else num
+
     def ends(self, incumbent: BestInput) -> bool:
         """Return True if nothing better is wanted, or possible."""
         is_hit = self.settings.stop_on_hit and incumbent.allowed and self.goal.satisfied(incumbent.reading)
@@ -301,14 +307,14 @@ class WordMethod(Method, Generic[StateT]):
             beside_ahead: those of the next visit; as many as of this one when None.
         """
         ahead = tried if ahead is None else ahead
-        readings = ahead + (beside if beside_ahead is None else beside_ahead)
+        beside_ahead = beside if beside_ahead is None else beside_ahead
         num_read, most_tokens = self.goal.num_read(state.task.target), self.goal.budget.tokens or math.inf
         state.visits += 1
         state.candidates += tried
         state.tokens += (tried + beside) * num_read
         state.refused += self.goal.refused(state.task.target)
-        most = self.settings.max_candidates or math.inf
         state.accepted += moved
+        ahead = max(1, self.affordable(state, ahead)) if self.shortens else ahead
         length = self.victim.input_length
         if self.ends(state.best):
             state.stopped = "satisfied"
@@ -316,8 +322,8 @@ class WordMethod(Method, Generic[StateT]):
             state.stopped = "converged"
         elif (
             state.visits == self.most_visits
-            or state.candidates + ahead > most
-            or state.tokens + readings * num_read > most_tokens
+            or state.candidates + ahead > (self.settings.max_candidates or math.inf)
+            or state.tokens + (ahead + beside_ahead) * num_read > most_tokens
         ):
             state.stopped = "limit"
         if state.finished or state.visits % length == 0:

@@ -135,3 +135,13 @@ def test_a_method_that_cannot_be_stopped_takes_no_budget() -> None:
 
     with pytest.raises(ConfigError, match="Whole searches to its own end"):
         TriggerSearch(tiny_victim(), Whole(), budget=Spending(tokens=5))
+
+
+@pytest.mark.parametrize("name", ["random", "gibbs-enum", "autoprompt", "gcg", "hotflip", "beam", "pez"])
+@pytest.mark.parametrize("most", [10, 12, 13])
+def test_a_budget_of_inputs_is_spent_to_the_last_one(name: str, most: int) -> None:
+    """A step of four, or of twice four: the last one tries what is left, so that methods cost the same."""
+    method = make_method(name, replace(SETTINGS, max_candidates=most, stop_on_hit=False))
+    for outcome in outcomes(method, Spending()).values():
+        assert outcome.candidates == most if outcome.stopped == "limit" else outcome.candidates < most
+    assert method.shortens or name == "pez", "a step of pez is one input"
