@@ -101,7 +101,7 @@ def test_a_cell_of_few_units_in_a_row_of_more_is_marked_wherever_the_table_is_wr
     table = metric_table(metrics, "row", [TableRow("x")], columns, "Note.", n="a")
     assert table.rows[0] == ("x", "0.50\n[0.40, 0.60]", "0.50 few\n[0.10, 0.90]", "3.00", "200")
     assert table.note == "Note. Few: fewer than 30 dialogues; do not lean on the numbers."
-    assert ",0.5,0.1,0.9,7, few,0.50 few" in WRITERS[".csv"]({"t": table})
+    assert ',0.5,0.1,0.9,7, few,"0.50 few [0.10' in WRITERS[".csv"]({"t": table})
     assert all("0.50 few" in write({"t": table}) for write in WRITERS.values())
 
 
