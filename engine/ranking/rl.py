@@ -18,7 +18,7 @@ from parley.policies.ranking.editor import Editor, load_editor
 
 
 class EditorModule(ChooserModule):
-    """An RLModule around an `Editor`."""
+    """An RLModule around an `Editor`; model config: `checkpoint`, the folder that it starts from."""
 
     def load(self, folder: Path) -> Editor:
         return load_editor(folder)

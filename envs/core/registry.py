@@ -93,7 +93,7 @@ class Trust:
             raise ConfigError(
                 "a Python file would be imported that was not typed on this command line, and it can do whatever you can",
                 where=name,
-                fix="read the file; then type its name, or add --trust-code",
+                fix="read the file; then give the command that names it, or add --trust-code",
             )
         self._files |= spellings
 

@@ -150,7 +150,7 @@ _SILENT = (PAD_ID, BOS_ID)
 
 @dataclass(frozen=True, kw_only=True)
 class ReplyRules(Configuration):
-    """Limits of the game."""
+    """Limits of `parley/Reply-v1`, in turns and words."""
 
     turns: PositiveInt = 2
     """Most turns of context; the last ones are shown."""

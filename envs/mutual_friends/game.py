@@ -184,7 +184,7 @@ Act = tuple[Token, ...] | int
 
 @dataclass(frozen=True, kw_only=True)
 class FriendsRules(Configuration):
-    """Limits of the game."""
+    """Limits of a chat of MutualFriends."""
 
     max_events: PositiveInt = 46
     """Number of utterances and selections after which a chat ends."""
@@ -193,10 +193,10 @@ class FriendsRules(Configuration):
 
 
 class FriendsGame:
-    """Rows with at most one chat each.
+    """Many chats of MutualFriends side by side, at most one in each row.
 
     Args:
-        num_rows: B.
+        num_rows: B, the number of rows.
         rules: limits.
     """
 

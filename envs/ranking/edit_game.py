@@ -107,7 +107,7 @@ class Proposer(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class EditRules(Configuration):
-    """Limits of the game."""
+    """Limits of `parley/ResponseRanking-v1`."""
 
     topic: ClassVar[str] = "train editor"
 

@@ -60,7 +60,7 @@ def load_ranker(
     """Return the ranker of a name.
 
     Args:
-        name: as above.
+        name: such as "tfidf", "runs/matcher", "hf:FOLDER" or "mine.py:Name"; `parley list` has all.
         contexts: of the training split, for rankers that are fitted; others do not look at them.
         chat: device of networks, one of your own apart, and settings of loading or asking a chat model.
         answers: folder of a run in which answers of chat models are kept; None keeps none.

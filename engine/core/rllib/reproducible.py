@@ -564,7 +564,7 @@ def _chooser(*_: Any, **__: Any) -> str:
 
 
 class ActionReinforce(ReproducibleAlgorithm):
-    """REINFORCE over choices."""
+    """REINFORCE over single choices: each action is one item of a finite set."""
 
     role, own_config = CHOOSER, ActionReinforceConfig
 

@@ -166,12 +166,12 @@ def _instead(spec: str) -> tuple[str, str] | None:
         return "a file", "name a run or checkpoint folder"
     if not path.is_dir():
         return None
-    inside = [display_path(weights.parents[1]) for weights in sorted(path.glob(f"*/{CHECKPOINT}/{WEIGHTS}"))]
-    fix = f"name one of the runs in it: {', '.join(inside)}" if inside else "name the run of a training"
+    inside = ", ".join(display_path(weights.parents[1]) for weights in sorted(path.glob(f"*/{CHECKPOINT}/{WEIGHTS}")))
+    fix = f"name one of the runs in it: {inside}" if inside else "name the run of a training"
     try:
         entry = find(read_head(path)["job"])
     except RunError:
-        return "a folder that is no run", fix
+        return "a folder that is no run", f"hf:{spec}, for Hugging Face" if (path / "tokenizer.json").is_file() else fix
     job = f"a run of parley {' '.join(entry.words)}"
     if CHECKPOINT in entry.load().files:
         return f"{job} that has not come to its end", f"{shlex.join(['parley', 'resume', spec])} goes on with it"

@@ -56,7 +56,7 @@ from parley.policies.seq2seq.model import Exchanges, Sentences, Seq2Seq, framed_
 
 
 class ReplyActions(NamedTuple):
-    """Replies side by side."""
+    """A batch of B replies of at most T words, as `reply_actions` makes it."""
 
     words_BT: Tensor
     """int64, `</s>` behind each reply and padding behind that."""
@@ -411,7 +411,7 @@ def rewards(
 
 @torch.no_grad()
 def prefix_rewards(discriminator: Discriminator, contexts: ContextMemory, replies: ReplyActions) -> Tensor:
-    """Score every prefix by the discriminator in one pass; arguments and result as those of `rewards`."""
+    """Reward each word by the discriminator's score of the reply up to it, in one pass; (B, T) as `rollout_rewards`."""
     scores_BT = discriminator.prefixes(contexts, replies.words_BT, replies.lengths_B).sigmoid()
     whole_B1 = scores_BT.gather(1, (replies.lengths_B - 1).unsqueeze(1))
     scores_BT.scatter_(1, (replies.num_actions_B - 1).unsqueeze(1), whole_B1)
@@ -419,7 +419,7 @@ def prefix_rewards(discriminator: Discriminator, contexts: ContextMemory, replie
 
 
 def reply_rewards(discriminator: Discriminator, contexts: ContextMemory, replies: ReplyActions) -> Tensor:
-    """Score whole replies, and give every word that score; arguments and result as those of `rewards`."""
+    """Reward every word by the discriminator's score of its whole reply; (B, T) as `rollout_rewards`."""
     whole_B = replies.at_end(prefix_rewards(discriminator, contexts, replies))
     return whole_B.unsqueeze(1) * replies.real_BT
 

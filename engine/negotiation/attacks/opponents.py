@@ -78,7 +78,7 @@ class OpponentConfig(Configuration):
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingRoster:
-    """The learner and its opponents."""
+    """The learner of a training, the checkpoint that its words stay near, and its opponents."""
 
     role: Literal["adversary", "target"]
     """The learner's side of the game."""

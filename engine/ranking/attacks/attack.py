@@ -434,7 +434,7 @@ _LOOKED = 8
 
 @dataclass(frozen=True)
 class RandomWords:
-    """As many random words of the vocabulary at the same position, drawn anew each time: the control of both."""
+    """As many random words of the vocabulary at the same position, drawn anew: the control of `Gaslite` and `RandomSteps`."""
 
     needs: ClassVar[Requirement] = VOCABULARY
     appends: ClassVar[bool] = True

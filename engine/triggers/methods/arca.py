@@ -30,7 +30,7 @@ from parley.envs.core.seeds import stream
 
 
 class Arca(Gcg):
-    """A search that takes the best of the words that slopes at random words point to, position by position."""
+    """A search that takes, position by position, the best of the words that slopes at random words name (Jones et al. 2023)."""
 
     uses = (*WordMethod.uses, "buffer")
     sizes = {"candidates": CANDIDATES_ARCA}

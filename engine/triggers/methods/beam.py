@@ -50,7 +50,7 @@ class BeamState(SearchState):
 
 
 class Beam(WordMethod[BeamState]):
-    """A search that keeps the best few inputs, position by position."""
+    """`GibbsEnum` with the best few inputs kept, not one."""
 
     shortens = True
     uses = (*WordMethod.uses, "beams")
@@ -104,7 +104,7 @@ class BeastState(SearchState):
 
 
 class Beast(WordMethod[BeastState]):
-    """A beam search over inputs that the victim writes."""
+    """A beam search over inputs that the victim itself writes (BEAST: Sadasivan et al. 2024)."""
 
     uses = (*WordMethod.uses, "beams")
     sizes = {"candidates": CANDIDATES_BEAST, "beams": BEAMS_BEAST}

@@ -46,7 +46,7 @@ class GcgState(SearchState):
 
 
 class Gcg(WordMethod[GcgState]):
-    """A search by random swaps from the gradient's lists."""
+    """A search by random single swaps from the gradient's lists (GCG: Zou et al. 2023, arXiv 2307.15043)."""
 
     shortens = True
     uses = (*WordMethod.uses, "words_per_position", "num_replaced", "momentum", "buffer", "screening", "draft")

@@ -41,7 +41,7 @@ from parley.policies.chat.model import Access
 
 
 class RandomSearch(WordMethod[SearchState]):
-    """A search that keeps the best of many random inputs."""
+    """A search that keeps the best of many random inputs: the control of the other methods."""
 
     access = Access.SCORES
     shortens = True
@@ -84,7 +84,7 @@ class GibbsState(SearchState):
 
 
 class GibbsEnum(WordMethod[GibbsState]):
-    """The paper's search."""
+    """The search of He & Glass 2018: position by position, the best of the steepest words."""
 
     shortens = True
     uses = (*WordMethod.uses, "first_visit_unconditional", "stop_on_batch_mean", "screening", "draft")

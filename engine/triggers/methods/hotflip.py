@@ -44,7 +44,7 @@ from parley.envs.core.seeds import stream
 
 
 class AutoPrompt(GibbsEnum):
-    """A search that takes the best of the steepest words at a drawn position."""
+    """A search that takes the best of the steepest words at a drawn position (Shin et al. 2020)."""
 
     sizes = {"candidates": CANDIDATES_AUTOPROMPT}
 
@@ -62,7 +62,7 @@ class HotFlipState(SearchState):
 
 
 class HotFlip(WordMethod[HotFlipState]):
-    """A beam search over flips, sorted by gradient."""
+    """A beam search over replaced words, sorted by gradient (Ebrahimi et al. 2018)."""
 
     shortens = True
     uses = ("beams", "max_candidates", "max_sweeps", "restarts", "stop_on_hit")

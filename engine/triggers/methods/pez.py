@@ -43,7 +43,7 @@ class PezState(SearchState):
 
 
 class Pez(WordMethod[PezState]):
-    """A descent on embeddings, read at the nearest words."""
+    """A descent on embeddings, read at the nearest words (PEZ: Wen et al. 2023)."""
 
     embeds = True
     uses = ("max_candidates", "max_sweeps", "restarts", "stop_on_hit")

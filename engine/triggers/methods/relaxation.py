@@ -103,7 +103,7 @@ def relax(
 
 
 class Relaxation(Method):
-    """Continuous inputs; a restart is a descent from another point. No language model can judge them."""
+    """A descent on inputs between words (He & Glass 2018, appendix A), which no language model can judge."""
 
     searches_words = False
     uses = ("relaxation", "restarts", "stop_on_hit")

@@ -305,7 +305,7 @@ def open_models(config: TriggerConfig) -> Models:
     if config.is_hugging_face:
         return _hugging_face(config)
     if has_prompts(config.targets):
-        fix = "name a Hugging Face model, or a file with one sentence a line"
+        fix = "name a model as hf:FOLDER or gguf:FILE, or a file with one sentence a line"
         raise ConfigError("targets with prompts need a model that reads prompts", got=config.model, fix=fix)
     model, lm, t_out, t_in = config.model, config.lm, config.objective.t_out, config.objective.t_in
     folder = require_word_model(model, "--model", "parley train seq2seq")

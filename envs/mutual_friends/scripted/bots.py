@@ -294,7 +294,7 @@ class _Mind:
 
 
 class FriendsBot:
-    """The scripted player.
+    """The scripted player of MutualFriends.
 
     Args:
         linker: parses words and spells entities; of the schema of the tables.

@@ -87,6 +87,9 @@ def test_a_run_without_a_checkpoint_says_which_run_it_is_and_what_to_do(
     outcome = parley("play runs")
     assert "a folder that is no run" in outcome.err
     assert "name one of the runs in it: runs/adversary, runs/target" in outcome.err
+    Path("hugging").mkdir()
+    Path("hugging/tokenizer.json").touch()
+    assert "hf:hugging, for Hugging Face" in parley("play hugging").err
     Path("notes.txt").touch()
     assert "a file" in parley("play notes.txt").err
     outcome = parley("selfplay --target runs/half --run runs/other")
