@@ -292,7 +292,7 @@ class MuteChannel:
 
 
 class PerturbedChannel:
-    """Remove the words of all utterances.
+    """A channel of any strategy on dialogues.
 
     Args:
         strategy: applied to a context of one utterance.

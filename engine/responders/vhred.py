@@ -1,6 +1,6 @@
 """Training of VHRED with attention: `parley train vhred`.
 
-Source: Niu & Bansal 2018, section 4; the model is `policies/vhred/model.py`. Beside perplexities, which are measured with the
+Source: Niu & Bansal 2018, section 2.1; the model is `policies/vhred/model.py`. Beside perplexities, which are measured with the
 latent variable at the prior's mean, a run reports the divergence of posterior and prior: near zero, the latent variable
 has gone out of use.
 """

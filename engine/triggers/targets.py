@@ -289,7 +289,7 @@ def normal(
 ) -> TargetList:
     """Return a model's own distinct replies to test sources, in corpus order.
 
-    Replies with `<unk>` are skipped, as are those that the longest reply cuts: the model does not end them there.
+    # Paper: silent; its printed samples hold `<unk>`. Ours: replies with it are skipped, and those cut at the longest reply.
 
     Args:
         model: in evaluation mode.

@@ -1,7 +1,7 @@
 """Parley's own networks as victims of a trigger search, and the count of listed strings in their replies.
 
 `Seq2SeqVictim` is a `TextVictim` of `engine/triggers/scorers/scorer.py`. The searched positions are all of a source but its
-last, which is `<eou>` always; inputs have full length, as in He & Glass (2018, section 4). No special token may be put into an
+last, which is `<eou>` always; inputs have full length, as in He & Glass 2018, section 5.1. No special token may be put into an
 input.
 
     B inputs, N searched positions, T words of a reply, V words, E embedding
@@ -10,14 +10,14 @@ Brute force (He & Glass 2018, appendix B) looks for the strings of these lists i
 
     norm     the words of the corpus
     rev      those words spelled backwards, if that is no word
-    random   random letters, as long as words are, if that is no word
+    random   letters drawn one by one, as many as words have, if that is no word
     mal      malicious text: the prototypes of `targets.py` as one string each, and those of their words that the corpus lacks
 
 A string is said when it is a whole reply (table 5), and contained when it is part of one (table 6).
 
 Departures:
   * # Released: `<unk>` may be put into inputs. Ours: not by default, because it cannot be typed; `unknown=True` allows it.
-  * # Paper: 500 malicious words, not published. Ours: as above, as far as a reply can hold them.
+  * # Paper: 500 malicious strings, unpublished; random ones repeat ("qwzqwzqwz"). Ours: as above, as far as a reply holds them.
 """
 
 from __future__ import annotations

@@ -13,8 +13,8 @@ likelihood of t cannot grow any more. One batch may hold both kinds of example. 
 is the mean of that of a sampled reply and that of t (mixed), and alpha is multiplied by 1 - w. Which contexts are perturbed,
 and how, is decided in engine/perturb/verbs/adversarial.py.
 
-  * # Paper: silent about the scale. Ours: L_ML in nats per word, as `Fit` divides it, and L_MM as a mean over all examples of
-    a batch, of which those without a contrast count as met.
+  * # Paper: log-probabilities of whole replies, sums over examples. Released: divided by words, means; ours too: L_ML by those
+    of the batch (`Fit`), L_MM by each reply's, over all examples, of which those without a contrast count as met.
   * # Released: half of a batch is clean and half is perturbed. Ours: every example is learned, and the contrast is read beside
     it, because the ratio of the two terms then does not depend on how many examples could be perturbed.
   * # Released: the greedy reply is decoded with the graph of training. Ours: in evaluation mode, in full precision.

@@ -1,6 +1,6 @@
 """Decoding of sequence-to-sequence and language models: greedy, sampled, beam and re-ranked replies; a responder.
 
-Source: He & Glass 2018, sections 3 and 5: greedy decoding; samples that keep only words with log p > T_out, with which the
+Source: He & Glass 2018, sections 2 and 5: greedy decoding; samples that keep only words with log p > T_out, with which the
 `normal` targets of Switchboard and OpenSubtitles are drawn; sentences of full length, with which io searches start.
   * # Released: a step at which no word reaches T_out says so and draws from all words. Ours: it draws from all words.
 

@@ -1,4 +1,4 @@
-"""The networks of He & Glass 2018 (arXiv 1809.04113, section 3): LSTM encoder, decoder and language model; their batches.
+"""The networks of He & Glass 2018 (arXiv 1809.04113, section 2): LSTM encoder, decoder and language model; their batches.
 
 Encoder states h_i; decoder input [E y_{t-1}; c_t]; p(y_t | ...) = softmax(W_o d_t + b_o). The context c_t is the last
 encoder state (last-h) or the mean of the encoder states weighted by softmax_i(score_i):
@@ -19,9 +19,9 @@ Shapes: B rows, N source words, T reply words or words of a sentence (`<s>` not 
 embedding, H hidden.
 
 Departures:
-  * # Released: sources are padded on the left, and what the encoder makes of the padding is read and attended to.
-    Ours: padding stands on the right and is masked, because a model must not see what else is in the batch. Full-length
-    sources, which are the ones that trigger search works on, have no padding either way.
+  * # Released: sources are padded on the left, and what the encoder makes of the padding is read and attended to. Ours: on the
+    right and masked, because a model must not see what else is in the batch. Sources that are searched have no padding.
+  * # Paper: the language model learns the replies. Ours: all utterances of the corpus, also those that are no reply.
 """
 
 from __future__ import annotations

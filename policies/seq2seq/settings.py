@@ -1,7 +1,7 @@
 """Settings of the sequence-to-sequence and language models, without torch: widths, lengths, recipes.
 
 Sources: Li et al. 2017 (arXiv 1701.06547) and its authors' released code, which has all amounts (`li2017`); for all else He &
-Glass 2018 (arXiv 1809.04113), section 3 and appendix, and the code that the authors released later
+Glass 2018 (arXiv 1809.04113), sections 2 and 5, and the code that the authors released later
 (cloudygoose/negativetraining_acl2020), whose behaviour is called "released" here. Contexts of several turns, as in Niu & Bansal
 2018 (arXiv 1809.02079), are ours: they are cut so that the newest words stay.
 """

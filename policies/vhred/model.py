@@ -1,4 +1,4 @@
-"""VHRED with attention (Niu & Bansal 2018, section 4.1; Serban et al. 2017): a reply depends on its context and on a draw.
+"""VHRED with attention (Niu & Bansal 2018, section 2.1; Serban et al. 2017): a reply depends on its context and on a draw.
 
     turn      t_k = [last forward; last backward] state of a bidirectional LSTM over the words of turn k
     context   o_1..o_K = bidirectional LSTM over t_1..t_K; c = [last forward; last backward] state

@@ -1,6 +1,6 @@
 """Settings of VHRED, without torch: widths, lengths, and the rules that keep its latent variable in use.
 
-Source: Niu & Bansal 2018 (arXiv 1809.02079), section 4 and the code that the authors released; word drop and the annealing
+Source: Niu & Bansal 2018 (arXiv 1809.02079), section 2.1; all amounts are of the authors' code. Word drop and the annealing
 of the divergence are those of Serban et al. 2017 (arXiv 1605.06069).
 """
 
@@ -17,7 +17,7 @@ VhredAttention = Literal["words", "turns"]
 
 @dataclass(frozen=True, kw_only=True)
 class VhredSizes(Configuration):
-    """Widths and lengths of a VHRED; the defaults are the published ones."""
+    """Widths and lengths of a VHRED; the defaults are the released ones."""
 
     embed: PositiveInt = 300
     """Width of the word embedding, which turns and replies share."""
@@ -83,7 +83,7 @@ def demo() -> VhredSizes:
 
 
 def niu2018_fit() -> FitConfig:
-    """Return the published recipe: Adam at 2e-4, batches of 64, clip 2, the best of 80 epochs.
+    """Return the released recipe: Adam at 2e-4, batches of 64, clip 2, the best of 80 epochs.
 
     The released code measures the validation split every five epochs from the tenth on; here every epoch is measured, and
     training ends after ten in a row without a better one.

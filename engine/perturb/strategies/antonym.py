@@ -1,6 +1,6 @@
 """Antonym: one word of an utterance by its opposite.
 
-Source: Niu & Bansal 2018 (arXiv 1809.02079), section 3.2: the first word that has an opposite in the vocabulary changes to
+Source: Niu & Bansal 2018 (arXiv 1809.02079), section 3.1: the first word that has an opposite in the vocabulary changes to
 one of its opposites, drawn uniformly; forms of "be" never do.
 
 WordNet has no opposite of "install", so that the paper's first example cannot come from it, and those of any sense at hand are

@@ -1,6 +1,6 @@
 """Add Negation: an utterance says no where it said yes.
 
-Source: Niu & Bansal 2018 (arXiv 1809.02079), section 3.2. Rule "paper" negates the verb of a main clause as people do, by the
+Source: Niu & Bansal 2018 (arXiv 1809.02079), section 3.1. Rule "paper" negates the verb of a main clause as people do, by the
 auxiliary or modal that is there, by "do" or by "not", once at most, and leaves alone what it cannot read. Rule
 "released" is that of the released code, word by word: the first verb that one of these fits.
 
@@ -14,7 +14,7 @@ auxiliary or modal that is there, by "do" or by "not", once at most, and leaves 
                     knows           does n't know             if that changes the word
 
 Departures:
-  * # Paper: the root verb (section 3.2), the first verb (section 5). Released: the first that fits, modals never; the auxiliary
+  * # Paper: the root verb (section 3.1), the first verb (section 5). Released: the first that fits, modals never; the auxiliary
     "do" is a full verb, a second negation is added to a first one, imperatives become "not open it". Ours: a main clause's
     finite verb; "can" becomes "ca n't", "open it" "do n't open it".
   * # Paper, released: questions are negated like statements. Ours: one that is answered by yes or no stays under rule "paper",

@@ -63,9 +63,9 @@ SPLITS = {"train": "train", "validation": "val", "test": "test"}
 
 
 def fine_tuning() -> FitConfig:
-    """Return three epochs of Adam at the paper's rate; the best weights by the objective are kept.
+    """Return three epochs of Adam at the released rate; the best weights by the objective are kept.
 
-    The paper does not say how many epochs.
+    The paper says neither rate nor epochs.
     """
     return FitConfig(learning_rate=2e-4, max_epochs=3, patience=3, decay_epochs=0, precision="float32")
 

@@ -28,7 +28,7 @@ class Goal:
     Args:
         scorer: answers for the model and the objective.
         satisfied: a hit; ends a restart when the method stops on hits.
-        initial: draws inputs; uniform when None. Language-model samples for hits that limit the input (paper, section 5).
+        initial: draws inputs; uniform when None. Language-model samples for hits that limit the input (paper, section 4.3).
         budget: tokens and seconds that a restart may cost beside the limits of its settings.
 
     Attributes:

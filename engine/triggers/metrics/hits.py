@@ -1,6 +1,6 @@
 """The metrics of a trigger search (hit rates by type, the fall of the loss, the cost) and the published rates.
 
-Source: He & Glass 2018 (arXiv 1809.04113), section 5 (tables 1, 3 and 11) and appendix D (figures 3 and 4). A row is a target
+Source: He & Glass 2018 (arXiv 1809.04113), tables 1, 3 and 11, and figures 2 to 4 of appendices A and D. A row is a target
 with the restarts of its search (`parley.engine.triggers.verbs.config.TRIGGERS`); hits of every type are read off one of its
 inputs:
   # Paper: the restart of least loss. Ours: a restart that ended because it was a hit of the wanted type comes before others,

@@ -311,7 +311,7 @@ class TriggerSearch:
         return "\n".join([f"{type(self).__name__}(", *(f"  {name}: {part}" for name, part in parts.items()), ")"])
 
     def _likely_inputs(self) -> Callable[[int], Tensor] | None:
-        """Return a sampler of likely inputs, if a hit limits the input and the judge can draw them (paper, section 5)."""
+        """Return a sampler of likely inputs, if a hit limits the input and the judge can draw them (paper, section 4.3)."""
         draw = getattr(self.input_model, "draw", None)
         if draw is None or not self.hit.limits_input:
             return None

@@ -53,7 +53,7 @@ class EnumerationConfig(ShardedConfig):
     letters: str = LETTERS
     """Characters that inputs are made of."""
     max_length: int = 5
-    """Characters of the longest inputs; each one more multiplies the work by the number of letters."""
+    """Characters of the longest inputs (published: 6); each one more multiplies the work by the number of letters."""
     random_strings: NumItems = 18_000
     """Random strings to look for."""
 

@@ -5,7 +5,7 @@ epoch, and the falling rate: `Fit` here, and the training of negotiators in `pol
 exactly: order and dropout depend on (seed, epoch, batch) alone, and the state is saved after every epoch and, in long epochs,
 every few minutes.
 
-Published recipe (He & Glass 2018, section 3 and the released code): SGD at rate 1 with momentum 0.9, weight decay 1e-5,
+Published recipe (He & Glass 2018, section 5.3 and the released code): SGD at rate 1 with momentum 0.9, weight decay 1e-5,
 batches of 64, clip 5; 10 epochs at a fixed rate, then 10 with a rate that falls before each; the last model is kept.
 
 Fast recipe (ours): Adam, larger batches of replies of like length, products in bfloat16; the full rate ends when the

@@ -8,6 +8,7 @@ import math
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -631,6 +632,24 @@ def test_the_recipe_of_a_paper_is_whole(paper: str, preset: str) -> None:
         corpora = {corpus for _, settings in stages.values() if (corpus := getattr(settings, "corpus", ""))}
         assert corpora <= {"embedded", "helpdesk", "friends"}
         assert all(spec.minutes < 2 for spec in recipe.stages.values())
+
+
+def test_the_preset_paper_has_the_amounts_of_the_paper() -> None:
+    def stages(job: RecipeJob) -> dict[str, Any]:
+        return {name: config for name, (_, config) in job.stages(job.presets["paper"](), Path("run")).items()}
+
+    # He & Glass 2018, sections 5.1 and 5.3: 10,000 words and dropout on Switchboard alone.
+    he2018 = {name: config for name, config in stages(recipe_job.REPRODUCE_HE2018).items() if hasattr(config, "vocabulary")}
+    amounts = {name: (config.vocabulary, config.sizes.dropout, config.sizes.hidden) for name, config in he2018.items()}
+    assert amounts == {
+        f"{corpus}-{kind}": {"ubuntu": (30_000, 0.0, 600), "switchboard": (10_000, 0.3, 600)}[corpus]
+        for corpus in ("ubuntu", "switchboard")
+        for kind in ("attention", "last-h", "lm")
+    }
+    # Li et al. 2019, section 4: the same 100,000 examples of a million for every rule.
+    li2019 = [config for config in stages(recipe_job.REPRODUCE_LI2019).values() if getattr(config, "against", "")]
+    assert {config.adversary_share for config in li2019} == {0.1}
+    assert {config.sizes.embed for config in li2019} == {200}
 
 
 @pytest.mark.slow
