@@ -190,13 +190,14 @@ class ChatReinforce(DistributedAlgorithm):
             scripted = [self.config.scripted[index] for index in chosen.tolist()]
         if not learned and not scripted:
             return {}
-        batch = MultiAgentBatch(
-            {self.role: SampleBatch(batch_rows(learned, scripted, self.kl_weight))}, env_steps=max(1, len(learned))
-        )
+        columns = SampleBatch(batch_rows(learned, scripted, self.kl_weight))
+        batch = MultiAgentBatch({self.role: columns}, env_steps=max(1, len(learned)))
         results = self.learner_group.update(batch=batch, timesteps=self.timesteps(rule.dialogues))
         self.metrics.aggregate(results, key=LEARNER_RESULTS)
         self.send_weights([self.role])
-        names = ("kl", "token_entropy", "policy_gradient_loss", "supervised_loss")
+        # The learner has a sum of 0 for what it did not read: no figure.
+        measured = {"kl": learned and self.kl_weight > 0, "token_entropy": learned, "policy_gradient_loss": learned}
+        names = [name for name, was_read in (measured | {"supervised_loss": scripted}).items() if was_read]
         return {name: float(self.metrics.peek((LEARNER_RESULTS, self.role, name))) for name in names}
 
     def _watch(self) -> None:

@@ -51,9 +51,7 @@ LEARNED = {
     "training_agreed": Metric("agreement, last updates", HIGHER, "share of ordinary negotiations, same updates", "share"),
     "training_points": Metric("own points, last updates", HIGHER, "of an ordinary negotiation, same updates"),
     "training_partner_points": Metric("partner's points, last updates", NEITHER, "of an ordinary negotiation, same updates"),
-    "training_kl": Metric(
-        "KL to the start, last updates", LOWER, "nats per own token, of the dialogues that were learned from"
-    ),
+    "training_kl": Metric("KL to the start, last updates", LOWER, "nats per own token that was learned from"),
     "training_alike": Metric("scenarios without a lesson", NEITHER, "share in which all tries earned the same", "share"),
     "dialogues_per_s": Metric("dialogues/s", HIGHER, "played and learned from", "number"),
 }
@@ -266,7 +264,8 @@ class TrainChatRl(Job[TrainChatRlConfig, PreparedChatRl, Summary]):
                     reporter.say(f"update {number}: {sentence}")
                 parts = [f"{name} {last[name]:.0%}" for name in ("leak", "usefulness", "agreed") if name in last]
                 parts += [f"advantage {last['advantage']:.1f}"] if "advantage" in last else []
-                return ", ".join([f"reward {last['reward']:.2f}", *parts, f"KL {last.get('kl', 0.0):.2f}"])
+                parts += [f"KL {last['kl']:.2f}"] if "kl" in last else []
+                return ", ".join([f"reward {last['reward']:.2f}", *parts])
 
             with built(settings) as algorithm:
                 reporter.stage("learning", rule.updates, "updates")

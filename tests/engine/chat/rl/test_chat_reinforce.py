@@ -44,6 +44,13 @@ class Even(ChatReinforce):
         return np.array(shares)
 
 
+class Alike(ChatReinforce):
+    """A learner whose dialogues all earn the same."""
+
+    def rewards(self, played: Sequence[Mapping[str, Any]]) -> np.ndarray:
+        return np.ones(len(played))
+
+
 class Silent(ChatReinforce):
     """A learner of which every answer is empty."""
 
@@ -278,6 +285,22 @@ def test_the_watch_raises_the_kl_and_ends_a_silent_learner(
         algorithm.train()
         with pytest.raises(DivergenceError, match="stopped to speak"):
             algorithm.train()
+
+
+@pytest.mark.parametrize(
+    ("change", "kind", "missing"),
+    [
+        ({"kl_weight": 0.0}, Even, {"kl"}),
+        ({"supervised_weight": 0.0}, Even, {"supervised_loss"}),
+        # All tries earn the same, so that no dialogue is read again.
+        ({}, Alike, {"kl", "token_entropy", "policy_gradient_loss"}),
+    ],
+)
+def test_what_was_not_read_has_no_figure(
+    base: str, ray_session: RaySession, change: dict[str, float], kind: type, missing: set[str]
+) -> None:
+    _, (figures,) = trained(settings(base, ATTACKER, replace(RULE, **change), kind), 1)
+    assert {"kl", "token_entropy", "policy_gradient_loss", "supervised_loss"} - set(figures) == missing
 
 
 def test_an_adapter_goes_on_from_a_stored_one_and_the_kl_is_to_it(base: str, ray_session: RaySession, tmp_path: Path) -> None:
