@@ -33,6 +33,7 @@ from parley.engine.core.stats.statistics import (
     clustered_rate,
     count,
     mean_count,
+    not_below,
     paired_bootstrap,
     paired_difference,
     perplexity,
@@ -283,13 +284,13 @@ def group_estimate(samples: Sequence[Sample]) -> Estimate:
     measured = [sample for sample in samples if sample.is_measured]
     if not measured:
         return NOTHING
-    estimate = crossed_mean(_parts(measured), measured[0].spread)
-    if measured[0].form == "share":
+    estimate, form = crossed_mean(_parts(measured), measured[0].spread), measured[0].form
+    if form == "share":
         if math.isnan(estimate.low):
             # Neither trainings nor clusters differ, as where every dialogue agrees.
             return _pooled(measured).estimate()
         return replace(estimate, low=max(0.0, estimate.low), high=min(1.0, estimate.high))
-    return estimate
+    return estimate if form == "mean" else not_below(1.0 if form == "perplexity" else 0.0, estimate)
 
 
 def _pooled(samples: Sequence[Sample]) -> Sample:

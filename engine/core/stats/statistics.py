@@ -302,8 +302,12 @@ def mean_count(values: ArrayLike, clusters: ArrayLike | None = None, trials: Arr
     """
     numbers = np.asarray(values, dtype=np.float64)
     assert (numbers > -_ROUNDING_OF_NATS).all(), "counts are not below 0"
-    estimate = ratio_of_sums(numbers, np.broadcast_to(1.0, numbers.shape) if trials is None else trials, clusters)
-    return replace(estimate, low=0.0) if estimate.low < 0 <= estimate.value else estimate
+    return not_below(0.0, ratio_of_sums(numbers, np.broadcast_to(1.0, numbers.shape) if trials is None else trials, clusters))
+
+
+def not_below(least: float, estimate: Estimate) -> Estimate:
+    """Return an estimate whose interval does not reach below the least value that the figure can have."""
+    return replace(estimate, low=least) if estimate.low < least <= estimate.value else estimate
 
 
 def paired_difference(a: ArrayLike, b: ArrayLike, clusters: ArrayLike | None = None) -> Estimate:
@@ -576,9 +580,8 @@ def perplexity(whose: str, nats: np.ndarray, words: np.ndarray, clusters: ArrayL
     if broken := int(np.count_nonzero(~np.isfinite(nats))):
         logger.warning("%d of %d likelihoods of %s are not finite: no perplexity", broken, len(nats), whose)
         return count(math.nan, len(nats))
-    estimate = ratio_of_sums(nats, words, clusters, transform=np.exp)
     # No word is likelier than 1.
-    return replace(estimate, low=max(1.0, estimate.low)) if estimate.low < 1 <= estimate.value else estimate
+    return not_below(1.0, ratio_of_sums(nats, words, clusters, transform=np.exp))
 
 
 NEAR = "nearer to the recorded"

@@ -27,6 +27,7 @@ from parley.engine.core.stats.statistics import (
     PairedTest,
     count,
     mean,
+    not_below,
     paired_difference,
     proven,
     unlike,
@@ -133,7 +134,8 @@ def over_trainings(estimates: Sequence[Estimate], metric: Metric | None = None) 
     if metric is not None and metric.form == "perplexity":
         # A cap keeps the limit of two distant trainings finite.
         nats = over_trainings([_mapped(estimate, math.log) for estimate in measured])
-        return _mapped(nats, lambda nats: math.exp(min(nats, _MOST_NATS)))
+        # No word is likelier than 1.
+        return not_below(1.0, _mapped(nats, lambda nats: math.exp(min(nats, _MOST_NATS))))
     values, least = [estimate.value for estimate in measured], min(estimate.n for estimate in measured)
     errors = [(estimate.high - estimate.low) / (2 * INTERVAL_Z) for estimate in measured if math.isfinite(estimate.low)]
     parts = [_variance(np.array(values), max(map(abs, values)))]

@@ -421,17 +421,12 @@ class TacticResults:
 
     def gain(self, number: int) -> Estimate:
         """Return the gain of a tactic in development; NaN if no dialogue finished."""
-        rows = self.tried.get(number, [])
-        return mean([_advantage(row) for row in rows]) if rows else NOTHING
+        return mean([_advantage(row) for row in self.tried.get(number, [])])
 
     def numbers(self, arm: str, rounds: int | None = None) -> list[int]:
         """Return the distinct tactics of an attacker in order of writing, of its first rounds alone if given."""
-        answers = (
-            answer
-            for answer in self.written
-            if answer.arm == arm and answer.number and (rounds is None or answer.round <= rounds)
-        )
-        return list(dict.fromkeys(answer.number for answer in answers))
+        usable = (answer for answer in self.written if answer.arm == arm and answer.number)
+        return list(dict.fromkeys(answer.number for answer in usable if rounds is None or answer.round <= rounds))
 
     def best(self, arm: str, rounds: int | None = None) -> int:
         """Return the tactic of an attacker with the largest gain in development, the earliest of ties; 0 without any."""
@@ -452,9 +447,7 @@ class TacticResults:
         for other in self.chosen:
             if other != arm and arm != NONE:
                 metrics[f"over_{other}"] = self._difference(arm, other)
-        for side in SIDES:
-            broken = [_broken(row, side) for row in dialogues]
-            metrics[f"broken_{side}"] = mean_count(broken) if broken else NOTHING
+        metrics |= {f"broken_{side}": mean_count([_broken(row, side) for row in dialogues]) for side in SIDES}
         return metrics | self._costs(arm)
 
     def curve(self, arm: str) -> Points:
@@ -468,11 +461,7 @@ class TacticResults:
     def _difference(self, arm: str, other: str) -> Estimate:
         first, second = ({row["dialogue"]: _advantage(row) for row in finished(self.held_out(name))} for name in (arm, other))
         both = sorted(first.keys() & second.keys())
-        return (
-            paired_difference([first[dialogue] for dialogue in both], [second[dialogue] for dialogue in both])
-            if both
-            else NOTHING
-        )
+        return paired_difference([first[dialogue] for dialogue in both], [second[dialogue] for dialogue in both])
 
     def _costs(self, arm: str) -> dict[str, Estimate]:
         from parley.policies.chat.questions import NO_REPLY
@@ -491,7 +480,10 @@ class TacticResults:
             "tokens_in": sum(answer.tokens_in for answer in answers) + sum(move["tokens_in"] for move in moves),
             "tokens_out": sum(answer.tokens_out for answer in answers) + sum(move["tokens_out"] for move in moves),
         }
-        return {name: count(total, max(1, len(answers))) for name, total in totals.items()}
+        counts = {name: count(total, max(1, len(answers))) for name, total in totals.items()}
+        # Models that report no tokens have no such figures.
+        unknown = [name for name in ("tokens_in", "tokens_out") if totals["calls"] and not totals[name]]
+        return counts | dict.fromkeys(unknown, NOTHING)
 
 
 def tactics_table(metrics: Mapping[str, Estimate], brief: bool = False) -> EstimateTable:

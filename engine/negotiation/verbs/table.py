@@ -615,14 +615,15 @@ class AttackTable(SettingsRecipe):
         if stage.startswith(TACTIC):
             summaries = [RunFolder.load(path.parent / name).summary() or {} for name in (path.name, *earlier)]
             used = [summary[USAGE] for summary in summaries if summary.get(USAGE)]
-            cost = {f"{REFINED}.cost": count(sum(usage["cost"] for usage in used), 1)} if used else {}
+            cost = {f"{REFINED}.cost": count(sum(usage["cost"] for usage in used), 1)} if used and config.chat.prices else {}
             return {**metrics, **cost, **others}
         # Matches without a search have no time among their metrics.
         metrics = {"seconds": seconds_per_dialogue(run), **metrics, **others}
         if (played := usage_of(path)) is not None:
             made = [usage for name in earlier if (usage := usage_of(path.parent / name)) is not None]
             metrics["answers_before"] = count(sum(usage.total.asked for usage in made), 1)
-            metrics["cost"] = count(sum(usage.cost(config.chat) for usage in (played, *made)), 1)
+            if config.chat.prices:
+                metrics["cost"] = count(sum(usage.cost(config.chat) for usage in (played, *made)), 1)
         return metrics
 
     def next_commands(self, config: TableConfig, path: Path) -> tuple[str, ...]:

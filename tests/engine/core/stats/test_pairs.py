@@ -35,7 +35,7 @@ from parley.engine.core.stats.statistics import (
     ratio_of_sums,
     refit_spread,
 )
-from parley.engine.core.stats.trainings import crossed_difference, crossed_mean, crossed_test, over_runs
+from parley.engine.core.stats.trainings import crossed_difference, crossed_mean, crossed_test, over_runs, over_trainings
 
 
 def sample(
@@ -166,6 +166,17 @@ def test_several_trainings_have_intervals_over_trainings_and_items() -> None:
     assert result.test.difference.value == pytest.approx(crossed_difference(second, first).value)
     assert result.test.difference.low == pytest.approx(crossed_difference(second, first).low)
     assert result.test.p_value == pytest.approx(crossed_test(second, first).p_value)
+
+
+@pytest.mark.parametrize(("form", "least"), [("count", 0.0), ("perplexity", 1.0), ("share", 0.0)])
+def test_two_trainings_that_differ_reach_below_no_least_value(form: Form, least: float) -> None:
+    group = [sample(np.full(40, value) + np.linspace(0, 0.01, 40), form) for value in (0.1, 0.7)]
+    assert crossed_mean([one.tops for one in group]).low < 0
+    assert group_estimate(group).low == least
+    below = [sample(-one.tops) for one in group]
+    assert group_estimate(below).low < -1, "a mean of any numbers has no least value"
+    wide = [perplexity("texts", one.tops * 40, np.full(40, 40.0)) for one in group]
+    assert over_trainings(wide, Metric("", "", "", "perplexity")).low == 1
 
 
 def test_a_share_of_trainings_that_end_alike_has_the_interval_of_their_items() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -62,6 +63,18 @@ def test_the_table_has_a_line_for_each_and_no_costs_of_nothing() -> None:
     assert (refined["dialogues"], refined["calls"], refined["without"], refined["n"]) == ("4", "20", "1", "2 few")
     assert (blind["dialogues"], blind["calls"], blind["more than no tactic"].split()[0]) == ("0", "2", "0.00")
     assert len(tactics_table(metrics, brief=True).columns) < len(table.columns)
+
+
+def test_models_that_report_no_tokens_have_no_count_of_them() -> None:
+    silent = {**MOVES, "tokens_in": 0, "tokens_out": 0}
+    rows = [{**row, "chat_adversary": silent} for row in DEVELOPMENT]
+    asked = [replace(answer, tokens_in=0, tokens_out=0) for answer in WRITTEN]
+    found = TacticResults(rows, asked, {NONE: 0, REFINED: 1})
+    metrics = {f"{arm}.{name}": figure for arm in found.chosen for name, figure in found.metrics(arm).items()}
+    assert metrics[f"{REFINED}.calls"].value > 0
+    assert metrics[f"{REFINED}.tokens_in"].n == metrics[f"{REFINED}.tokens_out"].n == 0
+    shown = dict(zip(tactics_table(metrics).columns, tactics_table(metrics).rows[-1], strict=True))
+    assert shown["tokens in"] == shown["tokens out"] == "–"
 
 
 def test_where_nothing_came_to_its_end_nothing_is_said() -> None:

@@ -254,6 +254,10 @@ def test_a_table_counts_what_each_attack_asked_and_brings_tactics_along(tmp_path
     assert "Tactics: the attacker" in table.note
     again = ATTACK_TABLE.run(asked, tmp_path / "run", Silent())
     assert again.metrics == result.metrics
+    few = replace(asked, rows="none", dialogues=2, chat=ChatSeat())
+    unpriced = ATTACK_TABLE.run(few, tmp_path / "unpriced", Silent()).tables["All attacks"]
+    assert "answers" in unpriced.columns
+    assert "cost" not in unpriced.columns, "nobody knows it without prices"
 
 
 def test_a_table_warns_of_what_its_rows_lost_and_counts_all_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
