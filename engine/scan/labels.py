@@ -186,13 +186,12 @@ def run_label(verb: Verb, arguments: Sequence[str]) -> int:
         sheets = {Path(name).stem: fetched_file(name) for name in options.sheet}
         if len(sheets) < len(options.sheet):
             raise DataError("two sheets bear the same name", got=", ".join(options.sheet), fix="name each after its labeller")
-        read_into(run, sheets)
+        # The module of scans imports this one.
+        scan: Any = find(SCAN).load()
+        result = scan.labelled(path, contents_of(run, sheets))
         if others := [path.name for path in sorted((run.path / LABELS_FOLDER).glob("*.csv")) if path.stem not in sheets]:
             folder = display_path(run.path / LABELS_FOLDER)
             reporter.say(f"kept from before, and joined with it: {', '.join(others)}; delete {folder}/NAME to leave one out")
-        # The module of scans imports this one.
-        scan: Any = find(SCAN).load()
-        result = scan.labelled(path, reporter)
         result = replace(result, files=(report_from_run(path), *result.files))
     show_result(result)
     if options.json:
@@ -201,16 +200,20 @@ def run_label(verb: Verb, arguments: Sequence[str]) -> int:
     return 0
 
 
-def read_into(run: RunFolder, sheets: Mapping[str, Path]) -> None:
-    """Keep labelled sheets in a run, in place of earlier ones of the same labellers.
+def contents_of(run: RunFolder, sheets: Mapping[str, Path]) -> dict[str, bytes]:
+    """Return the contents of labelled sheets, by labeller.
 
     Raises:
-        DataError: a sheet is broken, of another run, or has no label; nothing is changed then.
+        DataError: a sheet is broken, of another run, or has no label.
     """
     for path in sheets.values():
         if not read_sheet(path, run.rows()):
             raise DataError("the sheet has no label", where=path, fix="write broken or kept into the column label")
-    contents = {name: path.read_bytes() for name, path in sheets.items()}
+    return {name: path.read_bytes() for name, path in sheets.items()}
+
+
+def keep_sheets(run: RunFolder, contents: Mapping[str, bytes]) -> None:
+    """Keep labelled sheets in an open run, in place of earlier ones of the same labellers."""
     (run.path / LABELS_FOLDER).mkdir(exist_ok=True)
     for name, content in contents.items():
         write_whole(run.path / LABELS_FOLDER / f"{name}.csv", content)

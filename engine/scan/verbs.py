@@ -60,7 +60,7 @@ from parley.engine.scan.attacks import CONTROLS, NONE, Rewording, adapted_reword
 from parley.engine.scan.checks import Checks, is_breach
 from parley.engine.scan.defence_metrics import defence_metric_names, defence_metrics, defence_tables, side_broken
 from parley.engine.scan.defences import DefendedChatModel, Surroundings, defence_of, queries_of
-from parley.engine.scan.labels import label_metrics, label_note, labels_of
+from parley.engine.scan.labels import keep_sheets, label_metrics, label_note, labels_of
 from parley.engine.scan.metrics import (
     BREACH,
     BROKEN,
@@ -820,22 +820,22 @@ class Scan(Job[ScanConfig, ScanPlan, ScanPlan]):
             },
         )
 
-    def labelled(self, path: Path, reporter: Reporter) -> Result:
-        """Measure a finished scan again, with the labels that its folder keeps.
+    def labelled(self, path: Path, sheets: Mapping[str, bytes]) -> Result:
+        """Measure a finished scan again, with labelled sheets and those that its folder keeps.
+
+        Args:
+            path: the run's folder.
+            sheets: their contents, by labeller, whose earlier sheet they replace.
 
         Raises:
             RunError: the policy has changed, or the disk refuses.
         """
         before = RunFolder.load(path)
         config = from_dict(ScanConfig, before.config, str(path / CONFIG))
-        with RunFolder.open(
-            path,
-            config,
-            job=self.name,
-            schema=self.schema_of(config),
-            resume_safe=self.resume_safe,
-            weights=self.weights(config),
-        ) as run:
+        schema, weights = self.schema_of(config), self.weights(config)
+        with RunFolder.open(path, config, job=self.name, schema=schema, resume_safe=self.resume_safe, weights=weights) as run:
+            # Opening makes the copy of a run at a URI the same as the URI, so nothing new lies there before.
+            keep_sheets(run, sheets)
             self.conclude(run, config, self.measure(run, ScanPlan.of(config)))
         return self.result(config, path)
 

@@ -176,9 +176,7 @@ def spread_table(
         legend: titles of the metrics, by name.
     """
     num = max(map(len, values.values()))
-    columns: tuple[str, ...] = tuple(f"training {number}" for number in range(1, num + 1))
-    if num > _MOST_COLUMNS:
-        columns = ("least", "middle", "most")
+    columns = [f"training {number}" for number in range(1, num + 1)] if num <= _MOST_COLUMNS else ["least", "middle", "most"]
 
     def spread(figures: Sequence[float]) -> list[str]:
         finite = [value for value in figures if math.isfinite(value)]

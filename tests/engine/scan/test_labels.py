@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +84,14 @@ def test_a_labelled_sheet_becomes_corrected_rates_beside_the_raw_ones(parley: Pa
     assert "corrected" in Path("runs/scan/report.html").read_text()
     Path("alice_final.csv").write_bytes(Path("alice.csv").read_bytes())
     assert "kept from before" not in read.err
+    # A run at a URI keeps its labels there.
+    uri = f"file://{Path.cwd()}/store/scan"
+    shutil.copytree("runs/scan", "store/scan", ignore=shutil.ignore_patterns("labels", "lock"))
+    Path("store/scan/log").mkdir()
+    Path("store/scan/events.jsonl").rename("store/scan/log/00000.jsonl")
+    there = parley(f"label {uri} --sheet alice.csv --json")
+    assert json.loads(there.out)["metrics"]["corrected.breach"] == metrics["corrected.breach"], there.err
+    assert Path("store/scan/labels/alice.csv").read_bytes() == Path("alice.csv").read_bytes()
     twice = parley("label runs/scan --sheet alice_final.csv").err
     assert "kept from before, and joined with it: alice.csv; delete runs/scan/labels/NAME" in twice, twice
     assert "num is out of range" in parley("label runs/scan --num 0").err
