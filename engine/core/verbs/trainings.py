@@ -154,8 +154,8 @@ TRAININGS = (
         "train reranking",
         "reward a response model for replies that other contexts would not call forth",
         "parley.engine.perturb.verbs.reranking:TRAIN_RERANKING",
-        "parley train reranking --model runs/seq2seq   # the paper's reward, self-critical",
-        "parley train reranking released --model runs/seq2seq --set reranking.weight=0.3",
+        "parley train reranking --model runs/seq2seq --set reranking.weight=0.3",
+        "parley train reranking niu2018 --model runs/seq2seq   # the paper's reward, self-critical",
         "parley train reranking demo --model runs/demo/model",
     ),
     Entry.of(

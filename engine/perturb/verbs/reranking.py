@@ -8,8 +8,8 @@ epoch, on the same contexts and draws, and a warning is printed where they look 
 
 Choices:
   * # Paper: silent about w, steps and when training ends; it adopts the mixed objective of Paulus et al. 2018, which is
-    self-critical (less the reward of the greedy reply) with .9984 on the reward. Ours: that, and the epoch of the best mixture
-    on the validation split is kept, or the checkpoint that it began with.
+    self-critical (less the reward of the greedy reply) with .9984 on the reward. Ours: preset `niu2018` is that; the default is
+    what was released, which leaves sentences. The epoch of the best mixture on the validation split is kept, or the start.
   * Controls: `--set reranking.weight=0` is likelihood for as many steps, and `--set reranking.shuffled=true` exchanges the
     rewards of a batch.
 """
@@ -156,7 +156,7 @@ def looks_gamed(before: Mapping[str, Any], figures_now: Mapping[str, float], rec
 
 
 def niu2018() -> TrainRerankingConfig:
-    """Use the reward as published: of a whole reply, behind one context, self-critical, w .9984 (Paulus et al. 2018)."""
+    """Use the paper's reward: of whole replies, self-critical, w .9984 (Paulus et al. 2018); it leaves no sentences."""
     return TrainRerankingConfig(reranking=RerankingSettings(weight=0.9984, baseline="greedy"))
 
 
@@ -184,7 +184,7 @@ class TrainReranking(ContinuedJob[TrainRerankingConfig, PreparedReranking]):
     words = ("train", "reranking")
     run_name = "reranking"
     config = TrainRerankingConfig
-    presets = {"niu2018": niu2018, "no-baseline": no_baseline, "released": released, "demo": demo}
+    presets = {"released": released, "niu2018": niu2018, "no-baseline": no_baseline, "demo": demo}
     legend = RERANKING
     what = "Reranking-RL"
 
