@@ -76,7 +76,7 @@ _NOTE = (
 _NOTE_UNTOUCHED = " Untouched: questions that the attack left as the prompt is; their answers are in no other column."
 
 
-_UNDECIDED = -1
+_UNDECIDED, _AS_IS = -1, 1
 _BEHIND = ("defence", "adaptive", "harmful", "unmet", "refused_by", "model_queries")
 _COLUMNS = ("prompt", "attack", "repeat", "asked", "breach", "untouched", "rules", *_BEHIND, "turns", "refusals", *BUDGET)
 
@@ -107,9 +107,10 @@ class AnswerColumns:
             unit = repeated.get(row["prompt"], row["prompt"])
             self._add("Q", prompt=stable_hash(row["prompt"]), unit=stable_hash(unit))
             texts = {turn["asked"] for turn in row["turns"]} if row.get("turns") else {row["asked"]}
-            # An attack of several wordings has changed the prompt.
-            self._add("Q", text=stable_hash(*texts) if len(texts) == 1 else 0)
-            self._add("b", breach=_outcome(row["breach"]), as_is=_outcome(row.get("untouched")))
+            # Rows of earlier versions do not say whether they are untouched. An attack of several wordings has changed the prompt.
+            digest = stable_hash(*texts) if len(texts) == 1 else 0
+            self._add("Q", text=digest if row.get("untouched") is None else _AS_IS * row["untouched"])
+            self._add("b", breach=_outcome(row["breach"]))
             self._add("H", attack=self.attacks.setdefault(row["attack"], len(self.attacks)), repeat=row.get("repeat") or 0)
             for verdict in row["rules"]:
                 self._add("i", of=self._num)
@@ -130,9 +131,7 @@ class AnswerColumns:
         self._units = {name: linked_units(self._columns.get(name, "Q")).astype(np.int32) for name in ("prompt", "unit")}
         plain, of, text = np.zeros(self._num, dtype=np.uint64), self["prompt"], self["text"]
         plain[of[self._of(NONE)]] = text[self._of(NONE)]
-        # Rows of earlier versions do not say it: those whose question is that without an attack, where it has an answer.
-        known = self["as_is"] != _UNDECIDED
-        self.untouched = np.where(known, self["as_is"] == 1, (text == plain[of]) & (text > 0)) & ~self.controlled
+        self.untouched = ((text == _AS_IS) | ((text == plain[of]) & (text > 0))) & ~self.controlled
         """Whether an attack asked nothing but the prompt as it is (V,) bool."""
 
     def _add(self, code: str, **numbers: float) -> None:
