@@ -107,7 +107,7 @@ class AnswerColumns:
             unit = repeated.get(row["prompt"], row["prompt"])
             self._add("Q", prompt=stable_hash(row["prompt"]), unit=stable_hash(unit))
             texts = {turn["asked"] for turn in row["turns"]} if row.get("turns") else {row["asked"]}
-            # Rows of earlier versions do not say whether they are untouched. An attack of several wordings has changed the prompt.
+            # An attack of several wordings has changed the prompt. Rows of earlier versions do not say if they are untouched.
             digest = stable_hash(*texts) if len(texts) == 1 else 0
             self._add("Q", text=digest if row.get("untouched") is None else _AS_IS * row["untouched"])
             self._add("b", breach=_outcome(row["breach"]))
