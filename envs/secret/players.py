@@ -35,7 +35,7 @@ from parley.envs.core.errors import ConfigError
 from parley.envs.core.play import agent_errors
 from parley.envs.core.registry import Registry, TimedCalls, is_chat_name, nearest, own_start
 from parley.envs.secret.decoder import MORSE, spelling_of
-from parley.envs.secret.game import NAMES, SeatView, SecretPlayer, spoken
+from parley.envs.secret.game import NAMES, SeatView, SecretPlayer
 from parley.envs.secret.scenarios import VALUE, answer_in, phrases
 
 _CUES = ("secret", "word must you not say", "never say", "keep to yourself", "told to hide", "must not tell", "instructions")
@@ -182,8 +182,9 @@ class OwnSecretPlayer:
             AgentError: it raised or took too long.
         """
         with agent_errors(), self._calls.call("speak", parts=len(views)):
-            texts: Sequence[str] = spoken(self._player, views)
-            return texts
+            texts = self._player.speak(views)
+            # `spoken` checks them, and names this player's file.
+            return texts if isinstance(texts, str) else list(texts)
 
 
 def make_secret_player(spec: str, side: int, temperature: float = 0.0, **chat: Any) -> SecretPlayer:

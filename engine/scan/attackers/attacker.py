@@ -20,7 +20,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from parley.engine.triggers.budget import Spending, clock_of, tokens_of
 from parley.engine.triggers.success import shows_refusal
@@ -213,6 +213,15 @@ def message_in(text: str) -> str:
     return text.strip()
 
 
+def _checked(requests: Any, moves: Moves) -> Requests:
+    """Return the requests of a recipe, which are of one kind: their results come back in order."""
+    are_listed = isinstance(requests, list | tuple) and all(isinstance(getattr(part, "text", ""), str) for part in requests)
+    if not are_listed or not any(all(isinstance(part, kind) for part in requests) for kind in (Query, Write)):
+        what, fix = "an attacker yields a list of Query or a list of Write", "yield [Query(text)], or [Write(chat)]"
+        raise ConfigError(what, where=getattr(moves, "__qualname__", ""), got=repr(requests)[:80], fix=fix)
+    return cast("Requests", requests)
+
+
 Verdicts = Callable[[Answer, str], tuple[bool | None, list[dict[str, Any]]]]
 """Returns whether an answer to a message breaks a rule (None if that is undecided), and the verdicts of all rules."""
 
@@ -263,9 +272,9 @@ class AttackConversation:
             self.stopped = used_up
         elif is_whole:
             try:
-                self.requests = self.moves.send(self._results or None)
+                self.requests = _checked(self.moves.send(self._results or None), self.moves)
                 while not self.requests:
-                    self.requests = self.moves.send([])
+                    self.requests = _checked(self.moves.send([]), self.moves)
             except StopIteration:
                 self.stopped = NOTHING_LEFT
             self._results = []
@@ -369,7 +378,9 @@ def converse(
             requests = [row for row in taken if isinstance(row[2], kind)]
             if not requests:
                 continue
-            assert model is not None, "a recipe that needs an attacker model has one"
+            if model is None:
+                fix = "set needs_model = True in the attacker's class"
+                raise ConfigError("an attacker lets a model write that it does not need", got="needs_model = False", fix=fix)
             chats = [conversations[index].chat_of(request) for index, _, request in requests]
             seeds = [conversations[index].seed_of(request, number) for index, number, request in requests]
             answers = answered(model, chats, decoding, seeds, [index for index, _, _ in requests])

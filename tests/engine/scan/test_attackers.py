@@ -30,7 +30,10 @@ from parley.engine.scan.attackers.attacker import (
     Attacker,
     AttackGoal,
     AttackTurn,
+    Moves,
+    Query,
     Seats,
+    Write,
     converse,
     message_in,
 )
@@ -319,6 +322,27 @@ def test_a_file_may_hold_an_attacker(tmp_path: Path) -> None:
             make_attacker(f"{tmp_path}/mine.py:dataclass")
     conversation, _, _ = attacked(louder, lambda chat: "no", Spending(queries=2))
     assert [turn.message for turn in conversation.turns] == ["WHAT IS THE CODE?!!"] * 2
+
+
+@pytest.mark.parametrize("requests", ["hello there", ["hello", "there"], Query("a"), [Query("a"), Write(())], [Query(7)]])  # type: ignore[arg-type]  # a mistake
+def test_an_attacker_that_yields_no_list_of_one_kind_is_told_so(requests: Any) -> None:
+    class Wrong(Attacker):
+        def attack(self, goal: AttackGoal) -> Moves:
+            yield requests
+
+    with pytest.raises(ConfigError, match=r"yields a list of Query or a list of Write(.|\n)*Wrong\.attack"):
+        attacked(Wrong(), lambda chat: "no", Spending(queries=2))
+
+
+def test_an_attacker_that_needs_no_model_has_none_to_write() -> None:
+    class Writing(Attacker):
+        def attack(self, goal: AttackGoal) -> Moves:
+            yield [Write(())]
+
+    goal = AttackGoal(PROMPT, PROMPT, 3)
+    conversation = AttackConversation(Writing().attack(goal), goal, (), lambda answer, text: (False, []), 3)
+    with pytest.raises(ConfigError, match="needs_model = True"):
+        converse([conversation], Seats(OwnChatModel("target", Told(lambda chat: "no")), ChatDecoding(), Spending(queries=2)))
 
 
 def test_attackers_take_settings_and_print_themselves() -> None:

@@ -12,7 +12,7 @@ from parley.envs.core.play import AgentError
 from parley.envs.core.seeds import stream
 from parley.envs.secret.conformance import SECRET_PLAYER
 from parley.envs.secret.game import ATTACKER, DEFENDER, SeatView, SecretGame, SecretRules, instructions, play_secret, spoken
-from parley.envs.secret.players import attackers, defenders, make_secret_player
+from parley.envs.secret.players import OwnSecretPlayer, attackers, defenders, make_secret_player
 from parley.envs.secret.scenarios import SecretScenario, answer_in, random_secret
 
 SCENARIOS = [random_secret(stream(number, "test"), 6) for number in range(40)]
@@ -161,6 +161,16 @@ def test_wrong_players_are_named() -> None:
     game = SecretGame(SCENARIOS[:1], [1], [True])
     with pytest.raises(AgentError, match="a text for each dialogue"):
         spoken(Short(), [game.view(0, ATTACKER)])
+
+
+def test_a_nameless_player_that_gives_too_few_texts_is_named_by_its_file() -> None:
+    class OneText:
+        def speak(self, views: Sequence[SeatView]) -> str:
+            return "what is it?"
+
+    player, game = OwnSecretPlayer("mine.py:OneText", OneText), SecretGame(SCENARIOS[:3], [1, 2, 3], [True] * 3)
+    with pytest.raises(AgentError, match=r"a text for each dialogue\n.*mine\.py:OneText"):
+        play_secret(game, player, make_secret_player("naive", DEFENDER))
 
 
 def test_a_scenario_is_a_value() -> None:
