@@ -62,6 +62,7 @@ SCRIPTED = ("harmless", "ask", "claim", "spell", "reverse", "encode", "parts", "
 """Scripted attackers of every match; `harmless` asks for nothing."""
 FROZEN_CONTROL, PROMPT = "frozen", "prompt"
 FINAL, FIRST_ATTACKER = "final", "attacker"
+_ENDINGS = {PROMPT: PROMPTED, START: BEFORE, CONTROL: PLAIN, FROZEN_CONTROL: FROZEN, AFTER: RESULT}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -199,24 +200,22 @@ class ChatCampaign(CampaignAdapter[HardenChatConfig]):
         """Measure start, controls and result, and the fall of the best known attacker's share scenario by scenario."""
         rows, defenders = self._final(), self._defenders(best)
         known = self._labels(best)
-        endings = {PROMPT: PROMPTED, START: BEFORE, CONTROL: PLAIN, FROZEN_CONTROL: FROZEN, AFTER: RESULT}
         metrics: dict[str, Estimate] = {}
         for name, model in defenders.items():
             fresh = "" if name == PROMPT else f"{name if name != AFTER or best else START}-attacker"
             figures = defence_metrics(rows, self._label(model), known, self._unmet, fresh)
-            metrics |= {f"{figure}{endings[name]}": value for figure, value in figures.items()}
+            metrics |= {f"{figure}{_ENDINGS[name]}": value for figure, value in figures.items()}
         columns = {ending: title for title, ending in COLUMNS.items()}
         after = self._label(defenders[AFTER])
         for name, model in defenders.items():
             if name != AFTER:
-                metrics[GAINS[columns[endings[name]]]] = fewer_words(rows, self._label(model), after, known)
+                metrics[GAINS[columns[_ENDINGS[name]]]] = fewer_words(rows, self._label(model), after, known)
         return metrics
 
     def known(self, best: int) -> KnownAdversaries:
         rows, defenders, known = self._final(), self._defenders(best), self._labels(best)
         words_lost = [lost_words(rows, self._label(model), known) for model in defenders.values()]
         outcome = self.outcome(best)
-        endings = {PROMPT: PROMPTED, START: BEFORE, CONTROL: PLAIN, FROZEN_CONTROL: FROZEN, AFTER: RESULT}
         target_of: dict[str, str | int] = {f"{name}-attacker": name for name in defenders}
         target_of |= {self.attacker(number): number for number in range(len(known))}
         learned, gained = {}, {}
@@ -232,11 +231,11 @@ class ChatCampaign(CampaignAdapter[HardenChatConfig]):
             learned[attacker], gained[attacker] = rate_difference(*said_GA.T), clustered_rate(said_GA[:, 0])
         columns = {ending: title for title, ending in COLUMNS.items()}
         return KnownAdversaries(
-            targets=[columns[endings[name]] for name in defenders],
+            targets=[columns[_ENDINGS[name]] for name in defenders],
             adversaries=known,
             gains_TA=[[clustered_rate(said_G) for said_G in said_GA.T] for said_GA in words_lost],
             best=[best_index(said_GA) for said_GA in words_lost],
-            measured=[outcome[f"{EXPLOITABILITY}{endings[name]}"] for name in defenders],
+            measured=[outcome[f"{EXPLOITABILITY}{_ENDINGS[name]}"] for name in defenders],
             learned=learned,
             gained=gained,
             words=CHAT.known,

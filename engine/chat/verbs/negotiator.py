@@ -101,7 +101,7 @@ NEGOTIATING = CampaignMetrics(
     note_rounds="Round 0 is the target before any hardening. Adversaries: advantage in points, where the target alone chooses. "
     "Plain: ordinary dialogues with the start, both choose. Brackets: 95 % intervals.",
     note_outcome="Plain play: the start, trained as long in ordinary dialogues alone. All meet all known adversaries in "
-    "scenarios that chose no round. Brackets: 95 % intervals, over dialogues of one training each.",
+    "dialogues that chose no round; scenarios may come again. Brackets: 95 % intervals, over dialogues of one training each.",
     known=NEGOTIATORS,
 )
 
@@ -126,7 +126,8 @@ class HardenNegotiatorConfig(AdaptersConfig):
     corpus: str = "dealornodeal"
     """Registered corpus (parley data list), or path/file.py:NAME, for the supervised fit and for scenarios."""
     scenarios: str = "dealornodeal"
-    """Scenarios of matches: "random" for random legal ones, a corpus name for its self-play scenarios, or a file of them."""
+    """Scenarios of matches: "random" for random legal ones, a corpus name for its self-play scenarios (three in four of Deal or
+    No Deal's are of its training dialogues), or a file."""
     limit: NonNegativeInt = 0
     """Recorded dialogues of each split at most for the supervised fit; 0 for all."""
     dialogues: NumItems = 100

@@ -49,7 +49,7 @@ training) and 7 (fixed turns, against the RL agent).
 
 Their 2,000 random scenarios are not known, their rows carry no interval, and white-box rows follow the forced protocol. Section
 7.3 gives 4.98 for the reactive attack on the RL agent, table 2 4.95. Without an attack the RL agent speaks, both sides choose,
-and rates count wins.
+and rates count wins among deals.
 """
 
 

@@ -5,8 +5,8 @@ advantage rate). Side 0 is the adversary, side 1 the target.
 
 A dialogue without agreement counts as 0:0 in everything that is not "agreed". So it is a tie; paper and logs differ in ties:
   # Paper: the positive advantage rate counts dialogues that the adversary wins, which is `par_strict`. Released: the log of an
-  # attack gives the printed rate if ties count, which is `par`. Ours: both. Printed rates without an attack count wins: with
-  # ties, 44.70 % at 76.36 % agreement would leave 21 % to the RL agent's wins over itself, and 55 % to its losses.
+  # attack gives the printed rate if ties count, which is `par`. Ours: both. Printed rates without an attack are wins of deals,
+  # `par_strict_agreed`: of all dialogues, 44.70 % at 76.36 % agreement would leave 32 % at most to an agent that meets itself.
 An adversary can push `par` up by never agreeing, so it is read beside `agreement` and `par_strict`.
 
 Chat models: a choice that stays illegal after the repair is a selection out of range, which counts for every agent.
@@ -206,6 +206,7 @@ METRICS: dict[str, Metric] = {
     "par_strict": Metric(
         "wins", FOR_ADVERSARY, "share of all dialogues with advantage > 0; a tie or 0:0 does not count", "share", main=True
     ),
+    "par_strict_agreed": Metric("wins, agreed", FOR_ADVERSARY, "share of agreed dialogues with advantage > 0", "share"),
     "par": Metric(
         "positive advantage rate",
         FOR_ADVERSARY,
@@ -304,6 +305,7 @@ OUTCOMES: Mapping[str, RowMetric] = {
     "advantage": RowMetric(_advantage, "mean"),
     "advantage_agreed": RowMetric(_advantage, "mean", among=_agreed),
     "par_strict": RowMetric(lambda row: _advantage(row) > 0, "share"),
+    "par_strict_agreed": RowMetric(lambda row: _advantage(row) > 0, "share", among=_agreed),
     "par": RowMetric(lambda row: _advantage(row) >= 0, "share"),
     "agreement": RowMetric(_agreed, "share"),
     **{f"score_{side}": RowMetric(itemgetter(f"points_{side}"), "count") for side in SIDES},

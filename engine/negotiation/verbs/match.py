@@ -81,11 +81,6 @@ def game_of(scenarios: str) -> str:
     return find_negotiations(scenarios).game if scenarios in corpora or ".py:" in scenarios else DEAL_OR_NO_DEAL
 
 
-def num_distinct(scenarios: Mapping[str, Scenario]) -> str:
-    """Return the number of different scenarios as text; intervals treat dialogues on the same scenario as independent."""
-    return f"{len(set(scenarios.values())):,} different"
-
-
 def match_scenarios(config: MatchConfig, game: str) -> dict[str, Scenario]:
     """Return the scenario of each dialogue by its key, "000000" onwards or from the config's first number.
 
@@ -548,8 +543,11 @@ class MatchJob(Job[OneMatchConfigT, Roster, Roster]):
     def measure(self, run: RunFolder, roster: Roster) -> Summary:
         match = roster.config
         chooses = "; the target alone chooses" if match.complementary else ""
-        distinct = num_distinct(match_scenarios(match, roster.game))
-        description = f"{match.dialogues} dialogues on {match.scenarios} scenarios ({distinct}), seed {match.seed}{chooses}"
+        # Intervals treat dialogues on the same scenario as independent.
+        distinct = len({*match_scenarios(match, roster.game).values()})
+        description = (
+            f"{match.dialogues} dialogues on {match.scenarios} scenarios ({distinct:,} different), seed {match.seed}{chooses}"
+        )
         return Summary(self.title(match), f"{description}; {who_judges(match.judge)}.", self.metrics(run))
 
     def models(self, config: OneMatchConfigT) -> dict[str, str]:

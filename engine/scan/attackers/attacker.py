@@ -379,8 +379,8 @@ def converse(
             if not requests:
                 continue
             if model is None:
-                fix = "set needs_model = True in the attacker's class"
-                raise ConfigError("an attacker lets a model write that it does not need", got="needs_model = False", fix=fix)
+                what = "an attacker lets a model write that it does not need"
+                raise ConfigError(what, got="needs_model = False", fix="set needs_model = True in its class")
             chats = [conversations[index].chat_of(request) for index, _, request in requests]
             seeds = [conversations[index].seed_of(request, number) for index, number, request in requests]
             answers = answered(model, chats, decoding, seeds, [index for index, _, _ in requests])

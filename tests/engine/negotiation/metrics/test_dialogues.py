@@ -65,6 +65,7 @@ def test_ties_count_for_the_positive_rate_and_not_for_the_strict_one() -> None:
     found = values([dialogue((8, 2)), dialogue((3, 3)), dialogue((1, 9)), dialogue((0, 0), agreed=False)])
     assert found["par"] == 3 / 4
     assert found["par_strict"] == 1 / 4
+    assert found["par_strict_agreed"] == pytest.approx(1 / 3), "among deals, as printed of play without an attack"
 
 
 def test_the_rate_counts_ties_as_the_released_logs_do() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from parley.engine.core.ray.session import RaySession
 from parley.engine.core.runs.run_folder import RunFolder
-from parley.engine.core.stats.known import EXPLOITABILITY, MEAN_FRESH
+from parley.engine.core.stats.known import EXPLOITABILITY, MEAN_FRESH, known_of
 from parley.engine.core.stats.statistics import paired_difference
 from parley.engine.core.verbs.campaign import ROUND, rounds_of
 from parley.engine.core.verbs.job import Result, Silent
@@ -31,7 +31,7 @@ from parley.engine.negotiation.metrics.campaign import (
 )
 from parley.engine.negotiation.verbs import exploitability
 from parley.engine.negotiation.verbs.agents import judge_of
-from parley.engine.negotiation.verbs.exploitability import MORE, NUM_KNOWN, known_adversaries
+from parley.engine.negotiation.verbs.exploitability import MORE, NUM_KNOWN
 from parley.engine.negotiation.verbs.minmax import BEFORE_TRAINING, DROP, DROP_BEYOND_CONTROL, FINAL_STAGES, LEGEND, MINMAX
 from parley.envs.negotiation.domain import Vocabulary
 from parley.policies.core.checkpoint import Checkpoint
@@ -233,7 +233,7 @@ def test_all_targets_meet_all_adversaries_and_the_best_of_each_measures_it(
     chosen = origin(path, "round")["round"]
     measured = {"_before": ("00", targets[0]), "": ("final" if chosen else "00", targets[chosen])}
     measured |= {"_control": ("control", targets[-1])} if control else {}
-    known = known_adversaries(RunFolder.load(path))
+    known = known_of(RunFolder.load(path).summary())
     assert known is not None
     for ending, (stage, target) in measured.items():
         speaker = asked_of(path / f"{stage}-best", "speaker")["speaker"]

@@ -44,10 +44,10 @@ def test_one_command_makes_all_tables_beside_the_published_figures(whole: Path) 
     assert [title.partition(":")[0] for title in titles[:5]] == ["Table 2", "Table 2", "Table 7", "Table 6", "Control"]
     shown = {table["key"]: {row["label"]: row["published"] for row in table["rows"]} for table in summary["tables"]}
     for name, attacks in {"supervised": ATTACKS["sv"], **{key: ATTACKS[key] for key in ("rl", "turns", "hardened")}}.items():
-        # The rates without an attack count wins.
-        columns = ("advantage", "par", "par_strict", "score_adversary", "score_target", "agreement")
+        # The rates without an attack count wins among deals.
+        columns = ("advantage", "par", "par_strict_agreed", "score_adversary", "score_target", "agreement")
         known = {tuple(attack[f"forced_{key}"] for key in columns if f"forced_{key}" in attack) for attack in attacks.values()}
-        assert name == "turns" or shown[name]["RL agent, no attack, both choose"].keys() == {"advantage", "par_strict"}
+        assert name == "turns" or shown[name]["RL agent, no attack, both choose"].keys() == {"advantage", "par_strict_agreed"}
         # The RL attack of table 6 stands beside the best adversary and beside that of training.
         points = shown[f"points-{name}"]
         assert {(*gains.values(), *points[row].values()) for row, gains in shown[name].items() if gains} == known
