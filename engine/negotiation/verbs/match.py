@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from traceback import format_exception
@@ -543,11 +543,8 @@ class MatchJob(Job[OneMatchConfigT, Roster, Roster]):
     def measure(self, run: RunFolder, roster: Roster) -> Summary:
         match = roster.config
         chooses = "; the target alone chooses" if match.complementary else ""
-        # Intervals treat dialogues on the same scenario as independent.
-        distinct = len({*match_scenarios(match, roster.game).values()})
-        description = (
-            f"{match.dialogues} dialogues on {match.scenarios} scenarios ({distinct:,} different), seed {match.seed}{chooses}"
-        )
+        scenarios = f"{match.scenarios} scenarios ({len({*match_scenarios(match, roster.game).values()}):,} different)"
+        description = f"{match.dialogues} dialogues on {scenarios}, seed {match.seed}{chooses}"
         return Summary(self.title(match), f"{description}; {who_judges(match.judge)}.", self.metrics(run))
 
     def models(self, config: OneMatchConfigT) -> dict[str, str]:
