@@ -131,6 +131,7 @@ def test_no_agreement_at_all_leaves_agreed_metrics_empty() -> None:
     found = negotiation_metrics([dialogue((0, 0), agreed=False)] * 3)
     empty = {
         "advantage_agreed",
+        "par_strict_agreed",
         "score_adversary_agreed",
         "score_target_agreed",
         "pareto",
