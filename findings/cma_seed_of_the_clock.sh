@@ -7,7 +7,8 @@
 #   text of the option says that 0 is "time". Each search seeds numpy's global generator and draws from it. So after a search with
 #   seed 1 the next number of numpy is the same whether the program was seeded with 5 or 6, and after one without a seed it is another one
 #   each time. A function that draws three numbers per generation, as a noisy one does, changes the search. Two searches with seeds 1 and 2 that
-#   are asked in turns end at .678 and .378, with seeds 3 and 2 at the same two, and alone at 1.361 and .516. The first line printed names the seed taken.
+#   are asked in turns end at .678 and .378, with seeds 3 and 2 at the same two, and alone at 1.361 and .516.
+#   The first line that a search prints names the seed that it took.
 # Why it matters: 0 is the seed that scripts take first, and the run cannot be repeated. Restarts and islands with seeds of their own share one
 #   stream, and a bootstrap or a draw of scenarios behind a search repeats itself. Count seeds from 1, run one search at a time, give your
 #   own draws their own generator.
