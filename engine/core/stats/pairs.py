@@ -49,6 +49,8 @@ Form = Literal["share", "mean", "count", "perplexity"]
 """Shares have Wilson's interval, counts an interval that is not below 0; a perplexity is exp of nats per word."""
 POWER = 0.8
 """The chance to tell a difference with the items that `items_needed` names."""
+_FEWEST = 6
+"""The least number of items that differ from which a test has a p-value below .05."""
 _MOST_ITEMS = 10**9
 """The largest number of items worth naming."""
 
@@ -365,19 +367,22 @@ def items_needed(differences: np.ndarray, fixed: float = 0.0, spread: float = 1.
         spread: as in `clustered_rate`.
 
     Returns:
-        The number, at least 2; None without a difference, from fewer than two items, or if no number of items suffices.
+        The number, so large that as often six of them differ, for fewer prove nothing (`proven`); None without a difference,
+        from fewer than two items, or if no number of items suffices.
     """
-    from scipy.special import stdtrit
+    from scipy.special import bdtrc, stdtrit
 
     if len(differences) < 2:
         return None
     distance, variance = abs(float(differences.mean())), float(differences.var(ddof=1)) * spread**2
+    rounding = 1e-12 * max(1.0, float(np.abs(differences).max()))
+    share = np.count_nonzero(np.abs(differences) > rounding) / len(differences)
 
     def suffices(num: int) -> bool:
         wanted = float(stdtrit(num - 1, 0.975) + stdtrit(num - 1, POWER))
-        return distance >= wanted * math.sqrt(fixed + variance / num)
+        return distance >= wanted * math.sqrt(fixed + variance / num) and bdtrc(_FEWEST - 1, num, share) >= POWER
 
-    if not distance > 1e-12 * max(1.0, float(np.abs(differences).max())) or not suffices(_MOST_ITEMS):
+    if not distance > rounding or not suffices(_MOST_ITEMS):
         return None
     low, high = 1, _MOST_ITEMS
     while high - low > 1:

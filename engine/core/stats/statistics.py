@@ -13,7 +13,8 @@ Sources:
     corrected by MacKinnon & White 1985, "Some heteroskedasticity-consistent covariance matrix estimators".
   * Cross-fitted judges: Nadeau & Bengio 2003, "Inference for the generalization error".
   * Paired bootstrap test: Hall & Wilson 1991, "Two guidelines for bootstrap hypothesis testing": resamples about the measured
-    mean, each by its own standard error. `tests/engine/core/stats/test_coverage.py` measures intervals and tests.
+    mean, each by its own standard error. Of pairs that differ by one amount: Fagerland et al. 2013, "The McNemar test for binary
+    matched-pairs data". `tests/engine/core/stats/test_coverage.py` measures intervals and tests.
   * seq-rep-4, the share of repeated 4-grams: Welleck et al. 2020, "Neural text generation with unlikelihood training". A
     perplexity does not show that an agent repeats itself, because a language model finds repeated words likely.
 
@@ -359,8 +360,9 @@ def paired_bootstrap(
 
     A resample is far if its mean is at least as many of its own standard errors from the measured mean as that is from 0. Its
     variance is at least the V-th part of the measured one: where nearly all pairs are alike, many resamples have none. The
-    p-value is (1 + number of far resamples) / (1 + number of resamples), so never 0. It is at least 2^(1 - k) for k pairs that
-    differ: the chance that all their signs are alike.
+    p-value is (1 + number of far resamples) / (1 + number of resamples). Pairs that all differ by one amount, or not at all, as
+    hits do, need no resamples: unless `spread` is wider, it is the mid-p of McNemar's test, for their signs are coins. It is at
+    least 2^(1 - k) for k pairs that differ: the chance that all their signs are alike.
 
     Args:
         after: (V,) finite numbers; the caller leaves out items with a missing number.
@@ -388,7 +390,15 @@ def paired_bootstrap(
         return PairedTest(Estimate(total, math.nan, math.nan, 1), math.nan)
     scale = float(np.abs(differences).max()) or 1.0
     changed = np.abs(differences) > _ROUNDING * scale
-    least = 2.0 ** (1 - max(1, int(np.count_nonzero(changed))))
+    sizes = np.abs(differences[changed])
+    least = 2.0 ** (1 - max(1, len(sizes)))
+    if spread == 1 and len(sizes) and np.ptp(sizes) <= _ROUNDING * scale:
+        from scipy.special import bdtr
+
+        num_up = int(np.count_nonzero(differences[changed] > 0))
+        fewer = min(num_up, len(sizes) - num_up)
+        mid_p = float(bdtr(fewer, len(sizes), 0.5) + (bdtr(fewer - 1, len(sizes), 0.5) if fewer else 0.0))
+        return PairedTest(proven(mean(differences), changed), max(least, mid_p))
     shift = total / (size * scale)
     off = differences / scale - shift
     off[np.abs(off) < _ROUNDING] = 0.0

@@ -8,6 +8,7 @@ from operator import itemgetter
 
 import numpy as np
 import pytest
+from scipy.stats import binom
 
 from parley.engine.core.stats import pairs
 from parley.engine.core.stats.pairs import (
@@ -243,6 +244,9 @@ def test_items_needed_tell_the_difference_four_times_in_five() -> None:
 def test_no_number_of_items_tells_no_difference() -> None:
     assert items_needed(np.array([1.0, -1.0, 1.0, -1.0])) is None
     assert items_needed(np.array([1.0])) is None
-    assert items_needed(np.array([1.0, 1.0, 1.0])) == 2
+    # Five that differ have a p-value of .06, however much they do.
+    assert items_needed(np.array([1.0, 1.0, 1.0])) == 6
+    some = np.array([1.0, 0.0] * 20)
+    assert items_needed(some) == next(num for num in range(99) if binom.sf(5, num, 0.5) >= 0.8)
     # Trainings alone vary more than the difference.
     assert items_needed(np.array([1.0, 1.1, 0.9]), fixed=1.0) is None

@@ -164,7 +164,7 @@ def measure_attack(rows: Any) -> Any:
 @pytest.mark.parametrize(
     ("made", "schema", "measure", "most"),
     [
-        (ranked, RANKING, measure_ranking, 220),
+        (ranked, RANKING, measure_ranking, 900),
         (answer, SCANNED, measure_scan, 90),
         (target, None, measure_search, 60),
         (attacked_dialogue, None, measure_match, 340),
