@@ -207,6 +207,8 @@ PART_LEFT_OUT = "a part that is no text, left out"
 NO_REASON = "no reason for its end, read as a whole text"
 END_MARK = "a mark of the turn's end in the text, cut there"
 BROKEN_BYTES = "bytes that are no UTF-8, replaced"
+OTHER_MODEL = "answered by"
+"""The beginning of a note on a server that names another model than the one asked for; the end may be a date or a version."""
 _ENDS: dict[str, str] = {
     **dict.fromkeys(("stop", "eos", "eostoken", "endturn", "end", "stopsequence", "stoptoken", "stopstr"), "stop"),
     **dict.fromkeys(("complete", "completed", "finish", "finished", "done", "normal"), "stop"),
@@ -296,6 +298,9 @@ def answer_of(body: bytes, where: str, *, max_tokens: int | None = None, thinkin
     choice = _with_own_fields(next((choice for choice in choices if choice.get("index") == 0), choices[0]))
     if len(choices) > 1:
         notes.append(SEVERAL)
+    names = [re.sub(r"[\W_]", "", str(name or "").lower()) for name in (document.get("model"), where.rpartition("#")[2])]
+    if "#" in where and names[0] not in names[1] and names[1] not in names[0]:
+        notes.append(f"{OTHER_MODEL} {str(document['model'])[:60]!r}")
     usage = document.get("usage")
     usage = usage if isinstance(usage, dict) else {}
     num_tokens = _count(usage.get("completion_tokens", usage.get("output_tokens")))

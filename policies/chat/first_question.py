@@ -16,6 +16,7 @@ from typing import cast
 from parley.envs.core.errors import ConfigError, ModelError, RefusedModelError
 from parley.envs.core.registry import nearest
 from parley.policies.chat.addresses import OPENAI, is_served, server_of
+from parley.policies.chat.completions import OTHER_MODEL
 from parley.policies.chat.connections import Connections, TooManyBytesError
 from parley.policies.chat.model import (
     FOLDED,
@@ -111,6 +112,7 @@ def understood(model: ChatModel, chat: Chat, answer: Answer, decoding: ChatDecod
     is_counted = answer.num_prompt_tokens is not None and answer.num_tokens is not None
     parts = [
         "it answers text" if answer.is_reply else f"it gives no text ({answer.kind.value})",
+        *(note for note in answer.notes if note.startswith(OTHER_MODEL)),
         f"system role {system}",
         f"ends with {answer.finish_reason}",
         "tokens are counted" if is_counted else "tokens are not counted",

@@ -10,6 +10,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from rich.console import Console
@@ -30,6 +31,7 @@ from parley.engine.core.verbs.trainings import Entry
 from parley.envs.core.config import as_now, assign, from_dict, to_dict
 from parley.envs.core.errors import ConfigError
 from parley.envs.core.play import HUMAN
+from parley.envs.core.registry import Trust, require_trust_in, trusting
 from parley.envs.core.storage.uris import display_path, local_copy
 from parley.policies.chat.model import by_kind
 
@@ -76,8 +78,19 @@ def run_rows(verb: Verb, arguments: Sequence[str]) -> int:
     if not written.finished:
         console.print(Text("\nthe run is not finished: these are the rows that it has so far"), soft_wrap=True)
     show_lines(console, "files", [display_path(written.file)])
-    show_lines(console, "next", [] if written.finished else [shlex.join(["parley", "resume", options.run])])
+    show_lines(console, "next", [] if written.finished else [_resume(local_copy(options.run))])
     return 0
+
+
+def _resume(run: Path) -> str:
+    """Return the command that goes on with a run; it agrees to the Python files and programs that the run names."""
+    words = ["parley", "resume", display_path(run)]
+    try:
+        with trusting(Trust()):
+            require_trust_in(RunFolder.load(run).config)
+    except ConfigError:
+        words.append("--trust-code")
+    return shlex.join(words)
 
 
 def run_job(verb: Verb, arguments: Sequence[str]) -> int:
@@ -324,7 +337,7 @@ def run_status(verb: Verb, arguments: Sequence[str]) -> int:
     unfinished = [status for status in runs if status.state in (DAMAGED, FAILED, INTERRUPTED)]
     # Resuming a run also resumes the runs below it.
     resumable = unfinished[:1] if unfinished and unfinished[0].run == run else unfinished
-    resumes = [shlex.join(["parley", "resume", display_path(status.run)]) for status in resumable]
+    resumes = [_resume(status.run) for status in resumable]
     reports = [shlex.join(["parley", "report", display_path(status.run)]) for status in runs[:1] if status.state == FINISHED]
     show_lines(console, "next", resumes or reports)
     return 0

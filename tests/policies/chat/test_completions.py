@@ -11,6 +11,7 @@ from parley.envs.core.errors import ModelError
 from parley.policies.chat.completions import (
     BROKEN_BYTES,
     NO_REASON,
+    OTHER_MODEL,
     PART_LEFT_OUT,
     SEVERAL,
     TOOL_BESIDE,
@@ -53,6 +54,24 @@ def test_half_an_answer_is_none(name: str) -> None:
     assert refusal.in_answer
     assert refusal.status == (status or refusal.status)
     assert status is not None or refusal.status in (429, 500, 502)
+
+
+@pytest.mark.parametrize(
+    ("asked", "named", "noted"),
+    [
+        ("small", "large", True),
+        ("gpt-x", "openai/GPT-x-2024-08-06", False),
+        ("m.gguf", "/models/M.gguf", False),
+        ("small", None, False),
+        ("small", "", False),
+        ("small", 7, True),
+        ("", "large", False),
+    ],
+)
+def test_a_server_that_answers_as_another_model_is_noted(asked: str, named: Any, noted: bool) -> None:
+    where = f"openai:http://127.0.0.1/v1#{asked}" if asked else "http:bot.yaml"
+    answer = answer_of(json.dumps({**body_of(choice(SAY, "stop")), "model": named}).encode(), where)
+    assert answer.notes == ((f"{OTHER_MODEL} {str(named)!r}",) if noted else ())
 
 
 def test_what_was_done_differently_is_noted() -> None:

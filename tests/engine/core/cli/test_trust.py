@@ -79,6 +79,8 @@ def test_an_unfinished_run_asks_before_it_runs_code(parley: Parley, agent: Path,
     run = played(parley, agent.name, mark)
     unfinished(run)
     before = sorted(path.name for path in run.rglob("*"))
+    for command in ("status run", "rows run rows.csv"):
+        assert parley(command).err.rstrip().endswith("parley resume run --trust-code"), "the next command works as it is"
     outcome = parley("resume", str(run))
     assert outcome.status == 2
     assert outcome.err.startswith("error: a Python file would be imported that was not typed")
