@@ -335,8 +335,9 @@ def run_status(verb: Verb, arguments: Sequence[str]) -> int:
     else:
         _show_table(console, display_path(run), runs)
     unfinished = [status for status in runs if status.state in (DAMAGED, FAILED, INTERRUPTED)]
-    # Resuming a run also resumes the runs below it.
-    resumable = unfinished[:1] if unfinished and unfinished[0].run == run else unfinished
+    # Resuming a run also resumes the runs below it. One that was finished with less than they have now takes their rows.
+    of_all = runs[:1] if unfinished and runs[0].run == run else []
+    resumable = of_all if unfinished[:1] == of_all else [*unfinished, *of_all]
     resumes = [_resume(status.run) for status in resumable]
     reports = [shlex.join(["parley", "report", display_path(status.run)]) for status in runs[:1] if status.state == FINISHED]
     show_lines(console, "next", resumes or reports)

@@ -14,6 +14,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from pathlib import Path
+from textwrap import shorten
 from typing import Any, NamedTuple
 
 from parley.engine.core.runs.documents import SUMMARY, require_same
@@ -570,8 +571,8 @@ def _drawn(
             estimate = metrics.get(f"{key}.{row['key']}.{name}", NOTHING)
             if name in row["published"] and math.isfinite(estimate.low):
                 printed, inside = printed + 1, inside + (estimate.low <= row["published"][name] <= estimate.high)
-    lines = []
-    for row in rows:
+    lines, reasons = [], [" ".join(row["failed"].replace("\n", ",").split()) for row in rows]
+    for row, reason in zip(rows, reasons, strict=True):
         cells: dict[str, str] = {}
         for number, column in enumerate(entry["columns"]):
             form, value = _FORMS[column["form"]], row["published"].get(column["key"])
@@ -581,7 +582,7 @@ def _drawn(
                 cells["each training"] = " ".join(form.value(float(figure)) for figure in values) or ABSENT
         measured = (metrics.get(f"{key}.{row['key']}.{column['key']}", NOTHING) for column in entry["columns"])
         cells["n"] = num_measured(next((estimate for estimate in measured if estimate.n), NOTHING))
-        failed = f"\nfailed: {row['failed'][:_MOST_WORDS]}" if row["failed"] else ""
+        failed = f"\nfailed: {shorten(reason, _MOST_WORDS, placeholder=' …')}" if reason else ""
         lines.append(TableRow(row["label"] + failed, {"row": row["key"]}, cells=cells))
     over = "trainings and items" if several else "items"
     notes = [entry["note"], f"Brackets: 95 % intervals over {over}."]
@@ -591,7 +592,7 @@ def _drawn(
         notes.append(f"Of {printed} published figure{'s' * (printed > 1)} {lie}" * (printed > 0))
     notes += [column.get("note", "") for column in entry["columns"]]
     notes += [note for row in rows for note in row["notes"]]
-    notes += [f"{row['label']}: {row['failed']}." for row in rows if len(row["failed"]) > _MOST_WORDS]
+    notes += [f"{row['label']}: {reason}." for row, reason in zip(rows, reasons, strict=True) if len(reason) > _MOST_WORDS]
     note = " ".join(filter(None, notes))
     return metric_table(metrics, entry["corner"], lines, columns, note, n="n", unit="items")
 

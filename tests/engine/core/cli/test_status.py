@@ -108,6 +108,13 @@ def test_of_a_run_with_stages_the_run_itself_goes_on(tmp_path: Path, parley: Par
     assert shown[-2:] == ["next:", "parley resume run"]
 
 
+def test_a_finished_run_takes_the_rows_of_a_stage_that_is_tried_again(tmp_path: Path, parley: Parley) -> None:
+    """The tables of a recipe showed a stage as failed after its own resume had mended it."""
+    finished(tmp_path / "run")
+    finished(tmp_path / "run" / "stage", num_failed=1)
+    assert lines(parley("status run").err)[-3:] == ["next:", "parley resume run/stage", "parley resume run"]
+
+
 @pytest.mark.parametrize(
     ("seconds", "text"), [(None, ""), (-3, "0:00"), (7, "0:07"), (750, "12:30"), (3600, "1:00:00"), (90061, "1 d 1:01:01")]
 )

@@ -555,6 +555,7 @@ tables:"""
     assert [row[2] for row in claims.rows] == ["reproduced"]
     assert table.rows[1][0].startswith("broken\nfailed: no agent is called")
     assert table.rows[2][0].startswith("after\nfailed: not run")
+    assert all(row[0].count("\n") <= 1 for row in table.rows), "a reason of several lines is one line of a cell"
     assert table.rows[3][1] != "–"
     again = json.loads((tmp_path / "run" / SUMMARY).read_text(encoding="utf-8"))
     assert {*again["failed"]} == {"broken", "after"}
