@@ -19,7 +19,7 @@ from tyro import conf
 
 from parley.engine.core.cli.flags import FailIf, JobCommand, parse, parse_job, spelled_out
 from parley.engine.core.cli.main import Verb
-from parley.engine.core.cli.screen import make_console, show_lines, show_result, show_table, show_tables, watching
+from parley.engine.core.cli.screen import duration, make_console, show_lines, show_result, show_table, show_tables, watching
 from parley.engine.core.ray import logs
 from parley.engine.core.runs.documents import CONFIG
 from parley.engine.core.runs.remote_sync import fetched_run, replicate
@@ -132,11 +132,9 @@ def carry_out(entry: Entry, job: Job[Any, Any, Any], command: JobCommand) -> int
 
                 result = replace(result, files=(report_from_run(result.run), *result.files))
         show_result(_without_figures(result))
-    verdicts: list[ConditionOutcome] = []
-    if command.conditions:
-        from parley.engine.core.verbs.conditions import decide_all
+    from parley.engine.core.verbs.conditions import decide_all, exit_status
 
-        verdicts = decide_all(command.conditions, result.metrics)
+    verdicts = decide_all(command.conditions, result.metrics)
     _show_verdicts(verdicts)
     if command.json:
         metrics = {name: estimate.to_json() for name, estimate in result.metrics.items()}
@@ -145,12 +143,7 @@ def carry_out(entry: Entry, job: Job[Any, Any, Any], command: JobCommand) -> int
         document |= {"warnings": list(result.warnings)} if result.warnings else {}
         document |= {"chat_usage": dict(result.chat_usage)} if result.chat_usage else {}
         sys.stdout.write(f"{json.dumps(document)}\n")
-    status = 0
-    if verdicts:
-        from parley.engine.core.verbs.conditions import exit_status
-
-        status = exit_status(verdicts)
-    return 1 if result.failure or status == 1 else 2 if result.undecided else status
+    return 1 if result.failure or (status := exit_status(verdicts)) == 1 else 2 if result.undecided else status
 
 
 def _show_verdicts(verdicts: Sequence[ConditionOutcome]) -> None:
@@ -291,7 +284,6 @@ def run_compare(verb: Verb, arguments: Sequence[str]) -> int:
     from parley.engine.core.verbs.conditions import exit_status, parse_conditions
 
     conditions = parse_conditions(options.fail_if, compares=True)
-
     names = [name for names in options.metric for name in names.split(",") if name]
     with watching(first=READING) as reporter:
         compared = compare_runs(options.runs, reporter, names, conditions)
@@ -349,7 +341,7 @@ def _show_one(console: Console, status: RunStatus) -> None:
         ("state", status.state + (f", by {status.writer}" if status.writer else "")),
         ("progress", _progress(status.pace)),
         ("rate", _rate(status.pace)),
-        ("time left", _duration(status.left_s)),
+        ("time left", duration(status.left_s)),
         ("workers", _workers(status)),
         ("failed", f"{sum(status.errors.values()):,}"),
         ("answers of chat models", f"{sum(status.answers.values()):,}: {by_kind(status.answers)}" if status.answers else ""),
@@ -371,7 +363,7 @@ def _show_table(console: Console, title: str, runs: Sequence[RunStatus]) -> None
             status.state,
             _progress(status.pace),
             _rate(status.pace),
-            _duration(status.left_s),
+            duration(status.left_s),
             f"{sum(status.errors.values()):,}",
             _last_event(status),
         )
@@ -397,15 +389,4 @@ def _workers(status: RunStatus) -> str:
 
 
 def _last_event(status: RunStatus) -> str:
-    return f"{status.last_event}, {_duration(status.last_event_s)} ago" if status.last_event else ""
-
-
-def _duration(seconds: float | None) -> str:
-    """Return a duration such as "0:07", "12:30" or "3 d 4:05:06"."""
-    if seconds is None:
-        return ""
-    minutes, rest = divmod(max(0, round(seconds)), 60)
-    hours, minutes = divmod(minutes, 60)
-    days, hours = divmod(hours, 24)
-    clock = f"{hours}:{minutes:02d}:{rest:02d}" if hours or days else f"{minutes}:{rest:02d}"
-    return f"{days} d {clock}" if days else clock
+    return f"{status.last_event}, {duration(status.last_event_s)} ago" if status.last_event else ""

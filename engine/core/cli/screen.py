@@ -279,16 +279,22 @@ class Stage:
             self._first = now, done
         began, at_first = self._first
         if done - at_first <= LEAST_SHARE * (self._total or 0) or now <= began:
-            return f"{_minutes(now - self._began)} so far" if not at_first and now - self._began >= PLAIN_INTERVAL_S else ""
+            return f"{duration(now - self._began)} so far" if not at_first and now - self._began >= PLAIN_INTERVAL_S else ""
         rate = (done - at_first) / (now - began)
         shown = f"{rate:,.0f}" if rate >= 100 else f"{rate:.3g}"
         shown = f"{shown} {self._unit}/s" if rate >= SLOW else f"{3600 * rate:.3g} {self._unit}/h"
-        return shown + (f", {_minutes(max(0.0, (self._total - done) / rate))} left" if self._total else "")
+        return shown + (f", {duration(max(0.0, (self._total - done) / rate))} left" if self._total else "")
 
 
-def _minutes(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes}:{rest:02d}" if minutes < 60 else f"{minutes // 60:,}:{minutes % 60:02d}:{rest:02d}"
+def duration(seconds: float | None) -> str:
+    """Return a duration such as "0:07", "12:30" or "3 d 4:05:06"."""
+    if seconds is None:
+        return ""
+    minutes, rest = divmod(max(0, round(seconds)), 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    clock = f"{hours}:{minutes:02d}:{rest:02d}" if hours or days else f"{minutes}:{rest:02d}"
+    return f"{days} d {clock}" if days else clock
 
 
 class PlainScreen:

@@ -32,7 +32,6 @@ from parley.envs.core.seeds import stable_hash, stream
 
 _DRAWS = 4000
 _ENDS = (0.025, 0.975)
-_MOST_TRIALS = 1e9
 
 
 @dataclass(frozen=True)
@@ -147,20 +146,12 @@ def _draw_share(estimate: Estimate, rng: np.random.Generator) -> np.ndarray:
 
 def _trials(estimate: Estimate) -> float:
     """Return the number of independent trials whose Wilson interval is as wide."""
-    width, z2 = estimate.high - estimate.low, INTERVAL_Z**2
-    if not width > 0:
-        return float(estimate.n)
-
-    def wide(size: float) -> bool:
-        spread = math.sqrt(estimate.value * (1 - estimate.value) / size + z2 / (4 * size * size))
-        centre, half = (estimate.value + z2 / (2 * size)) / (1 + z2 / size), INTERVAL_Z * spread / (1 + z2 / size)
-        return min(1.0, centre + half) - max(0.0, centre - half) > width
-
-    low, high = 0.1, _MOST_TRIALS
-    for _ in range(60):
-        middle = math.sqrt(low * high)
-        low, high = (middle, high) if wide(middle) else (low, middle)
-    return high
+    width, spread = (estimate.high - estimate.low) ** 2, 4 * estimate.value * (1 - estimate.value)
+    if not 0 < width < 1:
+        return float(estimate.n) if not width > 0 else 0.1
+    # Of n trials, with x = z^2 / n: width^2 (1 + x)^2 = 4 p (1 - p) x + x^2.
+    half = width - spread / 2
+    return INTERVAL_Z**2 * (1 - width) / (half + math.sqrt(half * half + width * (1 - width)))
 
 
 def _ends(draws: np.ndarray) -> tuple[float, float]:

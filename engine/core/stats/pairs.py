@@ -49,8 +49,6 @@ Form = Literal["share", "mean", "count", "perplexity"]
 """Shares have Wilson's interval, counts an interval that is not below 0; a perplexity is exp of nats per word."""
 POWER = 0.8
 """The chance to tell a difference with the items that `items_needed` names."""
-_FEWEST = 6
-"""The least number of items that differ from which a test has a p-value below .05."""
 _MOST_ITEMS = 10**9
 """The largest number of items worth naming."""
 
@@ -367,8 +365,7 @@ def items_needed(differences: np.ndarray, fixed: float = 0.0, spread: float = 1.
         spread: as in `clustered_rate`.
 
     Returns:
-        The number, so large that as often six of them differ, for fewer prove nothing (`proven`); None without a difference,
-        from fewer than two items, or if no number of items suffices.
+        The number, at which as often six differ, for fewer prove nothing (`proven`); None for one item, or if none suffices.
     """
     from scipy.special import bdtrc, stdtrit
 
@@ -380,7 +377,7 @@ def items_needed(differences: np.ndarray, fixed: float = 0.0, spread: float = 1.
 
     def suffices(num: int) -> bool:
         wanted = float(stdtrit(num - 1, 0.975) + stdtrit(num - 1, POWER))
-        return distance >= wanted * math.sqrt(fixed + variance / num) and bdtrc(_FEWEST - 1, num, share) >= POWER
+        return distance >= wanted * math.sqrt(fixed + variance / num) and bdtrc(5, num, share) >= POWER
 
     if not distance > rounding or not suffices(_MOST_ITEMS):
         return None

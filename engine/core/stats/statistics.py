@@ -13,8 +13,8 @@ Sources:
     corrected by MacKinnon & White 1985, "Some heteroskedasticity-consistent covariance matrix estimators".
   * Cross-fitted judges: Nadeau & Bengio 2003, "Inference for the generalization error".
   * Paired bootstrap test: Hall & Wilson 1991, "Two guidelines for bootstrap hypothesis testing": resamples about the measured
-    mean, each by its own standard error. Of pairs that differ by one amount: Fagerland et al. 2013, "The McNemar test for binary
-    matched-pairs data". `tests/engine/core/stats/test_coverage.py` measures intervals and tests.
+    mean, each by its own standard error. Of pairs that differ by one amount: Fagerland et al. 2013, "The McNemar test for
+    binary matched-pairs data". `tests/engine/core/stats/test_coverage.py` measures intervals and tests.
   * seq-rep-4, the share of repeated 4-grams: Welleck et al. 2020, "Neural text generation with unlikelihood training". A
     perplexity does not show that an agent repeats itself, because a language model finds repeated words likely.
 
@@ -383,11 +383,8 @@ def paired_bootstrap(
         weight = num / len(codes)
         differences = np.bincount(codes, differences) * weight + differences.mean() * (1 - np.bincount(codes) * weight)
     size = len(differences)
-    if size == 0:
-        return PairedTest(NOTHING, math.nan)
-    total = float(differences.sum())
-    if size == 1:
-        return PairedTest(Estimate(total, math.nan, math.nan, 1), math.nan)
+    if size < 2:
+        return PairedTest(mean(differences), math.nan)
     scale = float(np.abs(differences).max()) or 1.0
     changed = np.abs(differences) > _ROUNDING * scale
     sizes = np.abs(differences[changed])
@@ -395,11 +392,10 @@ def paired_bootstrap(
     if spread == 1 and len(sizes) and np.ptp(sizes) <= _ROUNDING * scale:
         from scipy.special import bdtr
 
-        num_up = int(np.count_nonzero(differences[changed] > 0))
-        fewer = min(num_up, len(sizes) - num_up)
-        mid_p = float(bdtr(fewer, len(sizes), 0.5) + (bdtr(fewer - 1, len(sizes), 0.5) if fewer else 0.0))
+        fewer = min(np.count_nonzero(differences[changed] > 0), np.count_nonzero(differences[changed] < 0))
+        mid_p = float(bdtr(fewer, len(sizes), 0.5) + (fewer and bdtr(fewer - 1, len(sizes), 0.5)))
         return PairedTest(proven(mean(differences), changed), max(least, mid_p))
-    shift = total / (size * scale)
+    shift = float(differences.sum()) / (size * scale)
     off = differences / scale - shift
     off[np.abs(off) < _ROUNDING] = 0.0
     num_far = num_resamples if abs(shift) < _ROUNDING else 0

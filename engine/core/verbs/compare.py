@@ -611,6 +611,6 @@ def _note(compared: ComparedRuns) -> str:
     over = f"trainings and {compared.unit}" if several else compared.unit
     num, test = len(compared.differences), "t-test" if over != compared.unit else "paired bootstrap"
     return (
-        f"Brackets: 95 % intervals over {over}, each for itself. p: {test}, two-sided, by Holm for {num:,} test{'s' * (num != 1)}. "
+        f"Brackets: 95 % intervals over {over}, each alone. p: {test}, two-sided, by Holm for {num:,} test{'s' * (num != 1)}. "
         f"Needed: {compared.unit} that would tell this difference with a power of 80 %; a dash where no number would."
     )

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from parley.engine.core.cli.runs import _duration
-from parley.engine.core.cli.screen import show_table
+from parley.engine.core.cli.screen import duration, show_table
 from parley.engine.core.ray.record import WORK
 from parley.engine.core.runs.parts import error_row
 from parley.engine.core.runs.run_folder import RunFolder
@@ -119,4 +118,4 @@ def test_a_finished_run_takes_the_rows_of_a_stage_that_is_tried_again(tmp_path: 
     ("seconds", "text"), [(None, ""), (-3, "0:00"), (7, "0:07"), (750, "12:30"), (3600, "1:00:00"), (90061, "1 d 1:01:01")]
 )
 def test_durations(seconds: float | None, text: str) -> None:
-    assert _duration(seconds) == text
+    assert duration(seconds) == text

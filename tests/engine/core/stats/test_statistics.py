@@ -8,10 +8,10 @@ import time
 
 import numpy as np
 import pytest
-from scipy.stats import binom, binomtest
 import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import binom, binomtest
 
 from parley.engine.core.stats import statistics
 from parley.engine.core.stats.statistics import (
