@@ -132,9 +132,13 @@ def carry_out(entry: Entry, job: Job[Any, Any, Any], command: JobCommand) -> int
 
                 result = replace(result, files=(report_from_run(result.run), *result.files))
         show_result(_without_figures(result))
-    from parley.engine.core.verbs.conditions import decide_all, exit_status
+    verdicts: list[ConditionOutcome] = []
+    status = 0
+    if command.conditions:
+        from parley.engine.core.verbs.conditions import decide_all, exit_status
 
-    verdicts = decide_all(command.conditions, result.metrics)
+        verdicts = decide_all(command.conditions, result.metrics)
+        status = exit_status(verdicts)
     _show_verdicts(verdicts)
     if command.json:
         metrics = {name: estimate.to_json() for name, estimate in result.metrics.items()}
@@ -143,7 +147,7 @@ def carry_out(entry: Entry, job: Job[Any, Any, Any], command: JobCommand) -> int
         document |= {"warnings": list(result.warnings)} if result.warnings else {}
         document |= {"chat_usage": dict(result.chat_usage)} if result.chat_usage else {}
         sys.stdout.write(f"{json.dumps(document)}\n")
-    return 1 if result.failure or (status := exit_status(verdicts)) == 1 else 2 if result.undecided else status
+    return 1 if result.failure or status == 1 else 2 if result.undecided else status
 
 
 def _show_verdicts(verdicts: Sequence[ConditionOutcome]) -> None:

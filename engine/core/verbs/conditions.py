@@ -240,14 +240,10 @@ def _decide(node: ast.expr, values: Mapping[str, float]) -> bool | None:
             outcome = _decide(operand, values)
             return None if outcome is None else not outcome
         case ast.Compare(left=left, ops=ops, comparators=others):
-            numbers = [_number(side, values) for side in (left, *others)]
+            numbers = [values[end.id] if isinstance(end, ast.Name) else float(ast.literal_eval(end)) for end in (left, *others)]
             steps = [
                 None if math.isnan(one) or math.isnan(other) else _OPERATORS[type(op)](one, other)
                 for one, op, other in zip(numbers[:-1], ops, numbers[1:], strict=True)
             ]
             return False if False in steps else None if None in steps else True
     raise AssertionError("only admitted nodes are decided")
-
-
-def _number(node: ast.expr, values: Mapping[str, float]) -> float:
-    return values[node.id] if isinstance(node, ast.Name) else float(ast.literal_eval(node))
