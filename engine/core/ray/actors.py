@@ -92,7 +92,7 @@ class ActorPool(Generic[ItemT, ResultT]):
         num_workers: number of actors, at least 1.
         num_cpus: CPUs that each reserves, above 0; also its threads, at least 1.
         num_gpus: GPUs that each reserves; with 0 it sees none.
-        room: number of shards that each holds, if it works in turns; 0 if not.
+        room: number of shards that each holds, if it works in turns; 0 if not. It may rise.
 
     Raises:
         ClusterError: there is no session, or one that cannot grow has too little room.
@@ -139,7 +139,7 @@ class ActorPool(Generic[ItemT, ResultT]):
         self._suspects: deque[Shard[ItemT]] = deque()
         self._starting: dict[Any, _Worker] = {}
         self._running: dict[Any, tuple[_Worker, tuple[Shard[ItemT], ...], bool]] = {}
-        self._room, self._turn_s = room, max(TURN_S, num_workers / TURNS_PER_S)
+        self.room, self._turn_s = room, max(TURN_S, num_workers / TURNS_PER_S)
 
     def work(
         self, more: Callable[[], Sequence[Shard[ItemT]] | None], start_timeout_s: float
@@ -199,6 +199,11 @@ class ActorPool(Generic[ItemT, ResultT]):
         finally:
             for worker in self._workers:
                 ray.kill(worker.actor)
+
+    @property
+    def num_waiting(self) -> int:
+        """Return the number of shards that no worker has."""
+        return len(self._waiting) + len(self._suspects)
 
     def _num_up(self) -> int:
         return sum(worker.is_up for worker in self._workers)
@@ -266,7 +271,7 @@ class ActorPool(Generic[ItemT, ResultT]):
         for worker in self._workers:
             if worker in busy or not worker.is_up:
                 continue
-            if self._room:
+            if self.room:
                 if not in_flight[worker]:
                     self._next_turn(worker)
                 continue
@@ -284,7 +289,7 @@ class ActorPool(Generic[ItemT, ResultT]):
 
     def _next_turn(self, worker: _Worker) -> None:
         """Let a worker continue with the shards it holds, and with its share of the waiting ones."""
-        num = 0 if worker.alone else min(self._room - len(worker.held), -(-len(self._waiting) // len(self._workers)))
+        num = 0 if worker.alone else min(self.room - len(worker.held), -(-len(self._waiting) // len(self._workers)))
         joining = [self._waiting.popleft() for _ in range(num)]
         if self._suspects and not self._waiting and not worker.held and not joining:
             joining, worker.alone = [self._suspects.popleft()], True

@@ -23,11 +23,11 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 from queue import SimpleQueue
-from threading import Lock
+from threading import Lock, Thread, current_thread
 from typing import Any
 
 import numpy as np
@@ -41,6 +41,7 @@ from parley.engine.core.ray.worker import (
     ShardAttempt,
     ShardFailure,
     ShardWorker,
+    TurnResult,
     Turns,
     TurnWorker,
     UnderWay,
@@ -83,6 +84,7 @@ class Progress:
         num_items: all items.
         num_workers: workers that have started.
         work: finished work, that of unfinished shards included, in units of `effort`.
+        busy_s: seconds that workers spent on the shards that came back, without their start.
     """
 
     num_done: int
@@ -90,6 +92,7 @@ class Progress:
     num_items: int
     num_workers: int
     work: float = 0.0
+    busy_s: float = 0.0
 
 
 def run_sharded(
@@ -132,7 +135,7 @@ def run_sharded(
         RefusedModelError: a shard met it.
         Exception: an error of building a worker.
     """
-    num_items, num_done, num_failed, ended_work = sum(map(len, shards)), 0, 0, 0.0
+    num_items, num_done, num_failed, ended_work, busy_s = sum(map(len, shards)), 0, 0, 0.0, 0.0
     progress = Progress(0, 0, num_items, 0)
     if on_progress:
         on_progress(progress)
@@ -140,8 +143,7 @@ def run_sharded(
         return progress
     results: _Results[ItemT, ResultT]
     if num_workers and (shared := _shared_pool.get()) is not None:
-        assert not room, "workers that work in turns have a pool of their own"
-        results = shared.work(worker_class, worker_args, shards)
+        results = shared.work(worker_class, worker_args, shards, room)
     elif num_workers == 0:
         # `room` says which kind of worker it is.
         worker: Any = worker_class(*worker_args)
@@ -172,9 +174,11 @@ def run_sharded(
                 result = _logged(shard, tried)
                 num_failed += len(shard) * isinstance(result, ShardFailure)
                 num_done += len(shard)
+                busy_s += tried.seconds if isinstance(tried, ShardAttempt) else 0.0
                 ended_work += len(shard) if effort is None else sum(map(effort, shard.items))
                 on_result(shard, result)
-            progress = Progress(num_done, num_failed, num_items, num_started, ended_work + sum(under_way.values()))
+            work = ended_work + sum(under_way.values())
+            progress = Progress(num_done, num_failed, num_items, num_started, work, busy_s)
             if on_progress:
                 on_progress(progress)
     return progress
@@ -369,28 +373,70 @@ class _BuildFailure:
     error: Exception
 
 
-class Several:
-    """A worker that holds workers of several pieces of work, each built for its first shard."""
+class Several(TurnWorker[_Piece, Any]):
+    """A worker that holds workers of several pieces of work, each built for its first shard; one kind of workers or the other.
+
+    Its results are attempts of the shards' own workers, which know their seconds.
+    """
 
     def __init__(self) -> None:
-        self._built: dict[int, Any] = {}
+        self.drop()
 
-    def run(self, shard: Shard[_Piece]) -> Any:
-        """Return the result of the shard's own worker."""
+    def drop(self) -> None:
+        self._built: dict[int, Any] = {}
+        self._held: dict[int, dict[str, str]] = {}
+        """Names of the shards held, by piece and by their own names."""
+        self._waiting = deque[Shard[_Piece]]()
+
+    def _build(self, piece: _Piece) -> Any:
+        """Return the worker of a piece; nothing while `KEPT` others hold shards."""
         import ray
 
-        (piece,) = shard.items
+        if piece.number not in self._built and len(self._built) >= KEPT:
+            idle = next((number for number in self._built if not self._held.get(number)), None)
+            if idle is None:
+                return None
+            del self._built[idle]
         if piece.number not in self._built:
-            while len(self._built) >= KEPT:
-                del self._built[next(iter(self._built))]
             try:
                 worker_class, worker_args = ray.get(piece.spec[0])
                 self._built[piece.number] = worker_class(*worker_args)
             except Exception as error:
                 return _BuildFailure(error)
-        # With the driver's name of the shard, without the number of its piece.
-        with logs.metadata(**describe(piece.shard)):
-            return self._built[piece.number].run(piece.shard)
+        return self._built[piece.number]
+
+    def run(self, shard: Shard[_Piece]) -> Any:
+        """Return the attempt of the shard's own worker, or why there is none."""
+        (piece,) = shard.items
+        worker = self._build(piece)
+        tried = worker if isinstance(worker, _BuildFailure) else attempt(worker, piece.shard)
+        return tried.result if isinstance(tried, ShardAttempt) and isinstance(tried.result, ShardFailure) else tried
+
+    def turn(self, joining: Sequence[Shard[_Piece]], seconds: float) -> TurnResult[Any]:
+        """Let each piece have a turn with its shards; those of further pieces wait until another one has none left."""
+        ended, under_way, joined = dict[str, Any](), dict[str, UnderWay](), dict[int, list[Shard[Any]]]()
+        waiting, self._waiting = [*self._waiting, *joining], deque()
+        for shard in waiting:
+            (piece,) = shard.items
+            worker = self._build(piece)
+            if worker is None:
+                self._waiting.append(shard)
+            elif isinstance(worker, _BuildFailure):
+                ended[shard.name] = worker
+            else:
+                self._held.setdefault(piece.number, {})[piece.shard.name] = shard.name
+                joined.setdefault(piece.number, []).append(replace(piece.shard, kept=shard.kept))
+        held = {number: names for number, names in self._held.items() if names}
+        for number, names in held.items():
+            turn = self._built[number].take(joined.get(number, ()), seconds / len(held))
+            under_way |= {names[name]: stands for name, stands in turn.under_way.items()}
+            for name, tried in turn.ended.items():
+                ended[names.pop(name)] = tried.result if isinstance(tried.result, ShardFailure) else tried
+        return TurnResult(ended, under_way)
+
+
+def _turns_of(worker_class: Callable[..., TurnWorker[Any, Any]], *worker_args: Any) -> Turns[Any, Any]:
+    return Turns(worker_class(*worker_args))
 
 
 class SharedPool:
@@ -400,12 +446,26 @@ class SharedPool:
         self._numbers, self._lock = count(), Lock()
         self._arriving: list[Shard[_Piece]] = []
         self._results: dict[int, SimpleQueue[Any]] = {}
+        self._room, self._num_waiting = 0, 0
+        self._callers = set[Thread]()
         self._error: BaseException | None = None
 
+    def needs_more(self, threads: Iterable[Thread]) -> bool:
+        """Return whether workers have got all shards, and no thread that still works will hand over its first ones."""
+        with self._lock:
+            is_empty = not self._arriving and not self._num_waiting
+            return is_empty and all(thread in self._callers or not thread.is_alive() for thread in threads)
+
     def work(
-        self, worker_class: Callable[..., Any], worker_args: Sequence[Any], shards: Sequence[Shard[Any]]
-    ) -> Generator[tuple[Shard[Any], ShardAttempt[Any] | ShardFailure, int]]:
+        self, worker_class: Callable[..., Any], worker_args: Sequence[Any], shards: Sequence[Shard[Any]], room: int
+    ) -> Generator[tuple[Shard[Any], ShardAttempt[Any] | ShardFailure | UnderWay, int]]:
         """Do a piece of work in a thread of its own, like `ActorPool.work`.
+
+        Args:
+            worker_class: this and the rest as in `run_sharded`; all pieces have workers that work in turns, or none has.
+            worker_args: its arguments.
+            shards: the work.
+            room: as in `run_sharded`; an actor has the largest one of all pieces.
 
         Raises:
             ClusterError: as in `ActorPool.work`, in all threads.
@@ -413,20 +473,25 @@ class SharedPool:
         """
         import ray
 
-        number, results = next(self._numbers), SimpleQueue[Any]()
-        spec = [ray.put((worker_class, worker_args))]
-        pieces = [Shard(f"{number:03d}-{part.name}", part.keys, (_Piece(number, spec, part),)) for part in shards]
+        number, results, left = next(self._numbers), SimpleQueue[Any](), len(shards)
+        spec = [ray.put((_turns_of, (worker_class, *worker_args)) if room else (worker_class, worker_args))]
+        pieces = [
+            Shard(f"{number:03d}-{part.name}", part.keys, (_Piece(number, spec, part),), kept=part.kept) for part in shards
+        ]
         with self._lock:
             if self._error is not None:
                 raise self._error
             self._results[number] = results
             self._arriving += pieces
+            self._room = max(self._room, room)
+            self._callers.add(current_thread())
         try:
-            for _ in shards:
+            while left:
                 reply = results.get()
                 if isinstance(reply, BaseException):
                     raise reply
                 shard, tried, num_up = reply
+                left -= not isinstance(tried, UnderWay)
                 if isinstance(tried, ShardAttempt) and isinstance(tried.result, _BuildFailure):
                     raise tried.result.error
                 yield shard, tried, num_up
@@ -454,6 +519,7 @@ class SharedPool:
         def more() -> list[Shard[_Piece]] | None:
             with self._lock:
                 arrived, self._arriving = self._arriving, []
+                pool.room, self._num_waiting = self._room, pool.num_waiting + len(arrived)
             return arrived if arrived or is_open() else None
 
         try:
@@ -462,6 +528,8 @@ class SharedPool:
             with closing(pool.work(more, start_timeout_s)) as done:
                 for shard, tried, num_up in done:
                     require_no_end(tried)
+                    if isinstance(tried, ShardAttempt) and isinstance(tried.result, ShardAttempt):
+                        tried = tried.result
                     (piece,) = shard.items
                     with self._lock:
                         results = self._results.get(piece.number)

@@ -206,7 +206,7 @@ class ShardAttempt(Generic[ResultT]):
 
     Args:
         result: the result, or the failure.
-        seconds: time taken.
+        seconds: time taken; of a shard in turns its share of them, which all shards held have equally.
         node: name of the worker's machine.
         pid: number of the worker's process.
     """
@@ -233,7 +233,7 @@ def attempt(worker: ShardWorker[ItemT, ResultT], shard: Shard[ItemT]) -> ShardAt
         # Ray takes SystemExit for the actor's wish to end; from a worker it is one more way to fail.
         except (Exception, SystemExit) as error:
             result = failure(error)
-    return _attempted(result, began)
+    return _attempted(result, time.monotonic() - began)
 
 
 def describe(shard: Shard[Any]) -> dict[str, str]:
@@ -247,8 +247,8 @@ def failure(error: BaseException) -> ShardFailure:
     return ShardFailure(f"{type(error).__name__}: {error}", traceback.format_exc(), ends)
 
 
-def _attempted(result: ResultT | ShardFailure, began: float) -> ShardAttempt[ResultT]:
-    return ShardAttempt(result, round(time.monotonic() - began, 3), socket.gethostname(), os.getpid())
+def _attempted(result: ResultT | ShardFailure, seconds: float) -> ShardAttempt[ResultT]:
+    return ShardAttempt(result, round(seconds, 6), socket.gethostname(), os.getpid())
 
 
 class Turns(Generic[ItemT, ResultT]):
@@ -261,6 +261,7 @@ class Turns(Generic[ItemT, ResultT]):
     def __init__(self, worker: TurnWorker[ItemT, ResultT]) -> None:
         self._worker = worker
         self._held: dict[str, tuple[Shard[ItemT], float]] = {}
+        """Shards with the seconds spent on them."""
         self._waiting: deque[Shard[ItemT]] = deque()
         self._suspects: deque[Shard[ItemT]] = deque()
         self._alone = False
@@ -272,12 +273,15 @@ class Turns(Generic[ItemT, ResultT]):
             self._alone = bool(self._suspects)
         queue = self._suspects if self._alone else self._waiting
         taken = [queue.popleft().loaded() for _ in range(len(queue) if not self._alone else not self._held)]
-        self._held |= {shard.name: (shard, time.monotonic()) for shard in taken}
+        self._held |= {shard.name: (shard, 0.0) for shard in taken}
+        began = time.monotonic()
         try:
             with logs.metadata(shards=" ".join(self._held)):
                 turn = self._worker.turn(taken, seconds)
+            self._spend(time.monotonic() - began)
         # As in `attempt`.
         except (Exception, SystemExit) as error:
+            self._spend(time.monotonic() - began)
             self._worker.drop()
             if len(self._held) == 1 or isinstance(error, RefusedModelError):
                 return TurnResult({name: self._ended(name, failure(error)) for name in list(self._held)}, {})
@@ -286,13 +290,16 @@ class Turns(Generic[ItemT, ResultT]):
             return TurnResult({}, {})
         for name, stands in turn.under_way.items():
             if stands.kept is not None:
-                shard, began = self._held[name]
-                self._held[name] = replace(shard, kept=stands.kept), began
+                shard, spent = self._held[name]
+                self._held[name] = replace(shard, kept=stands.kept), spent
         return TurnResult({name: self._ended(name, result) for name, result in turn.ended.items()}, turn.under_way)
 
+    def _spend(self, seconds: float) -> None:
+        self._held = {name: (shard, spent + seconds / len(self._held)) for name, (shard, spent) in self._held.items()}
+
     def _ended(self, name: str, result: ResultT | ShardFailure) -> ShardAttempt[ResultT]:
-        _, began = self._held.pop(name)
-        return _attempted(result, began)
+        _, spent = self._held.pop(name)
+        return _attempted(result, spent)
 
 
 logger = logging.getLogger(__name__)

@@ -119,6 +119,7 @@ def run_stages(
     needs: Mapping[str, Collection[str]] | None = None,
     most: int = 0,
     pooled: Collection[str] = (),
+    at_need: bool = False,
     address: str = "",
     title: str = "",
     background: Sequence[BackgroundStages] = (),
@@ -137,6 +138,7 @@ def run_stages(
         most: the largest number of Ray actors that run whole stages. Without pooled stages there are none if fewer than 2 are
             wanted or fit: all stages are then run in this process, one after another.
         pooled: names of stages in shards that share one pool of actors, if their configuration has workers.
+        at_need: as in `BackgroundStages`.
         address: address of a Ray cluster.
         title: title of the progress while others than this process work.
         background: runs some of these stages meanwhile; a stage of theirs is waited for when its turn comes.
@@ -167,7 +169,9 @@ def run_stages(
 
     if most > 1 or pooled:
         least = 1 if pooled else 2
-        stages = BackgroundStages(plan, path, most, needs=needs, pooled=pooled, address=address, least=least, after=finish)
+        stages = BackgroundStages(
+            plan, path, most, needs=needs, pooled=pooled, at_need=at_need, address=address, least=least, after=finish
+        )
         try:
             with stages:
                 if stages.num_at_once < stages.num_asked:
@@ -241,6 +245,7 @@ class BackgroundStages:
         most: the largest number of actors for whole stages; with 0 there are none.
         needs: names of the stages that must be finished before a stage begins, by its name. This process may run them.
         pooled: names of the stages in shards for a pool, of the size that their configuration says.
+        at_need: True if a pooled stage begins once the actors have all shards of those before: few models are in memory.
         num_cpus: logical CPUs of the Ray session if there is none yet; at least those of this machine.
         address: address of a Ray cluster.
         least: the number of those actors that must fit, or there are none.
@@ -262,6 +267,7 @@ class BackgroundStages:
         *,
         needs: Mapping[str, Collection[str]] = MappingProxyType({}),
         pooled: Collection[str] = (),
+        at_need: bool = False,
         num_cpus: int = 0,
         address: str = "",
         least: int = 1,
@@ -269,7 +275,7 @@ class BackgroundStages:
         after: Callable[[str], None] = lambda name: None,
     ) -> None:
         self._planned, self._path, self._needs, self._after = _plan_of(planned), path, needs, after
-        self._address, self._least, self._spare = address, least, spare
+        self._address, self._least, self._spare, self._at_need = address, least, spare, at_need
         stages = self._planned()
         self.names = [name for name in stages if not self._is_done(name)]
         self._whole = [name for name in self.names if name not in pooled]
@@ -378,7 +384,7 @@ class BackgroundStages:
                     call = actor.run.remote(job, settings_of(config, self._share.machine), self._path / name)
                     self._running[call] = name, actor
             # Its progress is shown, and nobody listens before `wait`.
-            elif self._progress is not None:
+            elif self._progress is not None and (not self._at_need or self._pool.needs_more(self._threads.values())):
                 self._threads[name] = Thread(target=self._play, args=(name, self._progress), daemon=True)
                 self._threads[name].start()
         calls = [*self._placing, *self._running]

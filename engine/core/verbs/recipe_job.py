@@ -141,6 +141,8 @@ class RecipeJob(Composite[Any, PlannedRecipe, PlannedRecipe]):
     files: tuple[str, ...] = (TABLE_FILE, SUMMARY)
     resume_safe: tuple[str, ...] = ("workers", "data_root", "dry_run", "override")
     repeatable: tuple[str, ...] = ("override",)
+    at_need = False
+    """Whether pooled stages wait for the actors of the pool, see `run_stages`."""
 
     def __init__(self, words: str, file: str = "") -> None:
         self.words, self._file = tuple(words.split()), file
@@ -239,6 +241,7 @@ class RecipeJob(Composite[Any, PlannedRecipe, PlannedRecipe]):
             needs=recipe.needs(),
             most=self.at_once(config),
             pooled=self.pooled(prepared),
+            at_need=self.at_need,
             address=getattr(config, "address", ""),
             after=lambda: self.write(run, prepared),
             failures=prepared.failures,

@@ -210,7 +210,7 @@ def run_items(
     with _placed(work, config) as placed_work:
         began = time.monotonic()
         try:
-            write_shards(
+            ended = write_shards(
                 run,
                 placed_work,
                 make_shards(items, size),
@@ -231,7 +231,8 @@ def run_items(
             fix = f"{shlex.join(['parley', 'resume', display_path(run.path)])} {fix}"
             raise LimitReachedError(what, where=error.where, got=error.got, fix=fix) from None
     counted = {work.unit: 0, **session}
-    run.event(work.event, seconds=time.monotonic() - began, workers=max(config.workers, 1), **counted)
+    took = {"seconds": time.monotonic() - began, "busy_s": ended.busy_s}
+    run.event(work.event, **took, workers=max(config.workers, 1), **counted)
 
 
 TaskT = TypeVar("TaskT", bound=Sharded[Any])
@@ -305,10 +306,12 @@ def ended_sessions(run: RunFolder, event: str, *counted: str) -> list[dict[str, 
     Args:
         run: the run.
         event: kind of those events.
-        counted: counters read from them beside seconds and workers; the first must be above 0.
+        counted: counters read from them beside workers and `busy_s`, the seconds that these worked; the first must be above 0.
     """
     events = [entry for entry in run.events({event: {"seconds": float, "workers": int}}) if entry["kind"] == event]
-    return [entry for entry in events if all(isinstance(entry.get(name), int) for name in counted) and entry[counted[0]]]
+    ended = [entry for entry in events if all(isinstance(entry.get(name), int) for name in counted) and entry[counted[0]]]
+    # Sessions of earlier versions know the time from their start to their end.
+    return [{"busy_s": entry["seconds"] * entry["workers"], **entry} for entry in ended]
 
 
 def session(num_cpus: int, address: str) -> AbstractContextManager[RaySession]:

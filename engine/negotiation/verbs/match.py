@@ -486,10 +486,10 @@ def dialogue_seed(seed: int, key: str) -> int:
 
 
 def seconds_per_dialogue(run: RunFolder) -> Estimate:
-    """Return the seconds that a worker spent on a dialogue, its start included, over all sessions that ended."""
+    """Return the seconds that a worker spent on a dialogue, without its start, over all sessions that ended."""
     played = ended_sessions(run, Roster.event, Roster.unit)
     dialogues = sum(event["dialogues"] for event in played)
-    return count(sum(event["seconds"] * event["workers"] for event in played) / dialogues, dialogues) if played else NOTHING
+    return count(sum(event["busy_s"] for event in played) / dialogues, dialogues) if played else NOTHING
 
 
 class MatchJob(Job[OneMatchConfigT, Roster, Roster]):

@@ -130,7 +130,7 @@ PROJECTED = "projected-"
 
 COST_METRICS: dict[str, Metric] = {
     "loss": Metric("loss", LOWER_FOR_ADVERSARY, "objective at the input that is kept, mean over targets", main=True),
-    "candidates_per_s": Metric("candidates per second", FOR_ADVERSARY, "of all workers, their start included", main=True),
+    "candidates_per_s": Metric("candidates per second", FOR_ADVERSARY, "of all workers, without their start", main=True),
     "targets": Metric("targets", NEITHER, "sentences that were searched for", "count", main=True),
     "skipped": Metric("skipped targets", NEITHER, "sentences of the list that the model cannot say", "count", main=True),
     "restarts": Metric("restarts", NEITHER, "searches from an input of their own, all targets together", "count"),

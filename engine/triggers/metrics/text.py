@@ -157,7 +157,7 @@ LEGEND = {
     },
     OUTSIDE: Metric("replies that are no word", "", "share of the replies to all inputs", "share", True),
     INPUTS: Metric("inputs", "", "all there are", "count"),
-    "inputs_per_s": Metric("inputs per second", "higher: better", "of one worker, its start included"),
+    "inputs_per_s": Metric("inputs per second", "higher: better", "of one worker, without its start"),
     "test_ppl": Metric("test perplexity", "lower: better", "of the model, per word or character that it predicts"),
 }
 

@@ -204,7 +204,7 @@ def _words(corpus: PairCorpus) -> Iterator[str]:
 def _inputs_per_second(run: RunFolder) -> Estimate:
     sessions = ended_sessions(run, EnumerationTask.event, "inputs")
     inputs = sum(event["inputs"] for event in sessions)
-    return count(inputs / sum(event["seconds"] * event["workers"] for event in sessions), inputs) if sessions else NOTHING
+    return count(inputs / sum(event["busy_s"] for event in sessions), inputs) if sessions else NOTHING
 
 
 def he2018() -> EnumerationConfig:

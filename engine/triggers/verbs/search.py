@@ -381,9 +381,9 @@ class SearchPlan:
 
 
 def candidates_per_s(run: RunFolder) -> Estimate:
-    """Return the candidates that all workers together tried in a second, over all finished sessions."""
+    """Return the candidates that all workers together try in a second of their work, over all finished sessions."""
     sessions = ended_sessions(run, SearchTask.event, "targets", "candidates")
-    seconds = sum(event["seconds"] for event in sessions)
+    seconds = sum(event["busy_s"] / event["workers"] for event in sessions)
     tried = sum(event["candidates"] for event in sessions)
     return count(tried / seconds, sum(event["targets"] for event in sessions)) if sessions else NOTHING
 

@@ -6,6 +6,7 @@ module says what is searched.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -120,6 +121,11 @@ class SearchRecipe(SettingsRecipe):
     """A verb whose stages are searches."""
 
     outcomes = MODERATED
+    at_need = True
+
+    def pooled(self, prepared: PlannedRecipe) -> Collection[str]:
+        """Return all searches for words or tokens; a texts' search has threads that ask."""
+        return [name for name, (job, _) in prepared.stages.items() if prepared.config.workers and job is SEARCH]
 
     def prepare(self, config: Any, path: Path, reporter: Reporter) -> PlannedRecipe:
         planned = self.planned(config, path)

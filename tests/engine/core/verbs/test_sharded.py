@@ -17,9 +17,10 @@ from parley.engine.core.ray.session import RaySession
 from parley.engine.core.ray.worker import Shard
 from parley.engine.core.runs.parts import OK, SCHEMA_VERSION, error_row
 from parley.engine.core.runs.run_folder import RunFolder
+from parley.engine.core.stats.statistics import count
 from parley.engine.core.verbs.job import Silent
 from parley.engine.core.verbs.sharded import Sharded, ShardedConfig, run_items, spread
-from parley.engine.negotiation.verbs.match import SELFPLAY, MatchConfig, Roster
+from parley.engine.negotiation.verbs.match import SELFPLAY, MatchConfig, Roster, seconds_per_dialogue
 from parley.engine.negotiation.verbs.whitebox import ATTACK_REACTIVE, SearchRoster
 from tests.engine.core.ray.workers import NUMBERS, seed_of
 from tests.engine.core.verbs.made_up import Listening, Notes, rows
@@ -182,6 +183,7 @@ def test_a_resumed_run_keeps_its_shards_whatever_the_settings_say(tmp_path: Path
     assert [event["shard_size"] for event in events if event["kind"] == WORK] == [4, 4]
     (ended,) = [event for event in events if event["kind"] == "numbered"]
     assert (ended["numbers"], ended["workers"]) == (12, 1)
+    assert 0 < ended["busy_s"] <= ended["seconds"]
 
 
 @dataclass(frozen=True)
@@ -211,6 +213,16 @@ def test_what_is_done_again_is_counted_once(tmp_path: Path) -> None:
     with RunFolder.open(tmp_path / "run", ShardedConfig(), **asked) as run:
         run_items(run, work, ITEMS, ShardedConfig(), Heard(), "numbers")
     assert (told[0], told[-1]) == ((0, "0 of all, 0 now"), (20, "20 of all, 20 now"))
+
+
+def test_the_seconds_of_a_dialogue_are_those_that_workers_worked(tmp_path: Path) -> None:
+    """Beside others in one pool a run lasts longer than its workers work for it."""
+    with RunFolder.open(tmp_path, ShardedConfig(), job="test", schema=NUMBERS) as run:
+        run.event(Roster.event, seconds=100.0, busy_s=6.0, workers=2, dialogues=3)
+        assert seconds_per_dialogue(run) == count(2.0, 3)
+        run.event(Roster.event, seconds=5.0, workers=2, dialogues=2)
+        run.event(Roster.event, seconds=5.0, busy_s=0.0, workers=2, dialogues=0)
+        assert seconds_per_dialogue(run) == count(3.2, 5), "an earlier version knew the seconds of the session"
 
 
 @dataclass(frozen=True)
