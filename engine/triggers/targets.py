@@ -287,7 +287,7 @@ def normal(
     seed: int = 0,
     batch_size: int = 256,
 ) -> TargetList:
-    """Return a model's own distinct replies to test sources, in corpus order.
+    """Return a model's own distinct replies to test sources, in their order.
 
     # Paper: silent; its printed samples hold `<unk>`. Ours: replies with it are skipped, and those cut at the longest reply.
 

@@ -32,6 +32,7 @@ import torch
 from torch import Tensor
 
 from parley.envs.core.errors import CheckpointError, ConfigError
+from parley.envs.core.visible import is_blank
 from parley.envs.corpora.pairs.tokens import tokenise
 from parley.envs.corpora.pairs.turns import Turn, Turns, detokenise
 from parley.policies.chat.completions import is_tool_call, opens_thinking, part_thinking
@@ -237,6 +238,21 @@ class LocalChatModel(ArrivingChatModel):
             scores |= zip(indices, self._answers_scored(list(messages), [pairs[index][1] for index in indices]), strict=True)
         return [scores[index] for index in range(len(pairs))]
 
+    @torch.inference_mode()
+    def probability(self, chat: Chat, reply: str, temperature: float) -> float:
+        """Return the probability that a reply and its end are the answer to a chat; 0 or 1 at temperature 0."""
+        before, ids = self.prompts.ids(chat), self.prompts.reply_ids(reply)
+        if len(before) + len(ids) > self.prompts.longest:
+            raise ChatTooLongError("messages and reply are longer than the model reads", where=self.name)
+        num, ends = len(ids) + 1, list(self.prompts.end_ids)
+        read = self.model(input_ids=self._tensor([[*before, *ids]]), use_cache=False, **logits_of_last(self.model, num))
+        logits_TV = read.logits[0, -num:].double()
+        if temperature == 0:
+            *said, end = logits_TV.argmax(-1).tolist()
+            return float(said == ids and end in ends)
+        log_TV = (logits_TV / temperature).log_softmax(-1)
+        return float((log_TV[range(len(ids)), ids].sum() + log_TV[-1, ends].logsumexp(0)).exp())
+
     def has_room(self, chat: Chat) -> bool:
         """Return whether a reply of usual length can be scored behind a chat."""
         try:
@@ -315,7 +331,7 @@ class LocalChatModel(ArrivingChatModel):
 
     def _answer(self, prompt: ChatPrompt, ids: Sequence[int], end: int | None) -> Answer:
         """Return the answer of tokens and the token that ended them, if one did; its reasoning is parted from its reply."""
-        text, reasoning, ended = decode_marked(self.tokenizer, ids), "", end is not None
+        text, reasoning, ended, closed = decode_marked(self.tokenizer, ids), "", end is not None, True
         if self._parts_thinking:
             text, reasoning, closed = part_thinking(text, begun=prompt.thinks, ended=ended)
             # An end in the middle of thinking ends no reply.
@@ -323,7 +339,8 @@ class LocalChatModel(ArrivingChatModel):
         reason = "stop" if ended else "length"
         if self._parts_thinking and is_tool_call(text):
             reason = "tool_calls"
-        return Answer(text, reason, len(prompt.ids), len(ids), reasoning=reasoning, notes=prompt.notes)
+        withheld = f"({len(ids)} tokens without a word)" if closed and is_blank(text) and not (ended or reasoning) else ""
+        return Answer(text, reason, len(prompt.ids), len(ids), reasoning=reasoning, withheld=withheld, notes=prompt.notes)
 
     def _answers_scored(self, before: list[int], replies: Sequence[list[int]]) -> list[ReplyScore]:
         if not reads_trees(self.model):

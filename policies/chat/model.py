@@ -103,7 +103,7 @@ class AnswerKind(StrEnum):
     TOOL_CALL = "tool call"
     """A call of a tool in place of text."""
     EMPTY = "empty"
-    """Nothing at all, and the model says that it came to its end."""
+    """No word and no reasoning, at the model's own end, or cut in blanks of weights that are here."""
     TOO_LONG = "too long"
     """No answer: the question is longer than the model reads, without its oldest turns too."""
 
@@ -134,7 +134,7 @@ _FIXES = {
     AnswerKind.REFUSED: "the model refuses such questions: ask another one, or ask for something else",
     AnswerKind.FILTERED: "the server's moderation stops them: ask a server without it, or for something else",
     AnswerKind.TOOL_CALL: """let it call no tools: --set chat.extra='{"tool_choice": "none"}'""",
-    AnswerKind.EMPTY: "the model ends before it says a word: look at its chat template and its ends",
+    AnswerKind.EMPTY: "the model says no word: look at its chat template and its ends",
     AnswerKind.TOO_LONG: "ask a model that reads more, or about shorter texts",
 }
 
@@ -205,7 +205,8 @@ class Answer:
         cut = self.finish_reason == "length"
         if not is_blank(self.text):
             return AnswerKind.CUT if cut else AnswerKind.REPLY
-        if cut:
+        # Blanks of weights that are here hide no reasoning; those of a server may.
+        if cut and (self.reasoning.strip() or not self.withheld):
             return AnswerKind.CUT_IN_THINKING
         return AnswerKind.ONLY_THINKING if self.reasoning.strip() else AnswerKind.EMPTY
 

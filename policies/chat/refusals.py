@@ -470,25 +470,8 @@ def excerpt(body: bytes) -> str:
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
-_WORDS = frozenset(
-    {
-        "message",
-        "msg",
-        "error_msg",
-        "errmsg",
-        "status_msg",
-        "error_message",
-        "detail",
-        "details",
-        "error",
-        "errors",
-        "error_description",
-        "description",
-        "title",
-        "reason",
-        "metadata",
-    }
-)
+_WORDS = frozenset({"message", "msg", "error_msg", "errmsg", "status_msg", "error_message", "detail", "details", "error"})
+_WORDS |= {"errors", "error_description", "description", "title", "reason", "metadata"}
 _CODES = frozenset({"code", "type", "error_type", "error_code", "status"})
 _INNER = frozenset({"innererror", "inner_error", "provider_specific_fields"})
 

@@ -147,7 +147,7 @@ class TriedTactic:
 
     Args:
         text: the tactic.
-        gain: the player's points less the partner's, mean over the dialogues; NaN if none ended.
+        gain: the player's points less the partner's, mean over the dialogues, failed ones as the worst; NaN if none ended.
         transcripts: dialogues that were played with it, in the form of `transcript`.
     """
 

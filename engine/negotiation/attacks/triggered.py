@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import Any
 
 import numpy as np
 
@@ -31,8 +31,9 @@ from parley.envs.core.play import Session, Utterances
 from parley.envs.negotiation.domain import SELECTION, SELECTION_ID, Vocabulary, split_text
 from parley.envs.negotiation.game import Agent, SideView
 from parley.policies.chat import negotiator as bargaining
-from parley.policies.chat.model import Chat, ScoringChatModel
-from parley.policies.chat.negotiator import ChatNegotiator, nats_by_chat
+from parley.policies.chat.model import Chat
+from parley.policies.chat.negotiator import ChatNegotiator
+from parley.policies.chat.newest import first_that_fit, newest_forms
 
 KIND = "reactive"
 """Kind of the attempts: the target should end the talk right after them."""
@@ -149,12 +150,13 @@ class TriggerSession:
         sentence, after = view.encode(text), self._reply(row, text)
         points = [int(table[row, after.argmax()]) for table in (self._values.adversary, self._values.target)]
         reached = bool(points[0] - points[1] >= agent.goal)
-        ends = self._end_probability(row, text)
+        is_end = self._end_probability(row, text, 0.0) == 1
+        likely = self._end_probability(row, text, agent.target.decoding.temperature)
         log = self.logs[row]
         log.reads, log.decisions = words_result.candidates, len(before) + len(after)
         start = ReplacementStep(-1, -1, False, float(-before[wanted]), self._points(row, before), 0, len(before))
         last = ReplacementStep(len(words), -1, False, float(-after[wanted]), (points[0], points[1]), log.reads, log.decisions)
-        result = ReplacementResult(np.array(sentence), (start, last), reached, ends > 0.5, ends, log.reads, log.decisions)
+        result = ReplacementResult(np.array(sentence), (start, last), reached, is_end, likely, log.reads, log.decisions)
         turn, position = int(view.num_turns[row]), int(view.num_tokens[row]) + 1
         log.attempts.append(Attempt(turn, KIND, np.array(view.encode(base)), np.array(sentence), position, result))
         return sentence
@@ -167,9 +169,13 @@ class TriggerSession:
         chat = bargaining.choice(self._opponent, row, self._agent.target.tactic, then)
         return self._agent.target.choice_scores([chat], self._view.domain, [self._counts(row)])[0]
 
-    def _end_probability(self, row: int, text: str) -> float:
-        chat = bargaining.talk(self._opponent, row, self._agent.target.tactic, [(False, text)])
-        return float(np.exp(nats_by_chat(self._model, [chat], [[SELECTION]])[0][0]))
+    def _end_probability(self, row: int, text: str, temperature: float) -> float:
+        target = self._agent.target
+        forms = newest_forms(bargaining.talk(self._opponent, row, target.tactic, [(False, text)]))
+        # A store of answers may wrap the model.
+        model: Any = getattr(target.model, "inner", target.model)
+        fits = first_that_fit(lambda _, form: [model.probability(forms[form], SELECTION, temperature)], [len(forms)])
+        return float(fits[0][1])
 
     def _wanted_choice(self, row: int, scores: np.ndarray) -> int:
         advantage = self._values.advantage[row, : len(scores)]
@@ -179,7 +185,3 @@ class TriggerSession:
     def _points(self, row: int, scores: np.ndarray) -> tuple[int, int]:
         best = int(scores.argmax())
         return int(self._values.adversary[row, best]), int(self._values.target[row, best])
-
-    @property
-    def _model(self) -> ScoringChatModel:
-        return cast(ScoringChatModel, self._agent.target.model)

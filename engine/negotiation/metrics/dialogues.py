@@ -45,6 +45,7 @@ from parley.engine.core.stats.statistics import (
     count,
     finished,
     has_lost,
+    lost,
     mean,
     mean_count,
     paired_difference,
@@ -371,6 +372,7 @@ COSTS = tuple(_COUNTS)
 """Costs of the search for a tactic."""
 OWN_METRICS: dict[str, Metric] = {
     "development": Metric("advantage, development", FOR_ADVERSARY, "in the dialogues that chose the tactic, so too high"),
+    "failed": Metric("failed dialogues", NEITHER, "of the chosen tactic; for the choice the worst result of any", "count"),
     **{
         f"over_{arm}": Metric(f"more than: {title}", FOR_ADVERSARY, "advantage less that of it, mean over held-out dialogues")
         for arm, title in ARMS.items()
@@ -393,8 +395,9 @@ _MOVES = ("wordless", "cut", "mixed_ends", "repairs")
 _NOTE = (
     "Advantage: the player's points less the target's; held out: in dialogues that chose no tactic, development: in "
     "those that chose it. More than no tactic: over the same held-out dialogues. Illegal moves per dialogue, player : "
-    "target. Dialogues, calls and tokens: cost of the search for the tactic, each attacker as if it were alone. Without: "
-    "answers without a tactic. Brackets: 95 % intervals over dialogues; another run writes other tactics."
+    "target. Failed: dialogues of the chosen tactic; in the choice each counted as the lowest advantage of any. Dialogues, "
+    "calls and tokens: cost of the search for the tactic, each attacker as if it were alone. Without: answers without a "
+    "tactic. Brackets: 95 % intervals over dialogues; another run writes other tactics."
 )
 
 
@@ -425,14 +428,20 @@ class TacticResults:
         """Return the gain of a tactic in development; NaN if no dialogue finished."""
         return mean([_advantage(row) for row in self.tried.get(number, [])])
 
+    def score(self, number: int) -> float:
+        """Return the gain of a tactic for the choice: failed dialogues count as the lowest of any tactic; NaN if all failed."""
+        gains, worst = self.gain(number), min((_advantage(row) for rows in self.tried.values() for row in rows), default=0)
+        num_failed = sum(not row["held_out"] and row["tactic_number"] == number for row in lost(self.rows))
+        return (gains.n * gains.value + num_failed * worst) / max(1, gains.n + num_failed)
+
     def numbers(self, arm: str, rounds: int | None = None) -> list[int]:
         """Return the distinct tactics of an attacker in order of writing, of its first rounds alone if given."""
         usable = (answer for answer in self.written if answer.arm == arm and answer.number)
         return list(dict.fromkeys(answer.number for answer in usable if rounds is None or answer.round <= rounds))
 
     def best(self, arm: str, rounds: int | None = None) -> int:
-        """Return the tactic of an attacker with the largest gain in development, the earliest of ties; 0 without any."""
-        gains = {number: self.gain(number).value for number in self.numbers(arm, rounds)}
+        """Return the tactic of an attacker with the largest score in development, the earliest of ties; 0 without any."""
+        gains = {number: self.score(number) for number in self.numbers(arm, rounds)}
         measured = {number: gain for number, gain in gains.items() if not math.isnan(gain)}
         return max(measured, key=lambda number: measured[number], default=0)
 
@@ -446,6 +455,8 @@ class TacticResults:
         dialogues = finished(rows)
         metrics = negotiation_metrics(rows) | chat_metrics(rows) | defence_metrics(rows)
         metrics["development"] = self.gain(self.chosen[arm])
+        played = [row for row in self.rows if row["tactic_number"] == self.chosen[arm]]
+        metrics["failed"] = count(len(lost(played)), max(1, len(played)))
         for other in self.chosen:
             if other != arm and arm != NONE:
                 metrics[f"over_{other}"] = self._difference(arm, other)
@@ -506,6 +517,7 @@ def tactics_table(metrics: Mapping[str, Estimate], brief: bool = False) -> Estim
         Column("development", "{arm}.development"),
         Column("agreement", "{arm}.agreement", replace(PERCENT, bounded=False)),
         Column("illegal moves", cell=_illegal_moves),
+        Column("failed", "{arm}.failed", WHOLE),
         *(Column(heading, f"{{arm}}.{name}", WHOLE) for heading, name in costs.items()),
     ]
     rows = [TableRow(ARMS[arm], {"arm": arm}, cells={} if arm in ATTACKERS else dict.fromkeys(costs, ABSENT)) for arm in arms]

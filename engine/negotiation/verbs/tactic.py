@@ -481,7 +481,7 @@ def _histories(run: RunFolder, config: TacticConfig, streams: Sequence[Stream]) 
         histories[arm, stream] = [
             TriedTactic(
                 text,
-                played.gain(number).value,
+                played.score(number),
                 [transcript(row) for row in spread_out(played.tried.get(number, []), settings.transcripts)],
             )
             for number, text in texts.items()

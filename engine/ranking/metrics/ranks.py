@@ -55,15 +55,8 @@ from parley.envs.core.seeds import stable_hash
 from parley.envs.ranking.groups import CandidateSplit
 
 RANKER = "lower: ranker"
-SUCCESS, UNTRAINED, RANDOM, GAIN, EDITS, QUERIES, TRIED = (
-    "success",
-    "success_before",
-    "success_random",
-    "gain_over_random",
-    "words_changed",
-    "queries",
-    "tried",
-)
+SUCCESS, UNTRAINED, RANDOM, GAIN = "success", "success_before", "success_random", "gain_over_random"
+EDITS, QUERIES, TRIED = "words_changed", "queries", "tried"
 EDITING = {
     SUCCESS: Metric("success", RANKER, "share of test contexts in which the policy's edits reach the goal", "rate", main=True),
     UNTRAINED: Metric("success before training", RANKER, "the same policy as it began", "rate"),

@@ -222,7 +222,7 @@ class SearchingConfig(ShardedConfig):
     method: str = "gibbs-enum"
     """gibbs-enum, random, hotflip, gcg, autoprompt, arca, pez, beast, beam, relaxation, or path/file.py:Class."""
     limit: NumItemsOrAll = 500
-    """Number of targets at most; 0 for all. The first of normal and random lists, of others the seed's choice."""
+    """Number of targets at most; 0 for all, which of normal and random lists are 500. They are drawn."""
     corpus: str = ""
     """Corpus whose test sources the normal targets answer, and whose test pairs set a Hugging Face model's thresholds."""
     search: SearchSettings = field(default_factory=SearchSettings)

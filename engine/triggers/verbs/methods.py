@@ -53,6 +53,8 @@ from parley.policies.chat.model import Access
 
 _TYPED = ("verified", "no_reply", "tried")
 """Columns of every line."""
+_OF_TEXT = ("model", "targets", "limit", "words", "writing", "fitness", "success", "chat", "prs", "qcg", "proxy")
+"""Settings that a search by replies alone takes as they are."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -261,22 +263,7 @@ def _search(config: MethodsConfig) -> Stage:
         settings = config.hugging_face
         return SEARCH_TEXT, TextSearchConfig(
             **shared(config, ShardedConfig),
-            **{
-                name: getattr(config, name)
-                for name in (
-                    "model",
-                    "targets",
-                    "limit",
-                    "words",
-                    "writing",
-                    "fitness",
-                    "success",
-                    "chat",
-                    "prs",
-                    "qcg",
-                    "proxy",
-                )
-            },
+            **{name: getattr(config, name) for name in _OF_TEXT},
             method=cast(Literal["prs", "qcg", "evolution"], config.method if config.method in (PRS, QCG) else EVOLUTION),
             target_file=settings.target_file,
             template=settings.template or "",

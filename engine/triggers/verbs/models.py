@@ -640,7 +640,7 @@ def _wanted(config: TriggerConfig) -> tuple[int, ...]:
 
 
 def _sources(config: TriggerConfig, provenance: Mapping[str, Any], vocabulary: PairVocabulary) -> Iterator[np.ndarray]:
-    """Return an iterator over sources of the test split that the model was measured on."""
+    """Return an iterator over sources of the test split that the model was measured on, in an order that the seed draws."""
     name = config.corpus or provenance.get("corpus")
     if not isinstance(name, str):
         raise CheckpointError(
@@ -661,7 +661,8 @@ def _sources(config: TriggerConfig, provenance: Mapping[str, Any], vocabulary: P
     test = corpus.splits["test"]
     if turns > 1:
         test = windows(test, turns, len(corpus.vocabulary))
-    return (test.utterances[int(source)] for source, _ in test.pairs)
+    order = stream(config.seed, "test pairs", corpus.name).permutation(len(test.pairs))
+    return (test.utterances[int(source)] for source, _ in test.pairs[order])
 
 
 def limited(targets: TargetList, num: int, seed: int) -> TargetList:

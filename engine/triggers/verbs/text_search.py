@@ -250,7 +250,8 @@ class TextSearchWorker(TurnWorker[Target, Rows]):
         self._usual_queries: list[int] = []
         attacker = self.config.attacker
         self._attacker = load_chat_model(absolute_address(attacker), chat, answers=answers) if attacker else None
-        self._proxy: Any = load_chat_model(absolute_address(self.config.proxy), chat) if self.config.proxy else None
+        proxy = self.config.proxy
+        self._proxy: Any = load_chat_model(absolute_address(proxy), chat, answers=answers) if proxy else None
         models = filter(None, (self.model, self._attacker, self._proxy))
         self.clock, self.budget = clock_of(*models), replace(self.config.limits, queries=0)
         self.price = partial(price_of, self.config.chat)

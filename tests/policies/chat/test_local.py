@@ -114,6 +114,25 @@ def test_a_score_is_the_log_probability_of_the_reply_alone(batch_size: int) -> N
         assert score.num_tokens == len(after)
 
 
+@pytest.mark.parametrize("temperature", [0.3, 1.0, 2.0])
+def test_the_probability_of_an_answer_is_that_of_its_draws(temperature: float) -> None:
+    model = tiny()
+    read, probability = model.prompts.ids(CHATS[0]), 1.0
+    for wanted in [[token] for token in ids("you are")] + [list(model.prompts.end_ids)]:
+        probabilities_V = (model.model(torch.tensor([read])).logits[0, -1].double() / temperature).softmax(-1)
+        probability *= float(probabilities_V[wanted].sum())
+        read = [*read, wanted[0]]
+    assert model.probability(CHATS[0], "you are", temperature) == pytest.approx(probability, rel=1e-4)
+
+
+def test_at_temperature_0_an_answer_is_certain_or_impossible() -> None:
+    model = tiny()
+    for chat, answer in zip(CHATS, model.answer(CHATS, decoding=ChatDecoding(temperature=0, max_tokens=4)), strict=True):
+        if answer.text:
+            assert model.probability(chat, answer.text, 0) == float(answer.ended)
+            assert model.probability(chat, f"{answer.text} fool", 0) == 0
+
+
 def test_memory_that_runs_out_halves_the_batch_for_good() -> None:
     model, asked = tiny(4), (CHATS[:1] * 4, ["oh oh", "there", "oh", "you oh"])
     wanted, forward, sizes = tiny().score(*asked), model.model.forward, list[int]()

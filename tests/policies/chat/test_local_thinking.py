@@ -80,6 +80,15 @@ def test_thinking_that_is_cut_is_said_to_be(special: bool) -> None:
     assert answer.reasoning.startswith("on")
 
 
+@pytest.mark.parametrize("parts_thinking", [True, False])
+def test_blanks_that_are_cut_are_no_thinking(parts_thinking: bool) -> None:
+    answer = answered(*says("\n \n", special=True, ended=False), num=7, parts_thinking=parts_thinking)
+    assert (answer.text, answer.finish_reason, answer.kind) == ("", "length", AnswerKind.EMPTY)
+    assert answer.withheld == "(7 tokens without a word)"
+    opened = answered(*says("\n \n", special=True, template=THINKS, ended=False), num=7)
+    assert opened.kind is AnswerKind.CUT_IN_THINKING, "its template opens a thought"
+
+
 def test_channels_of_special_tokens_are_read_and_other_special_tokens_are_not() -> None:
     text = "<|channel|>analysis<|message|>They greet.<|start|>assistant<|channel|>final<|message|>Hello."
     model, tokenizer = says(text, special=True)

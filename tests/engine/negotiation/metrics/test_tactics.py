@@ -53,6 +53,21 @@ def test_the_best_of_development_is_chosen_and_each_attacker_bears_its_own_costs
     assert "over_none" not in found.metrics(NONE)
 
 
+def test_a_tactic_that_makes_dialogues_fail_is_not_chosen_for_those_that_are_left() -> None:
+    failed = [{**played(2, dialogue, 0), **error_row(f"dev-2-{dialogue}", "broken")} for dialogue in (1, 2, 3)]
+    steady = [played(1, dialogue, 1) for dialogue in range(4)]
+    rows = [played(0, 0, -4), *steady, played(2, 0, 3), *failed, *HELD_OUT]
+    found = TacticResults(rows, WRITTEN, {NONE: 0, REFINED: 1, BLIND: 2})
+    assert found.gain(2).value == 6, "of the one that came to its end"
+    assert found.score(1) == 2
+    assert found.score(2) == (6 + 3 * -8) / 4
+    assert found.best(REFINED) == 1
+    metrics = found.metrics(BLIND)
+    assert (metrics["failed"].value, metrics["failed"].n, found.metrics(REFINED)["failed"].value) == (3, 4, 0)
+    table = tactics_table({f"{BLIND}.{name}": figure for name, figure in metrics.items()})
+    assert dict(zip(table.columns, table.rows[0], strict=True))["failed"] == "3"
+
+
 def test_the_table_has_a_line_for_each_and_no_costs_of_nothing() -> None:
     found = TacticResults([*DEVELOPMENT, *HELD_OUT], WRITTEN, {NONE: 0, REFINED: 1, BLIND: 0})
     metrics = {f"{arm}.{name}": each for arm in found.chosen for name, each in found.metrics(arm).items()}

@@ -21,7 +21,7 @@ from parley.engine.triggers.methods.settings import SearchSettings
 from parley.engine.triggers.metrics.hits import choose_restart
 from parley.engine.triggers.verbs import search as job
 from parley.engine.triggers.verbs.config import ObjectiveSettings, TriggerConfig, TriggerEngineSettings
-from parley.engine.triggers.verbs.models import FILE
+from parley.engine.triggers.verbs.models import FILE, StoredNetwork, _sources, open_models
 from parley.engine.triggers.verbs.search import SEARCH
 from parley.envs.core.errors import CheckpointError, ConfigError, DataError, RunError
 from parley.envs.corpora.lines import SPLITS
@@ -203,6 +203,17 @@ def test_normal_targets_are_what_the_model_says_and_are_asked_for_once(
     monkeypatch.setattr("parley.engine.triggers.verbs.models.normal", lambda *_, **__: pytest.fail("the targets are known"))
     run(config, tmp_path / "run", Silent())
     assert rows(tmp_path / "run") == first
+
+
+def test_the_seed_draws_the_sources_that_normal_targets_answer(model: str) -> None:
+    orders = []
+    for seed in (1, 1, 2):
+        config = search(model, "normal", hit="o-greedy", limit=2, seed=seed)
+        models = open_models(config)
+        assert isinstance(models.victim, StoredNetwork)
+        orders.append([source.tolist() for source in _sources(config, models.provenance, models.victim.vocabulary)])
+    assert orders[0] == orders[1] != orders[2], "a corpus may be sorted"
+    assert sorted(orders[0]) == sorted(orders[2])
 
 
 def test_normal_targets_of_a_model_of_two_turns_answer_contexts(tmp_path: Path, corpus: Path) -> None:

@@ -23,11 +23,13 @@ from parley.engine.triggers.targets import Target, TargetList
 from parley.engine.triggers.verbs.config import TextSearchConfig, TextSearchPlan
 from parley.engine.triggers.verbs.text_search import SEARCH_TEXT, num_tokens
 from parley.envs.core.errors import ConfigError, DataError
+from parley.policies.chat.answers import ChatAnswers
 from parley.policies.chat.settings import ChatAsking
 from parley.policies.seq2seq.scoring import save_model
 from tests.engine.core.verbs.items import require_figures_of
 from tests.engine.core.verbs.made_up import Listening, kill_when, rows, start_parley
 from tests.policies.chat.fake_server import Said, serving
+from tests.policies.chat.test_logprobs import letters
 from tests.policies.seq2seq.made_up import seq2seq
 
 run = SEARCH_TEXT.run
@@ -483,6 +485,17 @@ def test_log_probabilities_of_a_server_lead_to_an_input(tmp_path: Path, method: 
     for row in rows(tmp_path / "run"):
         assert (row["verified"], row["reply"]) == (True, "hello there")
         assert row["queries"] < 201
+
+
+def test_the_scores_of_a_proxy_behind_a_server_are_counted(tmp_path: Path) -> None:
+    (tmp_path / "scored.py").write_text(SCORED)
+    search = EvolutionSettings(num_words=3, max_queries=6)
+    with serving(letters) as server:
+        chat, proxy = ChatAsking(logprobs="reply"), f"openai:{server.url}/v1/completions#fake"
+        config = asked(tmp_path, model=f"{tmp_path}/scored.py:Model", method="qcg", proxy=proxy, chat=chat, search=search)
+        run(config, tmp_path / "run", Silent())
+    usage = ChatAnswers(tmp_path / "run" / "answers").usage()
+    assert usage[proxy].scored > 6
 
 
 def test_methods_by_log_probabilities_take_the_models_that_they_need(tmp_path: Path) -> None:
