@@ -36,10 +36,10 @@ from parley.engine.core.stats.statistics import (
 from parley.engine.core.tables.table import read_published
 from parley.engine.negotiation.metrics.dialogues import METRICS, OUTCOMES, PERPLEXITIES, ROW_METRICS, negotiation_metrics
 
-_COLUMNS = {"adversary": "score_adversary", "target": "score_target"}
+_COLUMNS = {"adversary": "forced_score_adversary", "target": "forced_score_target", "par_strict_agreed": "par_strict_agreed"}
 ATTACKS: Mapping[str, Mapping[str, Mapping[str, float]]] = {
     table: {
-        attack: {f"forced_{_COLUMNS.get(name, name)}": value for name, value in figures.items()}
+        attack: {_COLUMNS.get(name, f"forced_{name}"): value for name, value in figures.items()}
         for attack, figures in attacks.items()
     }
     for table, attacks in read_published("parley.engine.negotiation.metrics", "cheng2019.csv").items()

@@ -46,7 +46,8 @@ def test_one_command_makes_all_tables_beside_the_published_figures(whole: Path) 
     for name, attacks in {"supervised": ATTACKS["sv"], **{key: ATTACKS[key] for key in ("rl", "turns", "hardened")}}.items():
         # The rates without an attack count wins among deals.
         columns = ("advantage", "par", "par_strict_agreed", "score_adversary", "score_target", "agreement")
-        known = {tuple(attack[f"forced_{key}"] for key in columns if f"forced_{key}" in attack) for attack in attacks.values()}
+        names = [key if key == "par_strict_agreed" else f"forced_{key}" for key in columns]
+        known = {tuple(attack[key] for key in names if key in attack) for attack in attacks.values()}
         assert name == "turns" or shown[name]["RL agent, no attack, both choose"].keys() == {"advantage", "par_strict_agreed"}
         # The RL attack of table 6 stands beside the best adversary and beside that of training.
         points = shown[f"points-{name}"]

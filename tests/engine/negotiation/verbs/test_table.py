@@ -73,7 +73,8 @@ def test_every_row_is_a_run_and_a_line(tmp_path: Path, target: Path, speaker: Pa
     assert sorted(folder.parent.name for folder in (tmp_path / "table").glob("*/config.json")) == sorted(TABLE_2)
     measured = {tuple(name.split(".")[1:]): estimate for name, estimate in result.metrics.items()}
     columns = {metric for row, metric in measured if row == "transfer"}
-    assert columns == {"advantage", "score_adversary", "score_target", "par", "par_strict", "agreement", "fluency", "seconds"}
+    rates = {"par", "par_strict", "par_strict_agreed", "agreement"}
+    assert columns == {"advantage", "score_adversary", "score_target", *rates, "fluency", "seconds"}
     forced = {f"forced_{name}" for name in ("advantage", "score_adversary", "score_target", "par", "par_strict", "agreement")}
     assert {metric for row, metric in measured if row == "reactive"} == {*columns, *forced, "unusual_share"}
     for row in TABLE_2:
@@ -244,7 +245,7 @@ def test_published_play_without_an_attack_stands_beside_plain_play(tmp_path: Pat
     plain, none = (dict(zip(shown.columns, row, strict=True)) for row in shown.rows)
     printed = {name: cell for name, cell in plain.items() if name.endswith(", published")}
     assert printed["advantage, forced, published"] == "0.05"
-    assert printed["wins, forced, published"] == "44.7 %", "with ties it would be 23.64 % at least of itself"
+    assert printed["wins, agreed, published"] == "44.7 %", "of all dialogues it would leave 31.66 % at most to its losses"
     assert "PAR, forced, published" not in printed
     assert {none[name] for name in printed} == {"–"}
 
