@@ -13,7 +13,7 @@ from parley.engine.core.verbs.catalogue import ENTRIES
 from tests.test_house import ROOT, SOURCES, parsed
 
 MOST_FILES = 514
-MOST_LINES = 140_108
+MOST_LINES = 140_113
 MOST_QUESTIONS = 1
 """Thousandths of docstrings that begin with a question word."""
 MOST_IDIOMS = 13

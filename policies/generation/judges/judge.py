@@ -349,6 +349,11 @@ def svm_unigram(settings: JudgeSettings) -> Callable[[], Judge]:
     return partial(LinearJudge, apart if settings.separate else together)
 
 
+def reply_only(settings: JudgeSettings) -> Callable[[], Judge]:
+    """Return a maker of judges on the words of the reply alone."""
+    return partial(LinearJudge, lambda pair: iter(pair.reply))
+
+
 def together(pair: RepliedPair) -> Iterator[str]:
     """Return all words of a pair."""
     for turn in (*pair.context, pair.reply):
