@@ -248,8 +248,8 @@ class LocalChatModel(ArrivingChatModel):
         read = self.model(input_ids=self._tensor([[*before, *ids]]), use_cache=False, **logits_of_last(self.model, num))
         logits_TV = read.logits[0, -num:].double()
         if temperature == 0:
-            *said, end = logits_TV.argmax(-1).tolist()
-            return float(said == ids and end in ends)
+            *greedy, end = logits_TV.argmax(-1).tolist()
+            return float(greedy == ids and end in ends)
         log_TV = (logits_TV / temperature).log_softmax(-1)
         return float((log_TV[range(len(ids)), ids].sum() + log_TV[-1, ends].logsumexp(0)).exp())
 
