@@ -218,7 +218,8 @@ def test_work_in_turns_is_done_by_the_same_actors(ray_session: RaySession, tmp_p
     for name, num in (("a", 6), ("b", 3), ("c", 4)):
         assert found[name] == {f"{number:05d}": max(1, number) for number in range(num)}
         assert heard[name]
-    assert len({process for name in "abc" for process in map(_process, (tmp_path / name).iterdir())}) == 2
+    # On a busy machine the second actor may come up when all is done.
+    assert len({process for name in "abc" for process in map(_process, (tmp_path / name).iterdir())}) <= 2
 
 
 def _process(step: Path) -> str:
