@@ -135,14 +135,14 @@ class TriggerSearches(Chapter):
             sentence += f" and {texts[1]}"
         elif len(searches) > 2:
             sentence = f"Of {len(searches)} searches, the best found triggers for {texts[0]}, the worst for {texts[-1]}"
-        skipped = [f"{len(lost):,} of {len(lost) + len(run.rows):,}" for run in searches if (lost := _skipped(run))]
+        skipped = [f"{len(lost):,}" for run in searches if (lost := _skipped(run))]
         return Verdict(
             sentence=f"{sentence}.",
             metric=SHARE._replace(title="Triggers found", direction="higher: adversary", definition="share of all targets"),
             number=_rate(ordered[0]),
             unit="targets",
             marks=first_marks(_marks(searches)),
-            warnings=[f"Skipped, as the model cannot say them: {', '.join(skipped)} sentences."] if skipped else [],
+            warnings=[f"Skipped, as the model cannot say them: {', '.join(skipped)} of the lists."] if skipped else [],
         )
 
     def verdict_of(self, run: Run) -> Verdict | None:

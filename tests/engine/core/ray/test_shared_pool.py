@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -180,14 +181,14 @@ def test_a_stage_is_wanted_once_all_shards_are_with_actors_and_nobody_is_about_t
 
 @pytest.mark.parametrize("worker", [Counting, InTurns])
 def test_the_seconds_of_workers_are_those_of_their_shards(worker: Callable[..., Any], tmp_path: Path) -> None:
-    told: list[Progress] = []
-    given, room = shards_of(4, 1), 3 * (worker is InTurns)
+    stages: list[Progress] = []
+    given, room, began = shards_of(4, 1), 3 * (worker is InTurns), time.monotonic()
     took = run_sharded(
-        worker, (str(tmp_path), 0.05), given, num_workers=0, room=room, on_result=lambda *_: None, on_progress=told.append
+        worker, (str(tmp_path), 0.05), given, num_workers=0, room=room, on_result=lambda *_: None, on_progress=stages.append
     )
     # In turns: one that three shards share, of which two end, two more with the third and the fourth, and one with the fourth.
-    assert 0.2 <= took.busy_s < 0.5
-    assert [progress.busy_s for progress in told] == sorted(progress.busy_s for progress in told)
+    assert 0.2 <= took.busy_s <= time.monotonic() - began
+    assert [progress.busy_s for progress in stages] == sorted(progress.busy_s for progress in stages)
 
 
 @pytest.mark.ray
@@ -199,7 +200,7 @@ def test_work_in_turns_is_done_by_the_same_actors(ray_session: RaySession, tmp_p
 
         def call() -> Outcome:
             results: dict[str, Any] = {}
-            told = heard.setdefault(name, [])
+            shares = heard.setdefault(name, [])
             took = run_sharded(
                 InTurns,
                 (str(tmp_path / name), 0.01),
@@ -207,16 +208,16 @@ def test_work_in_turns_is_done_by_the_same_actors(ray_session: RaySession, tmp_p
                 num_workers=2,
                 room=3,
                 on_result=lambda shard, result: results.update({shard.name: result[0]["number"]}),
-                on_under_way=lambda shard, stands: told.append(stands.share),
+                on_under_way=lambda shard, stands: shares.append(stands.share),
             )
             assert took.busy_s > 0
             return results
 
         return call
 
-    found = in_one_pool({name: piece(name, num) for name, num in (("a", 6), ("b", 3), ("c", 4))})
+    outcomes = in_one_pool({name: piece(name, num) for name, num in (("a", 6), ("b", 3), ("c", 4))})
     for name, num in (("a", 6), ("b", 3), ("c", 4)):
-        assert found[name] == {f"{number:05d}": max(1, number) for number in range(num)}
+        assert outcomes[name] == {f"{number:05d}": max(1, number) for number in range(num)}
         assert heard[name]
     # On a busy machine the second actor may come up when all is done.
     assert len({process for name in "abc" for process in map(_process, (tmp_path / name).iterdir())}) <= 2

@@ -116,14 +116,14 @@ def test_success_is_judged_by_the_rule_by_which_the_target_chooses(
 
 
 def test_the_end_is_as_likely_as_the_target_draws_it(tmp_path: Path, folder: Path) -> None:
-    told = {}
+    chances = {}
     for temperature in (0.0, 0.5, 2.0):
         config = asked(folder, dialogues=2, method="random", search=replace(QUICK, max_candidates=8), temperature=temperature)
         ATTACK_TRIGGER.run(config, tmp_path / str(temperature), Silent())
-        told[temperature] = [row["attempts"][0]["end_probability"] for row in rows(tmp_path / str(temperature))]
-    assert set(told[0.0]) <= {0.0, 1.0}, "nothing is drawn"
-    assert told[0.0] == [float(row["attempts"][0]["ended"]) for row in rows(tmp_path / "0.0")]
-    assert all(0 < sharp < flat < 1 for sharp, flat in zip(told[0.5], told[2.0], strict=True)), "the end is unlikely"
+        chances[temperature] = [row["attempts"][0]["end_probability"] for row in rows(tmp_path / str(temperature))]
+    assert set(chances[0.0]) <= {0.0, 1.0}, "nothing is drawn"
+    assert chances[0.0] == [float(row["attempts"][0]["ended"]) for row in rows(tmp_path / "0.0")]
+    assert all(0 < sharp < flat < 1 for sharp, flat in zip(chances[0.5], chances[2.0], strict=True)), "the end is unlikely"
 
 
 @pytest.mark.usefixtures("workers_here")

@@ -227,7 +227,7 @@ def test_the_verdict_counts_triggers_and_what_was_skipped() -> None:
         "two are one unit"
     )
     told = "A trigger was found for 1 of 3 usual replies and 0 of 2 rude sentences."
-    skipped = "Skipped, as the model cannot say them: 1 of 3 sentences."
+    skipped = "Skipped, as the model cannot say them: 1 of the lists."
     assert said(rude, usual) == f"{told} {few} {skipped}"
     many = said(*(section(targets="normal", name=name) for name in "abc"), rude)
     assert "Of 4 searches, the best found triggers for 1 of 3 usual replies, the worst for 0 of 2 rude sentences." in many

@@ -132,16 +132,16 @@ def test_lists_may_be_added_and_stay(tmp_path: Path, models: tuple[str, str]) ->
 def test_searches_that_share_their_actors_find_what_each_finds_alone(
     tmp_path: Path, models: tuple[str, str], lm: str, ray_session: RaySession
 ) -> None:
-    found = {}
+    stored = {}
     for workers in (0, 2):
         config = table(models[0], lm=lm, lists="mal,mal-io,random", shard_size=1, workers=workers)
         result = run(config, tmp_path / f"{workers}", Silent())
         assert not result.failure
         folders = sorted(folder.parent.name for folder in (tmp_path / f"{workers}").glob("*/config.json"))
         assert len(folders) == 3
-        found[workers] = {name: rows(tmp_path / f"{workers}" / name) for name in folders}
+        stored[workers] = {name: rows(tmp_path / f"{workers}" / name) for name in folders}
         assert all(result.metrics[f"searches.{name}.candidates_per_s"].value > 0 for name in folders)
-    assert found[0] == found[2]
+    assert stored[0] == stored[2]
 
 
 def test_a_search_that_fails_ends_no_other(tmp_path: Path, models: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
